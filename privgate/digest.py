@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privgate.documents import DocumentError, door
+from privgate.documents import DocumentError, strict_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,7 @@ def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Ge
 def of_file(path: Path) -> str:
     """Return the plain sha256 of a regular file's bytes, as other tools print it."""
     h = hashlib.sha256()
-    with door.opened(path) as f:
+    with strict_json.opened(path) as f:
         while chunk := f.read(_CHUNK):
             h.update(chunk)
     return "sha256:" + h.hexdigest()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
-from privgate.evidence.values import coarse
+from privgate.evidence.json_values import coarse
 
 
 class Outcome(StrEnum):

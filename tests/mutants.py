@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: modules, and in what folder or file their own tests lie
 MODULES = {
     "influence/aggregate.py": "influence",
-    "policy/judge.py": "policy",
+    "policy/judging.py": "policy",
     "guard/checks.py": "guard",
     "guard/statement.py": "guard",
     "families/recheck.py": "families",

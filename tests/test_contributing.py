@@ -146,7 +146,7 @@ def rule(copy: Copy) -> None:
     )
     copy.write(
         "privgate/check/questions.py",
-        before('    "attack_advantage":', '    "novelty": "privgate.membership.measure:advantage",'),
+        before('    "attack_advantage":', '    "novelty": "privgate.membership.attack_measures:advantage",'),
     )
     made = copy.run("-m", "privgate", "policy", "schema", "--output", SCHEMA)
     assert made.returncode == 0, made.stderr

@@ -50,7 +50,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_code():
 
 
 def test_every_shipped_policy_is_named():
-    from privgate.policy.locate import shipped
+    from privgate.policy.problems import shipped
 
     assert all(f"`{name}`" in README for name in shipped())
 

@@ -15,11 +15,11 @@ PACKAGE = Path(privgate.__file__).parent
 ALLOWED = {
     ("__main__.py", "main"): {"os.environ.setdefault"},  # before anything else runs
     # a worker process, which trains one model at a time
-    ("training/environment.py", "scrub"): {"del os.environ", "os.environ.update"},
-    ("training/environment.py", "scrubbed"): {"del os.environ", "os.environ.update"},
+    ("training/task_limits.py", "scrub"): {"del os.environ", "os.environ.update"},
+    ("training/task_limits.py", "scrubbed"): {"del os.environ", "os.environ.update"},
     ("training/worker.py", "start"): {"signal.signal", "time.tzset"},
     ("training/warm_libraries.py", "_begin"): {"signal.signal"},  # the server's own process, before it forks
-    ("training/limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
+    ("training/task_limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
 CALLS = {
@@ -94,7 +94,7 @@ def test_what_a_thread_reads_while_the_registry_is_asked_never_vanishes(tmp_path
 
     from privgate.errors import RegistryError
     from privgate.registry.client import answering, tracking_at
-    from privgate.serve.checking import environment
+    from privgate.serve.work import environment
 
     for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)

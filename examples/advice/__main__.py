@@ -8,9 +8,9 @@ import click
 
 from advice.subjects import CASES, Case
 from privgate import Budget, Fleet, Policy, PrivgateError, Subject, evaluate, log_model, registry
+from privgate.advice.advice_page import page
+from privgate.advice.advice_search import Search
 from privgate.advice.apply import apply
-from privgate.advice.search import Search
-from privgate.advice.view import page
 
 
 @click.command()

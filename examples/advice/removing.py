@@ -6,7 +6,7 @@ import click
 
 from advice.subjects import bayes, census
 from privgate import Subject, evaluate, report
-from privgate.influence.remove_risky import remove_risky
+from privgate.influence.risky_removal import remove_risky
 from privgate.report.sections import removals
 
 

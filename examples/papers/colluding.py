@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from papers.table import Row, Table
 from privgate import Recipe, Subject, TrainingData
 from privgate.kernel.sample import difference
-from privgate.lab.collusion import measure
+from privgate.lab.collusion import collusion_signs
 from privgate.lab.robust import distances
-from privgate.lab.robust.measure import Guesses, Seen, guesses
+from privgate.lab.robust.robust_advantage import Guesses, Seen, guesses
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 
@@ -129,7 +129,7 @@ def run_figure_6(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         ]
         data = TrainingData(X[inside], y[inside], candidates=(X[outside], y[outside]))
         run = Run(Subject.local(Recipe(train, seed=0), data), fleet)
-        signs = run.once(measure.noted).signs
+        signs = run.once(collusion_signs.noted).signs
         rows += [Row(f"detector {s.name}", None, float(s.outcome == "found"), s.sentence) for s in signs]
         yield Table(
             f"Yeom et al. (2020), Figure 6, CNN on scikit-learn's digits, {name}",

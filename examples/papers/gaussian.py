@@ -9,9 +9,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from papers.table import Row, Table
-from privgate.lab.attributes.adversaries import Inversion, Seen, normal
-from privgate.lab.attributes.theorem import theorem_5
-from privgate.membership.attacks.base import Signals
+from privgate.lab.attributes.feature_adversaries import Inversion, Seen, normal, theorem_5
+from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet

@@ -14,8 +14,8 @@ from papers.candidate_set import MODELS, POOL, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
 from privgate import families
+from privgate.membership.attack_figures import rotate
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.membership.rotation import rotate
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from papers.datasets import Doses, warfarin
 from papers.table import Row, Table
-from privgate.lab.attributes.adversaries import ALL, Seen, normal
-from privgate.membership.attacks.base import Signals
+from privgate.lab.attributes.feature_adversaries import ALL, Seen, normal
+from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet

@@ -1,20 +1,213 @@
-"""What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases."""
+"""What can be changed about a subject: parameters, shards, fewer people, other releases, other learners."""
 
 import itertools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.advice import learners
-from privgate.advice.change import Change, Setting
-from privgate.advice.knobs import Knob, Place, sites
-from privgate.check import asked
+from privgate.advice.change import EARLY, Change, Knob, Place, Replacement, Setting, learners, sites
+from privgate.check import prepare
 from privgate.errors import PrivgateError
-from privgate.influence import remove_risky
+from privgate.influence import risky_removal
 from privgate.policy import Policy
+from privgate.policy.rules.dp_epsilon import DpEpsilon
+from privgate.privacy_claims import accountant
+from privgate.run.needs import Need
+from privgate.subject import estimators
 from privgate.subject.release import Laplace, Release
 from privgate.subject.subject import Subject
+
+# Other learners in place of a recipe's own: what theorems cover, early stopping, and training with privacy.
+
+#: name of a learner, and the change at a part of the way, 0 to 1, to where little is left of the model
+Family = tuple[str, Callable[[float], Change]]
+
+#: class -> its names of depth, L2, rounds and learning rate, and how many rounds it makes if nobody says
+BOOSTED: Mapping[str, tuple[str, str, str, str, int]] = {
+    "XGBClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
+    "LGBMClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
+    "HistGradientBoostingClassifier": ("max_depth", "l2_regularization", "max_iter", "learning_rate", 100),
+}
+_FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier")
+_NETWORKS = ("TorchTraining", "MLPClassifier", "MLPRegressor")
+#: epochs of DP-SGD, records a batch, clipping norm; a step is not smaller because noise is added
+_EPOCHS, _BATCH, _CLIP = 20, 128, 1.0
+#: guarantees that are tried where attacks are limited and nobody says which epsilon: from hardly any to strong
+_WEAKEST, _STRONGEST = 16.0, 0.25
+
+
+def families(subject: Subject, policy: Policy) -> Iterator[Family]:
+    """Yield other learners that get weaker on one scale, so that the weakest that passes can be found by halving."""
+    for place, name, params in learners(subject.recipe.payload):
+        if name in BOOSTED:
+            yield "regularised boosting", _regularised(place, name, params)
+        if name in _FORESTS:
+            yield "KeyedForest", _keyed(subject, place, params)
+    if why_not_private(subject, policy) == "" and not _named_epsilon(policy):
+        yield "training with differential privacy", _by_part(subject, policy, _WEAKEST)
+
+
+def early(subject: Subject) -> Iterator[Change]:
+    """Yield early stopping on records that a learner sets aside itself."""
+    for place, name, _ in learners(subject.recipe.payload):
+        if name in EARLY:
+            parameter, value = EARLY[name]
+            yield Change(
+                says=f"early stopping on records that it sets aside itself ({parameter} {value})",
+                kind="parameters",
+                settings=(Setting(place=(*place, "params", parameter), value=value),),
+            )
+
+
+def named_private(subject: Subject, policy: Policy) -> Callable[[float], Change] | None:
+    """Return private training from the epsilon that a rule names on; None where none does, or there is no such form."""
+    named = _named_epsilon(policy)
+    return _by_part(subject, policy, named) if named > 0 and why_not_private(subject, policy) == "" else None
+
+
+def skipped(subject: Subject, policy: Policy, *, public: bool = False) -> Iterator[str]:
+    """Yield what is not tried for this recipe, and why; ``public`` records were named or not."""
+    names = [name for _, name, _ in learners(subject.recipe.payload)]
+    if why := why_not_private(subject, policy):
+        yield f"training with differential privacy: {why}"
+    if set(names) & set(_NETWORKS) and not public:
+        yield "public pre-training, a frozen encoder: no public records were named (--public FILE.npz)"
+
+
+def _regularised(place: tuple[str | int, ...], name: str, params: Mapping[str, Any]) -> Callable[[float], Change]:
+    depth, l2, rounds, rate, usual = BOOSTED[name]
+    few = min(int(params.get(rounds) or usual), 50)
+    slow = min(float(params.get(rate) or 0.3), 0.1)
+
+    def at(part: float) -> Change:
+        values = {depth: 3, l2: float(f"{10 ** (1 + 3 * part):.3g}"), rounds: few, rate: slow}
+        return Change(
+            says="boosting that theorems bound more closely: " + ", ".join(f"{k} {v:g}" for k, v in values.items()),
+            kind="parameters",
+            settings=tuple(Setting(place=(*place, "params", k), value=v) for k, v in values.items()),
+        )
+
+    return at
+
+
+def _keyed(subject: Subject, place: tuple[str | int, ...], params: Mapping[str, Any]) -> Callable[[float], Change]:
+    from privgate.models import KeyedForest
+
+    trees = int(params.get("n_estimators") or 100)
+    least = int(params["min_samples_leaf"]) if isinstance(params.get("min_samples_leaf"), int) else 1
+
+    def at(part: float) -> Change:
+        leaf, floor = round(least * (200 / least) ** part), float(f"{10 ** (-2 + 2 * part):.3g}")
+        made = KeyedForest(
+            trees, min_samples_leaf=leaf, floor=floor, classes=subject.classes, random_state=subject.recipe.seed or 0
+        )
+        return Change(
+            says=f"KeyedForest of {trees} trees, min_samples_leaf {leaf}, floor {floor:g}",
+            kind="learner",
+            learner=Replacement(place=place, spec=estimators.encode(made)),
+        )
+
+    return at
+
+
+# -- differential privacy ---------------------------------------------------------------------------------------------
+
+
+def why_not_private(subject: Subject, policy: Policy) -> str:
+    """Return why training with differential privacy is not tried; empty if it is."""
+    name = next((n for _, n, _ in learners(subject.recipe.payload)), "")
+    if name not in ("TorchTraining", "LogisticRegression", "MLPClassifier"):
+        return "only networks and linear models without learned first steps have a private form here"
+    if subject.recipe.payload["predict"] is not None or subject.recipe.payload["dp"] is not None:
+        return "the recipe answers by a function of its own, or is private already"
+    if any(r.mode == "enforce" and Need.LEAVE_ONE_OUT in r.about.needs for r in policy.rules):
+        return "its noise is drawn anew each time, and rules on single people then need 75 trainings a person"
+    missing = [m for m in ("torch", "opacus") if find_spec(m) is None]
+    return f"it needs {' and '.join(missing)}: `pip install 'privgate[torch,dp]'`" if missing else ""
+
+
+def private(subject: Subject, epsilon: float, delta: float) -> Change:
+    """Return the recipe's network, or a linear model, trained by DP-SGD at a guarantee, with that claim.
+
+    Raises
+    ------
+    MeasurementError
+        No noise is enough.
+    """
+    from privgate.torch_recipe import PrivateTorchTraining
+
+    place, name, params = next(learners(subject.recipe.payload))
+    n = subject.data.n
+    own = {"hidden": (), "lr": 1.0}
+    if name == "MLPClassifier":
+        hidden = estimators.decode(params["hidden_layer_sizes"], str)
+        own = {"hidden": (hidden,) if isinstance(hidden, int) else tuple(hidden), "lr": 0.5}
+    if name == "TorchTraining":
+        kept = ("hidden", "activation", "module", "loss", "schedule", "optimizer", "lr", "momentum", "weight_decay")
+        own = {k: v for k, v in params.items() if k in kept}
+    batch = max(1, min(_BATCH, n // 4))
+    per_epoch = math.ceil(n / batch)
+    rate, steps = 1 / per_epoch, _EPOCHS * per_epoch
+    noise = accountant.noise_multiplier(
+        epsilon, delta, sample_rate=rate, steps=steps, sampling="poisson", adjacency="replace_one"
+    )
+    spec = estimators.encode(
+        PrivateTorchTraining(
+            batch_size=batch, epochs=_EPOCHS, noise_multiplier=noise, max_grad_norm=_CLIP, classes=subject.classes
+        )
+    )
+    # what names the user's code stays a name: nothing of it is imported here
+    spec["params"] |= own if name == "TorchTraining" else {k: estimators.encode(v) for k, v in own.items()}
+    what = "the network" if own.get("hidden") != () else "a linear model"
+    return Change(
+        says=f"{what} trained by DP-SGD, epsilon {epsilon:g} at delta {delta:g} "
+        f"(noise {noise:g}, clipping {_CLIP:g}, {steps} steps of {batch} records)",
+        kind="private",
+        learner=Replacement(place=place, spec=spec),
+        claim={
+            "mechanism": "dp-sgd",
+            "adjacency": "replace_one",  # the library's divisor and rate follow the number of records
+            "epsilon": epsilon,
+            "delta": delta,
+            "noise_multiplier": noise,
+            "sample_rate": rate,
+            "steps": steps,
+            "max_grad_norm": _CLIP,
+            "sampling": "poisson",
+            "accountant": "privgate",
+        },
+    )
+
+
+def _by_part(subject: Subject, policy: Policy, weakest: float) -> Callable[[float], Change]:
+    delta, strongest = _delta(subject, policy), min(_STRONGEST, weakest)
+
+    def at(part: float) -> Change:
+        return private(subject, float(f"{weakest * (strongest / weakest) ** part:.3g}"), delta)
+
+    return at
+
+
+def _named_epsilon(policy: Policy) -> float:
+    """Return the epsilon that a rule of the policy names; 0 if none does."""
+    return min((float(r.limit) for r in _about_epsilon(policy)), default=0.0)
+
+
+def _delta(subject: Subject, policy: Policy) -> float:
+    """Return the delta that a rule names, or well below one in the number of records."""
+    usual = float(10 ** -math.ceil(np.log10(subject.data.n) + 1))
+    return min((r.delta for r in _about_epsilon(policy)), default=usual)
+
+
+def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
+    return [r for r in policy.rules if isinstance(r, DpEpsilon) and r.mode == "enforce"]
+
+
+# What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases.
 
 SHARDS = (4, 10, 20)
 #: people that are removed at most, of all
@@ -61,7 +254,7 @@ def knob_change(place: Place, knob: Knob, start: float, part: float, *, beside: 
 
 def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
     """Yield every change that is no knob, the cheapest first."""
-    limits = asked.unit_limits(policy)
+    limits = prepare.unit_limits(policy)
     yield from itertools.chain(removals(subject, limits), _releases(subject), sharded(subject, limits))
 
 
@@ -98,7 +291,7 @@ def removals(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
         return
     budget = max(1, int(REMOVED * len(subject.data.units)))
     try:
-        found = remove_risky.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
+        found = risky_removal.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
     except PrivgateError:
         return  # it would take a training for each person and removal: `privgate remove-risky` does that
     yield from removed(found.removed)
@@ -152,9 +345,9 @@ def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int
     """Return how many candidates a search measures at most, without computing any."""
     knobs = present_values(subject)
     turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
-    scales = len(list(learners.families(subject, policy))) + (noisy(subject) is not None)
-    limits = asked.unit_limits(policy)
-    others = itertools.chain(learners.early(subject), sharded(subject, limits), _releases(subject))
-    private = 0 if learners.named_private(subject, policy) is None else 2 + halvings
+    scales = len(list(families(subject, policy))) + (noisy(subject) is not None)
+    limits = prepare.unit_limits(policy)
+    others = itertools.chain(early(subject), sharded(subject, limits), _releases(subject))
+    private = 0 if named_private(subject, policy) is None else 2 + halvings
     alone = len(list(others)) + (1 if limits else 0) + private + len(ONE_IN)
     return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone

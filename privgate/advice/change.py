@@ -1,7 +1,8 @@
-"""One change to what is judged: other parameters, shards, fewer people, or another release."""
+"""One change to what is judged, and which parameters make a model lean less on single records."""
 
 import copy
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,14 +10,196 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from privgate import digest
-from privgate.advice.knobs import Place
 from privgate.errors import UsageError
-from privgate.influence.remove_risky import without
+from privgate.influence.risky_removal import without
 from privgate.subject import estimators
 from privgate.subject.claim import Claim
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
+
+# Which parameters of common learners make a model lean less on single records, and in which direction.
+
+#: keys and positions that lead to a value inside the JSON form of a recipe
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One parameter of a learner.
+
+    Parameters
+    ----------
+    parameter : str
+    strongest : float
+        The last value tried: beyond it little is left of the model.
+    weakest : float
+        Where the search starts if the parameter is None or 0, which no logarithm knows.
+    whole : bool
+        Whether values are whole numbers.
+    beside : tuple of (parameter, value)
+        What else to set where the knob alone leaves a theorem without a word: the same model, trained to its minimum.
+    """
+
+    parameter: str
+    strongest: float
+    weakest: float
+    whole: bool = False
+    beside: tuple[tuple[str, str | float], ...] = ()
+
+    def start(self, present: Any) -> float | None:
+        """Return the value from which to go on; None where the present one leaves nothing to do or is no number."""
+        if present is not None and (isinstance(present, bool) or not isinstance(present, int | float)):
+            return None
+        if present is not None and not np.isfinite(present):
+            return None
+        value = self.weakest if present is None or not present > 0 else float(present)
+        beyond = value >= self.strongest if self.strongest > self.weakest else value <= self.strongest
+        return None if beyond else value
+
+    def between(self, start: float, part: float) -> float | int:
+        """Return the value at a part of the way, 0 to 1, from ``start`` to the strongest, in equal factors."""
+        value = float(np.exp(np.log(start) + part * (np.log(self.strongest) - np.log(start))))
+        # three digits: the value is typed by people, and the last digits of a bisection mean nothing
+        return round(value) if self.whole else float(f"{value:.3g}")
+
+
+_C = Knob("C", 1e-5, 1.0)
+_SMOOTHING = Knob("alpha", 100.0, 1.0)
+_PENALTY = Knob("alpha", 1e4, 1e-3)
+_DEPTH = Knob("max_depth", 1, 8, whole=True)
+_LEAF = Knob("min_samples_leaf", 2000, 1, whole=True)
+_RATE = Knob("learning_rate", 0.01, 0.1)
+_FOREST = (_LEAF, _DEPTH)
+_ROUNDS = Knob("n_estimators", 5, 100, whole=True)
+_L2 = Knob("reg_lambda", 1e4, 1.0)
+_LIGHTGBM = (_L2, Knob("min_child_samples", 2000, 20, whole=True), _DEPTH, _RATE, _ROUNDS)
+_XGBOOST = (_L2, Knob("min_child_weight", 500, 1.0), _DEPTH, _RATE, _ROUNDS)
+
+#: class name -> knobs, the one that costs least usefulness first
+KNOBS: Mapping[str, tuple[Knob, ...]] = {
+    "LogisticRegression": (Knob("C", 1e-5, 1.0, beside=(("solver", "newton-cholesky"), ("tol", 1e-8))),),
+    "LinearSVC": (_C,),
+    "SVR": (_C,),
+    "ElasticNet": (Knob("alpha", 1e6, 1e-3),),
+    "KernelRidge": (Knob("alpha", 1e8, 1.0),),
+    "KNeighborsRegressor": (Knob("n_neighbors", 500, 5, whole=True),),
+    # merging rare categories, and rare words
+    "OneHotEncoder": (Knob("min_frequency", 200, 2, whole=True),),
+    "OrdinalEncoder": (Knob("min_frequency", 200, 2, whole=True),),
+    "CountVectorizer": (Knob("min_df", 100, 1, whole=True),),
+    "TfidfVectorizer": (Knob("min_df", 100, 1, whole=True),),
+    "SVC": (_C,),
+    "SGDClassifier": (_PENALTY,),
+    "Ridge": (Knob("alpha", 1e8, 1.0),),
+    "Lasso": (Knob("alpha", 1e6, 1e-3),),
+    "RidgeClassifier": (Knob("alpha", 1e8, 1.0),),
+    "MLPClassifier": (_PENALTY, Knob("max_iter", 2, 200, whole=True)),
+    "MLPRegressor": (_PENALTY, Knob("max_iter", 2, 200, whole=True)),
+    "BernoulliNB": (_SMOOTHING,),
+    "CategoricalNB": (_SMOOTHING,),
+    "ComplementNB": (_SMOOTHING,),
+    "MultinomialNB": (_SMOOTHING,),
+    "GaussianNB": (Knob("var_smoothing", 10.0, 1e-9),),
+    "LinearDiscriminantAnalysis": (Knob("shrinkage", 1.0, 0.01),),
+    "KNeighborsClassifier": (Knob("n_neighbors", 500, 5, whole=True),),
+    "TorchTraining": (
+        Knob("weight_decay", 1.0, 1e-4),
+        Knob("epochs", 1, 30, whole=True),
+        Knob("dropout", 0.9, 0.1),
+    ),
+    "DecisionTreeClassifier": _FOREST,
+    "DecisionTreeRegressor": _FOREST,
+    "ExtraTreesRegressor": _FOREST,
+    "RandomForestClassifier": _FOREST,
+    "ExtraTreesClassifier": _FOREST,
+    "RandomForestRegressor": _FOREST,
+    "GradientBoostingClassifier": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
+    "GradientBoostingRegressor": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
+    "HistGradientBoostingClassifier": (
+        Knob("l2_regularization", 1e4, 1.0),
+        _LEAF,
+        _DEPTH,
+        _RATE,
+        Knob("max_iter", 5, 100, whole=True),
+    ),
+    "HistGradientBoostingRegressor": (Knob("l2_regularization", 1e4, 1.0), _LEAF, _DEPTH, _RATE),
+    "LGBMClassifier": _LIGHTGBM,
+    "LGBMRegressor": _LIGHTGBM,
+    "XGBClassifier": _XGBOOST,
+    "XGBRegressor": _XGBOOST,
+}
+
+#: class name -> what turns on early stopping on records that the learner itself sets aside
+EARLY: Mapping[str, tuple[str, bool | int]] = {
+    "HistGradientBoostingClassifier": ("early_stopping", True),
+    "HistGradientBoostingRegressor": ("early_stopping", True),
+    "GradientBoostingClassifier": ("n_iter_no_change", 5),
+    "GradientBoostingRegressor": ("n_iter_no_change", 5),
+    "MLPClassifier": ("early_stopping", True),
+    "MLPRegressor": ("early_stopping", True),
+    "SGDClassifier": ("early_stopping", True),
+}
+
+#: parameters of a training function, by name: what its author calls C or max_depth is taken for that
+BY_NAME: Mapping[str, Knob] = {
+    k.parameter: k
+    for k in (
+        _C,
+        _PENALTY,
+        _DEPTH,
+        _LEAF,
+        _RATE,
+        Knob("reg_lambda", 1e4, 1.0),
+        Knob("l2", 1e4, 1e-3),
+        Knob("weight_decay", 1.0, 1e-4),
+        Knob("epochs", 1, 20, whole=True),
+        Knob("n_estimators", 5, 100, whole=True),
+        Knob("min_child_samples", 2000, 20, whole=True),
+    )
+}
+
+
+def sites(payload: Mapping[str, Any]) -> Iterator[tuple[Place, Knob, Any]]:
+    """Yield (place, knob, present value) of every parameter of a recipe that is known to matter, outermost first.
+
+    Parameters
+    ----------
+    payload : mapping
+        ``Recipe.payload``: nothing that it names is imported.
+    """
+    if payload["kind"] == "function":
+        for name, value in payload["params"].items():
+            if name in BY_NAME:
+                yield ("params", name), BY_NAME[name], value
+        return
+    for place, name, params in learners(payload):
+        for knob in KNOBS.get(name, ()):
+            # boosting libraries leave unset what they decide later: None stands for their default
+            yield (*place, "params", knob.parameter), knob, params.get(knob.parameter)
+
+
+def learners(payload: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    """Yield (place, class name, JSON parameters) of every estimator of a recipe, outermost first."""
+    if payload["kind"] == "estimator":
+        yield from _inside(payload["estimator"], ("estimator",))
+
+
+def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    if isinstance(spec, list):
+        for i, value in enumerate(spec):
+            yield from _inside(value, (*place, i))
+    if not isinstance(spec, Mapping):
+        return
+    if spec.get("!") != "estimator":
+        yield from _inside(spec.get("value"), (*place, "value"))
+        return
+    yield place, str(spec["class"]).rpartition(":")[2].rpartition(".")[2], spec["params"]
+    for key, value in spec["params"].items():
+        yield from _inside(value, (*place, "params", key))
+
+
+# One change to what is judged: other parameters, shards, fewer people, or another release.
 
 Kind = Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "sample", "release"]
 

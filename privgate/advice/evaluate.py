@@ -1,19 +1,228 @@
-"""A check whose refusal names the way out: the gate's route, then what would pass."""
+"""A check whose refusal names the way out: the route of the gate, then what would pass, and what both would cost."""
 
 import contextlib
+import math
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from privgate.advice.steps import steps
+import numpy as np
+
+from privgate import families
+from privgate.advice import candidates
+from privgate.advice import point as usefulness
+from privgate.advice import probe as probing
+from privgate.advice.advice_search import HALVINGS, TRIALS, Trials, named
+from privgate.advice.change import Change, changed
+from privgate.advice.point import Point
+from privgate.check import check_plan as planning
 from privgate.check import gate
-from privgate.errors import UsageError
+from privgate.check import prepare as asked
+from privgate.check import prepare as preconditions
+from privgate.check.costs import costs
+from privgate.check.prepare import prepare
+from privgate.errors import MeasurementError, PrivgateError, UsageError
+from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.evidence.json_values import told_count
+from privgate.influence import modes, risky_removal
 from privgate.policy import Policy
-from privgate.run.run import Budget
+from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
+from privgate.training import plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
+from privgate.verdict import Finding, Verdict
+
+# What a refusal says of the way out: steps measured at once where nothing need be trained, and the time for the rest.
+#
+# What is measured here is decided by what engines say that they cost, never by the clock: the same check says the
+# same.
+
+#: steps that are named
+NAMED = 3
+#: CPU seconds that an engine may state for everybody, so that a few candidates are measured within a check
+AT_ONCE = 1.0
+#: halvings of a knob within a check; `privgate advise` makes more
+HALVED = 3
+#: knobs that are turned within a check, and people who are removed
+KNOBS, REMOVED = 2, 20
+
+
+def steps(
+    policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget
+) -> tuple[tuple[NextStep, ...], Removals | None]:
+    """Return what would make a refused model pass, the measured steps first and the least costly of them first.
+
+    Beside them is what removing the riskiest people does, where that costs next to nothing. Nothing is returned where
+    the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    no number about another model of that recipe would count.
+    """
+    if verdict.outcome.releases or preconditions.stopping(verdict.evidence.preconditions):
+        return (), None
+    search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
+    search.measure = usefulness.chosen(subject, "")
+    found, path = at_once(search), None
+    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
+        path, passing = removals(search)
+        found += passing
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
+    named = [_told(point, now, search.measure, verdict) for point, now in _compared(search, verdict, found[:NAMED])]
+    if (missing := _everybody(verdict, run)) is not None:
+        named.append(missing)
+    each = planning.seconds_each(run)
+    search_on = planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points))
+    return (*named, search_on), path
+
+
+def at_once(search: Trials) -> list[Point]:
+    """Return the weakest changes that pass among those that cost next to nothing to measure."""
+    subject, limits, found = search.subject, search.limits, list[Point]()
+    for place, knob, start in candidates.present_values(subject)[:KNOBS]:
+        for beside in (False, True) if knob.beside else (False,):
+            change = partial(candidates.knob_change, place, knob, start, beside=beside)
+            if _cheap(subject, change(1.0), limits) and search.halved(change):
+                found.append([p for p in search.points if p.passes][-1])
+                break
+    return found
+
+
+def removals(search: Trials) -> tuple[Removals | None, list[Point]]:
+    """Return the largest value while the riskiest people go, and the fewest removals if the policy then passes.
+
+    It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
+    """
+    subject, unit_limits = search.subject, asked.unit_limits(search.policy)
+    if not unit_limits:
+        return None, []
+    budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)
+    try:
+        found = risky_removal.remove_risky(subject, limit=0.0, budget=budget)
+    except PrivgateError:
+        return None, []  # it would take a training for each person and removal
+    kept = np.flatnonzero(found.upper <= limit)
+    best = int(kept[0]) if len(kept) else found.best
+    path = Removals(meaning=found.meaning, path=tuple(found.upper), limit=limit, best=best, stopped=found.stopped)
+    return path, [p for p in map(search.tried, candidates.removed(found.order[:best])) if p.passes]
+
+
+def _compared(search: Trials, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
+    """Return each candidate beside the model as it stands, both with their usefulness, the most useful first."""
+    if not found:
+        return []
+    now = search.with_use(search.pointed(candidates.NOTHING, probing.of(verdict.findings)))
+    used = sorted(map(search.with_use, found), key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+    return [(p, now) for p in used]
+
+
+def planned(
+    policy: Policy, subject: Subject, check: TrainingPlan | None, each: float, workers: int, *, tried: int = 0
+) -> NextStep:
+    """Return what ``privgate advise`` would try, and how long that takes at most by what a check takes.
+
+    Parameters
+    ----------
+    check : TrainingPlan, optional
+        Of one check, beside its controls, which a search leaves out.
+    each : float
+        Seconds of one training; 0 where it is not known.
+    workers : int
+    tried : int
+        Changes that were measured already.
+    """
+    count = candidates.most(subject, policy, halvings=HALVINGS, trials=TRIALS)
+    trainings = 0 if check is None else check.retrains
+    seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
+    seconds = count * (seconds + usefulness.FOLDS * each / workers)
+    before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
+    return NextStep(
+        action="search for the cheapest change that passes: "
+        f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
+        effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
+        "less where a candidate fails early, and --budget ends it",
+    )
+
+
+def _cheap(subject: Subject, change: Change, limits: Budget, *, times: int = 1) -> bool:
+    """Return whether an engine answers for everybody so many times without the training function, and at once."""
+    everybody = np.arange(len(subject.data.units), dtype=np.int64)
+    if limits.mode == "screen":
+        return False
+    try:
+        made = changed(subject, change)
+        cost = families.first(made)[0].cost(made, everybody, (None,))
+    except (PrivgateError, ValueError, TypeError):
+        return False  # a parameter that this learner refuses
+    return cost.fits == 0 and times * cost.cpu_seconds <= AT_ONCE
+
+
+def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
+    judged = {f.rule: f for f in verdict.findings}
+    point, now = (_coarse(p, judged.get(p.rule), verdict) for p in (point, now))
+    name, useful = f"{point.rule}{judged[point.rule].suffix if point.rule in judged else ''}", ""
+    if not (math.isnan(point.useful) or math.isnan(now.useful)):
+        useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
+    unit = f" {point.unit}" if point.unit else ""
+    risk = f"{now.value:.3g} becomes {point.value:.3g}" if now.rule == point.rule else f"{point.value:.3g}"
+    return NextStep(
+        action=point.change.says,
+        effect=f"{name}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
+        cost="one training",
+        measured=StepMeasured(
+            measure=measure,
+            useful=point.useful,
+            useful_now=now.useful,
+            of_limit=point.of_limit,
+            of_limit_now=now.of_limit,
+        ),
+    )
+
+
+def _coarse(point: Point, finding: Finding | None, verdict: Verdict) -> Point:
+    """Return a point whose number tells no small count of people: what it says is read by many."""
+    if finding is None or not math.isfinite(point.value):
+        return point
+    value = verdict.coarse(replace(finding, value=point.value, limit=point.limit))
+    of_limit = point.of_limit if value == point.value else value / point.limit if point.limit else math.inf
+    return point.model_copy(update={"value": value, "of_limit": of_limit})
+
+
+def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
+    """Return that people were not looked at, where that leaves the verdict open."""
+    about = verdict.evidence.influence
+    coverage = None if about is None else about.coverage
+    if coverage is None or coverage.n_units <= coverage.n_measured or coverage.decided_by:
+        return None  # nothing that is seen of others takes a violation back
+    if coverage.claim.startswith(modes.CLAIM):
+        return None  # everybody is limited
+    missing, mode, trace = coverage.n_units - coverage.n_measured, verdict.evidence.run.mode, verdict.evidence.run.trace
+    screened = mode is not None and mode.used == "screen"
+    try:
+        seeds = (None,) if trace is None else trace.seeds
+        fits = plan.leave_out_fits(run.subject, np.arange(run.n_units, dtype=np.int64), seeds)
+        cost = plan.estimate(run.subject, fits, run.fleet).sentence
+    except MeasurementError as exc:
+        cost = f"unknown: {exc}"
+    return NextStep(
+        action=f"measure everybody: {'--mode all' if screened else 'no --budget and no --max-retrains'}",
+        effect=f"{told_count(missing, coverage.n_units)} people more are looked at, and the largest value is decided",
+        cost=cost,
+    )
+
+
+# What a check would cost, and what looking for a way out would, were it to block.
+
+
+def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
+    """Return what a check would cost in sentences, and what ``privgate advise`` would take if the check blocks."""
+    found = costs(policy, subject, fleet=fleet, limits=limits)
+    search = planned(policy, subject, found.planned, found.each, fleet.workers)
+    return [*found.said, f"if it blocks: {search.action}: {search.effect}; {search.cost}"]
+
+
+# A check whose refusal names the way out: the gate's route, then what would pass.
 
 
 def evaluate(

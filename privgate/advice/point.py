@@ -1,14 +1,123 @@
-"""Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both."""
+"""Candidates as they were measured: what a model is good for, its risk, and which candidate nobody beats in both."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from privgate.advice.change import Change
+from privgate.arrays import Float, Index
+from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import Number
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 from privgate.version import __version__
+
+# What a model is good for: cross-validation by people, through the same fleet as every other training.
+
+FOLDS = 5
+#: number of the division into folds that no search has looked at
+AGAIN = 1
+#: a released 0 for the right label costs this much log loss at most: one answer must not decide
+_LEAST = 1e-15
+
+
+def accuracy(p: Float, truth: Index) -> float:
+    """Return the share of right labels; larger is better."""
+    return float((p.argmax(axis=1) == truth).mean())
+
+
+def log_loss(p: Float, truth: Index) -> float:
+    """Return minus the mean log loss, nats; larger is better."""
+    total = np.maximum(p.sum(axis=1), _LEAST)
+    right = p[np.arange(len(p)), truth] / total
+    return float(np.log(np.maximum(right, _LEAST)).mean())
+
+
+def auc(p: Float, truth: Index) -> float:
+    """Return the area under the ROC curve, of one label against the others on average; larger is better."""
+    from sklearn.metrics import roc_auc_score
+
+    if len(np.unique(truth)) < 2:
+        return float("nan")
+    present = np.flatnonzero(np.bincount(truth, minlength=p.shape[1]))
+    one = [roc_auc_score(truth == k, p[:, k]) for k in (present if p.shape[1] > 2 else present[1:])]
+    return float(np.mean(one))
+
+
+def rmse(answers: Float, truth: Float) -> float:
+    """Return minus the root of the mean squared error; larger is better."""
+    return -float(np.sqrt(np.mean((answers - truth) ** 2)))
+
+
+#: name -> measure of usefulness; larger is better for each
+MEASURES: Mapping[str, Callable[[Float, Index], float]] = {"accuracy": accuracy, "log_loss": log_loss, "auc": auc}
+#: the same of regressors, whose answers are numbers
+OF_NUMBERS: Mapping[str, Callable[[Float, Float], float]] = {"rmse": rmse}
+
+
+def chosen(subject: Subject, measure: str) -> str:
+    """Return the measure asked for, or the usual one where none is.
+
+    Raises
+    ------
+    UsageError
+        No measure has that name, or it means nothing for this model.
+    """
+    fitting: Mapping[str, object] = MEASURES if subject.task == "classification" else OF_NUMBERS
+    if measure and measure not in fitting:
+        what = "classes" if subject.task == "classification" else "numbers"
+        raise UsageError(f"no measure {measure!r} of a model that answers with {what}; it is {' or '.join(fitting)}")
+    return measure or next(iter(fitting))
+
+
+def folds(subject: Subject, number: int = 0) -> list[Index]:
+    """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change.
+
+    ``number`` names the division; a search uses the first, and ``AGAIN`` for the candidate that it has chosen.
+    """
+    units = subject.data.units
+    draw = np.random.default_rng(number)
+    labels = subject.data.label_codes[[int(rows[0]) for rows in units]]
+    order = np.lexsort((draw.random(len(units)), labels))
+    return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
+
+
+def cross_validated(subject: Subject, fleet: Fleet, measure: str, *, draw: int = 0) -> tuple[float, float]:
+    """Return mean and standard error over the folds of what is released; larger is better.
+
+    Raises
+    ------
+    MeasurementError
+        A training failed.
+    UsageError
+        No measure has that name.
+    """
+    name = chosen(subject, measure)
+    rows = folds(subject, draw)
+    fits = [Fit(subject.recipe.payload["seed"], held, left_out=held) for held in rows]
+    found = []
+    for held, answer in zip(rows, fleet.fits(subject, fits, label="cross-validation"), strict=True):
+        if answer.problem:
+            raise MeasurementError(f"cross-validation: {answer.problem}")
+        found.append(_useful(subject, name, answer.log_p, held))
+    return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found)))
+
+
+def _useful(subject: Subject, name: str, answered: Float, held: Index) -> float:
+    if subject.task == "classification":
+        return MEASURES[name](subject.release.shown(np.exp(answered)), subject.label_codes[held])
+    mean, deviation = subject.scale
+    wrong = OF_NUMBERS[name](mean + deviation * answered.ravel(), subject.data.y[held])
+    noise = subject.release.noise
+    # fresh noise has mean 0 and is independent of the error: squares add up, and nothing is drawn
+    return wrong if noise is None else -float(np.hypot(wrong, noise.deviation))
+
+
+# Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both.
 
 
 class Point(BaseModel):

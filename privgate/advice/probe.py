@@ -1,23 +1,26 @@
-"""Risk of one candidate, judged by the policy's own rules without the controls of a check: enough to search by."""
+"""Risk of one candidate by the policy's own rules, and whole checks of a few finalists."""
 
 import datetime as dt
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from privgate import families
-from privgate.check import part as about_run
-from privgate.check import plan as planning
-from privgate.check import questions
+from privgate.advice.change import changed
+from privgate.advice.point import Point, front
+from privgate.check import check_plan as planning
+from privgate.check import gate, questions
+from privgate.check import gate as about_run
 from privgate.check.prepare import prepare
-from privgate.errors import MeasurementError
+from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
-from privgate.influence import leave_one_out, modes, per_unit
-from privgate.influence import part as influence
-from privgate.membership import board, told
+from privgate.influence import as_published as influence
+from privgate.influence import left_out, modes, per_unit
+from privgate.membership import attack_figures, board
 from privgate.policy import Policy
-from privgate.policy.rules.base import Rule
+from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls
 from privgate.run import pool as pools
 from privgate.run.needs import Need
@@ -25,7 +28,9 @@ from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome, together
+from privgate.verdict import Finding, Outcome, Verdict, together
+
+# Risk of one candidate, judged by the policy's own rules without the controls of a check: enough to search by.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,12 @@ def probe(
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
         subject=about_run.identity(subject),
-        preconditions=(*run.preconditions, *leave_one_out.ranked_only(run)),
+        preconditions=(*run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
         run=RunPart(mode=modes.told(run), seeds=run.seed_control, isolation=fleet.isolation),
         influence=influence.part(run),
-        membership=told.part(run),
+        membership=attack_figures.part(run),
     )
     return of(policy.judge(evidence, today=dt.datetime.now(dt.UTC).date()).findings)
 
@@ -123,7 +128,7 @@ def too_long(run: Run, seconds: float) -> str:
         return ""
     planned, _ = planning.make(run)
     whole = planned.seconds
-    if leave_one_out.worth_more_seeds(run):
+    if left_out.worth_more_seeds(run):
         whole *= len(run.more_seeds) / len(run.seeds)
     if whole <= seconds:
         return ""
@@ -197,9 +202,9 @@ def _in_time(run: Run) -> None:
     MeasurementError
         It is over, and nothing is decided.
     """
-    left = run.once(leave_one_out.left)
+    left = run.once(left_out.left)
     if len(left) and not run.decided_by:
-        seen = len(run.once(leave_one_out.chosen_units)) - len(left)
+        seen = len(run.once(left_out.chosen_units)) - len(left)
         raise MeasurementError(
             f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
             "they break no rule; the others are open"
@@ -228,3 +233,103 @@ def _reaching_too_far(run: Run, rule: Rule) -> Measurement | None:
 def _kept(rule: Rule, measurement: Measurement) -> bool:
     finding = rule.judge(measurement)
     return finding.outcome.releases or not finding.applies
+
+
+# Confirming: a whole check of a few finalists, with randomness that the search has never seen, at a shared level.
+#
+# Each finalist is one more try to pass by chance. Rules with a confidence get a share of what may go wrong
+# (Bonferroni), and no further finalist is checked once one stands. Limits over seeds or over a sample have a level
+# that no policy names: with these there is one try. What is exact or proven needs no level.
+
+#: candidates that a whole check looks at again at most
+FINALISTS = 3
+
+
+def finalists(points: Sequence[Point], policy: Policy) -> list[Point]:
+    """Return which candidates that pass a whole check looks at, the most useful first."""
+    good = [p for p in points if p.number > 0 and p.passes and not p.change.games]
+    shown = front(good)[::-1]  # the most useful first
+    ranked = sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
+    if rests_on_levels(policy) and len(ranked) > FINALISTS:
+        # halving ends close to the limit, where other randomness decides: the others have room to spare
+        ranked = [ranked[i * (len(ranked) - 1) // (FINALISTS - 1)] for i in range(FINALISTS)]
+    return ranked[:FINALISTS]
+
+
+def confirm(
+    chosen: Sequence[Point],
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet,
+    limits: Budget,
+    tell: Callable[[str], None],
+) -> tuple[list[Point], list[str]]:
+    """Return the finalists that were checked, with what came out, and why others were not.
+
+    Parameters
+    ----------
+    chosen : sequence of Point
+        The one to try first first.
+    policy, subject
+        Of the search.
+    fleet, limits
+        Of each check.
+    tell : callable
+        Is told one sentence a check.
+    """
+    found, left = list[Point](), list[str]()
+    shared = rests_on_levels(policy)
+    judge = stricter(policy, len(chosen))
+    for k, point in enumerate(chosen):
+        try:
+            checked = gate.evaluate(judge, changed(subject, point.change), fleet=fleet, limits=limits)
+        except PrivgateError as exc:
+            left.append(f"{point.change.says}: not confirmed: {exc}")
+            continue
+        found.append(_confirmed(point, checked))
+        tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
+        once = _one_try(policy, checked)
+        if (once or (shared and checked.outcome.releases)) and k + 1 < len(chosen):
+            why = "its level allows one try" if once else "one stands, and checking more would be trying again"
+            left.append(f"{len(chosen) - k - 1} more that pass in the search were not checked: {why}")
+            break
+    return found, left
+
+
+def stricter(policy: Policy, tries: int) -> Policy:
+    """Return the policy whose limits err with a share of their probability, so that all tries together keep it."""
+    if tries < 2:
+        return policy
+    return policy.model_copy(update={"rules": tuple(_stricter(rule, tries) for rule in policy.rules)})
+
+
+def _stricter(rule: Rule, tries: int) -> Rule:
+    if not _has_level(rule):
+        return rule
+    level: float = getattr(rule, "confidence")  # noqa: B009  a key of some rules; which, their fields say
+    return rule.model_copy(update={"confidence": 1 - (1 - level) / tries})
+
+
+def rests_on_levels(policy: Policy) -> bool:
+    """Return whether a rule may be passed by chance, with a confidence that it names."""
+    return any(_has_level(rule) for rule in policy.rules)
+
+
+def _has_level(rule: Rule) -> bool:
+    """Return whether passing rests on a confidence that the rule names; an audit's is that of blocking."""
+    return "confidence" in type(rule).model_fields and not isinstance(rule, DpEpsilonLowerBound)
+
+
+def _one_try(policy: Policy, checked: Verdict) -> bool:
+    """Return whether an enforced rule was judged by limits whose level nobody can share; an audit only ever blocks."""
+    measured = checked.evidence.measurements
+    rules = [r for r in policy.rules if r.mode == "enforce" and not _has_level(r) and not r.about.shows_leaks_only]
+    return any(m.kind == "confidence" for r in rules if (m := measured.get(r.request())) is not None)
+
+
+def _confirmed(point: Point, checked: Verdict) -> Point:
+    risk = of(checked.findings)
+    same = next((unsafe(f) for f in checked.findings if f.rule == point.rule), math.nan)
+    why = point.why if checked.outcome.releases else risk.why
+    return point.model_copy(update={"confirmed": checked.outcome.value, "confirmed_value": same, "why": why})

@@ -7,11 +7,89 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.artifact import files, inputs, kept, leaves, rows, values
-from privgate.artifact import own as owned
-from privgate.artifact.carried import Carried, Context, total
+from privgate.artifact import keepers
+from privgate.artifact import keepers as owned
+from privgate.artifact import traces as leaves
+from privgate.artifact import traces as rows
+from privgate.artifact import traces as values
+from privgate.artifact import walk as files
+from privgate.artifact.keepers import Carried, Context, total
 from privgate.artifact.walk import Held, walk
 from privgate.subject.containers import take
+
+# What each part of a model was fitted to: training records carried through the steps before it.
+
+#: what holds estimators that are fitted to the same records as their holder
+_WRAPPED = ("estimator", "estimator_", "best_estimator_", "base_estimator_", "regressor_", "estimators_", "models_",
+            "calibrated_classifiers_", "predictor_", "model_", "_Booster")  # fmt: skip
+
+
+def of(model: Any, X: Any) -> dict[int, Any]:
+    """Return id of each estimator -> the records that reach it; those that cannot be told are left out."""
+    found: dict[int, Any] = {}
+    _feed(model, X, found, 0)
+    return found
+
+
+def _feed(thing: Any, X: Any, found: dict[int, Any], depth: int) -> None:
+    if id(thing) in found or depth > 12 or not hasattr(thing, "__dict__"):
+        return
+    found[id(thing)] = X
+    if isinstance(getattr(thing, "steps", None), list):
+        _pipeline(thing, X, found, depth)
+        return
+    if hasattr(thing, "transformers_"):
+        _columns(thing, X, found, depth)
+        return
+    if hasattr(thing, "transformer_list"):
+        for _, part in thing.transformer_list:
+            _feed(part, X, found, depth + 1)
+        return
+    subsets = getattr(thing, "estimators_features_", None)
+    for name in _WRAPPED:
+        inner = vars(thing).get(name)
+        parts = list(inner) if isinstance(inner, list | tuple) else [inner]
+        if isinstance(inner, np.ndarray) and inner.dtype == object:
+            parts = list(inner.ravel())
+        for k, part in enumerate(parts):
+            if part is None or isinstance(part, str | int | float):
+                continue
+            own = X
+            if subsets is not None and name == "estimators_":
+                own = np.asarray(X)[:, subsets[k]] if getattr(X, "ndim", 0) == 2 else None
+            if own is not None:
+                _feed(part, own, found, depth + 1)
+
+
+def _pipeline(thing: Any, X: Any, found: dict[int, Any], depth: int) -> None:
+    for name, step in thing.steps:
+        del name
+        if step is None or step == "passthrough":
+            continue
+        _feed(step, X, found, depth + 1)
+        if step is thing.steps[-1][1]:
+            return
+        try:
+            X = step.transform(X)
+        except Exception:  # noqa: BLE001  stored code: what comes behind it is told of nothing, and stays uncertain
+            return
+
+
+def _columns(thing: Any, X: Any, found: dict[int, Any], depth: int) -> None:
+    for _, part, columns in thing.transformers_:
+        own = None if isinstance(part, str) else _chosen(X, columns)
+        if own is not None:
+            _feed(part, own, found, depth + 1)
+
+
+def _chosen(X: Any, columns: Any) -> Any:
+    from sklearn.utils import _safe_indexing
+
+    try:
+        return _safe_indexing(X, columns, axis=1)
+    except Exception:  # noqa: BLE001  ditto
+        return None
+
 
 #: of the bytes of the files that a model was made of, a share that the walk must have met
 MET = 0.4
@@ -65,7 +143,7 @@ def found(
     for name, path in others:
         files.read(path, name, held)
     held.unknown += owned.unexplained([root, native], _allowed(X, y))
-    about = Context(len(y), y, inputs.of(native, X))
+    about = Context(len(y), y, of(native, X))
     traces = list(_traces(held, about, X, y))
     least, most = total(traces, held.unknown, about.n)
     return {
@@ -97,13 +175,13 @@ def _allowed(X: Any, y: NDArray[Any]) -> int:
 def _traces(held: Held, about: Context, X: Any, y: NDArray[Any]) -> Iterator[Carried]:
     forests = {id(t): (f, bag) for f in held.objects for t, bag in _bags(f, about)}
     for thing in held.objects:
-        yield from kept.of(thing, about)
+        yield from keepers.of(thing, about)
         yield from values.of(thing, about)
         if id(thing) in forests:
             yield from leaves.in_bag(thing, about, forests[id(thing)][1])
         else:
-            yield from leaves.of(thing, about)
-    columns = _columns(X)
+            yield from leaves.leaves_of(thing, about)
+    columns = _examine_columns(X)
     texts = [c for c in [*columns, y] if c.dtype.kind in "OU"]
     yield from values.texts(held, values.singles(texts), about.n)
     yield from values.embeddings(held.objects, columns, about.n)
@@ -154,7 +232,7 @@ def _numbers(X: Any) -> Any:
     return np.zeros((0, 0)) if isinstance(X, list) else X
 
 
-def _columns(X: Any) -> list[NDArray[Any]]:
+def _examine_columns(X: Any) -> list[NDArray[Any]]:
     if hasattr(X, "iloc"):
         return [np.asarray(X[c]) if X[c].dtype.kind in "biuf" else np.asarray(X[c], dtype=object) for c in X.columns]
     if isinstance(X, list):

@@ -2,24 +2,39 @@
 
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from privgate import families
-from privgate.artifact import measure as artifact
-from privgate.check import part as about_run
-from privgate.check import plan as planning
-from privgate.check import preconditions, questions
+from privgate.artifact import file_records as artifact
+from privgate.check import check_plan as planning
+from privgate.check import prepare as preconditions
+from privgate.check import questions
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError
-from privgate.evidence import AgainstPdtp, AttackResult, ClaimsPart, Evidence, Measurement, Precondition, Request
-from privgate.influence import deciding, leave_one_out, modes, per_unit, sensitivity
-from privgate.influence import part as influence
+from privgate.evidence import (
+    AgainstPdtp,
+    AttackResult,
+    ClaimsPart,
+    Evidence,
+    Measurement,
+    Precondition,
+    Request,
+    RunPart,
+    RunTrace,
+    SeedControl,
+    TrainingPlan,
+)
+from privgate.influence import as_published as influence
+from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
+from privgate.membership import attack_figures
 from privgate.membership import board as boards
-from privgate.membership import told
 from privgate.policy import Policy
 from privgate.policy.rules import METRICS
 from privgate.run import controls
@@ -29,6 +44,81 @@ from privgate.subject.subject import Subject
 from privgate.training import isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Verdict
+from privgate.version import __version__
+
+# The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
+
+
+def part(run: Run, planned: TrainingPlan | None) -> RunPart:
+    """Return what evidence says of the run itself."""
+    return RunPart(
+        mode=modes.told(run),
+        cannot_conclude=run.cannot_conclude,
+        plan=planned,
+        single_median=run.single_median,
+        seeds=_seeds(run),
+        trace=trace(run),
+        isolation=run.fleet.isolation_of(run.subject),
+        remembered=run.fleet.freshness.told(signable=run.fleet.signable),
+        nonce=run.nonce,
+    )
+
+
+def _seeds(run: Run) -> SeedControl | None:
+    """Return what the controls say of seeds, and how many were used in the end."""
+    found = run.seed_control
+    return found.model_copy(update={"paired": len(run.seeds)}) if found is not None and found.dependent else found
+
+
+def trace(run: Run) -> RunTrace:
+    """Return what a reader needs to run this again."""
+    import numpy as np
+    import sklearn
+
+    return RunTrace(
+        versions={
+            "privgate": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
+        seeds=run.seeds,
+        training_calls=run.fleet.calls,
+        digests=dict(run.subject.digests),
+    )
+
+
+def identity(subject: Subject) -> Mapping[str, Any]:
+    """Return the subject's words and digests for the report."""
+    data = subject.data
+    return {
+        "name": subject.name,
+        "version": subject.version,
+        "uri": subject.uri,
+        "digests": dict(subject.digests),
+        "n_records": data.n,
+        "n_units": len(data.units),
+        "n_classes": len(subject.classes) if subject.task == "classification" else 0,
+        **({} if subject.task == "classification" else {"task": subject.task}),
+        "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
+        "release": subject.release.payload(),
+        "domain": None if data.effective_domain is None else data.effective_domain.payload(),
+        "recipe": dict(subject.recipe.payload),
+        "detail": {k: v for k, v in subject.detail.items() if k != "preconditions"},
+    }
+
+
+def named(policy: Policy) -> dict[str, Any]:
+    """Return the policy's name, digest and resolved text for the report."""
+    return {
+        "name": policy.name,
+        "version": policy.version,
+        "digest": policy.digest,
+        "path": str(policy.path.name),
+        "source": policy.resolved,
+    }
 
 
 def evaluate(
@@ -75,20 +165,20 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in policy.rules)
     measurements = {request: _measure(run, request, stopped) for request in requests}
-    attacks = told.part(run, against_pdtp(run))
-    made = next((t for t in (per_unit.table, sensitivity.table) if run.made(t)), None)
+    attacks = attack_figures.part(run, against_pdtp(run))
+    made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
     about_influence = influence.part(run)
     others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
-    deciding.left_out_again(run)
+    dtp_measures.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
-        subject=about_run.identity(run.subject),
-        preconditions=(*checked, *run.preconditions, *leave_one_out.ranked_only(run)),
+        subject=identity(run.subject),
+        preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
-        run=about_run.part(run, planned),
+        run=part(run, planned),
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
@@ -113,24 +203,24 @@ def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured and everybody closely."""
     if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(per_unit.table):
         return None
-    from privgate.membership import rotation
+    from privgate.membership import attack_figures
 
-    return rotation.against_pdtp(run.once(boards.run), run.once(per_unit.table))
+    return attack_figures.against_pdtp(run.once(boards.run), run.once(per_unit.table))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     if run.subject.recipe.payload["dp"] is None:
         return None
-    from privgate.privacy_claims import measure
+    from privgate.privacy_claims import claim_measures
 
-    return measure.part(run, attacks)
+    return claim_measures.part(run, attacks)
 
 
 def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
     """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
     now = dt.datetime.now(dt.UTC)
     judged = policy.judge(evidence, today=now.date())
-    verdict = Verdict(policy=about_run.named(policy), findings=judged.findings, evidence=evidence, observed=observe)
+    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],

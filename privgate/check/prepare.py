@@ -1,18 +1,73 @@
-"""A run that knows what a policy asks, what its rules mean for this model, and what can never be concluded of it."""
+"""A run that knows what a policy asks of this model, what must hold first, and what can never be concluded."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from privgate.check import asked
 from privgate.errors import SubjectError, UsageError
+from privgate.evidence import Measurement, Precondition, Request
 from privgate.families import bound as bounds
 from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
+from privgate.policy.rules.rule_base import Rule
+from privgate.run import controls, serving
+from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
+
+# What the rules of a policy ask of a run: limits on people, whom to draw, and what ends the work early.
+
+
+def unit_limits(policy: Policy) -> tuple[float, ...]:
+    """Return the limits, in nats, that rules set on single units: where engines and certificates look closer."""
+    limits = set()
+    for rule in policy.rules:
+        if rule.about.per_unit:
+            threshold = rule.request().option("threshold")
+            limits.add(float(rule.limit if threshold is None else threshold))
+    return tuple(sorted(limits))
+
+
+def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], bool]]]:
+    """Return the rules on units that block once they are broken: enforced ones that no waiver may excuse."""
+    waived = {w.rule for w in policy.waivers}
+    rules = [r for r in policy.rules if r.about.per_unit and r.mode == "enforce" and r.name not in waived]
+    # two rules may ask the same: the stricter one is broken first
+    rules.sort(key=lambda r: r.limit, reverse=True)
+    return {r.request(): (r.name, partial(_broken, r)) for r in rules}
+
+
+def _broken(rule: Rule, measurement: Measurement) -> bool:
+    return rule.judge(measurement).outcome is Outcome.FAILED
+
+
+def sample(policy: Policy) -> int | None:
+    """Return how many random units are enough for every rule on leave-one-out; None where one needs everybody."""
+    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    asked = [r.request().option("sample") for r in rules]
+    return None if not asked or None in asked else max(asked)
+
+
+def up_to(policy: Policy) -> int | None:
+    """Return to how many random units the sample may grow; None where it does not, or rules draw differently."""
+    rules = [r.request() for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    drawn = {(r.option("sample"), r.option("up_to")) for r in rules}
+    return drawn.pop()[1] if len(drawn) == 1 else None
+
+
+def by_theorem(policy: Policy) -> bool:
+    """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
+    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    audit = policy.audit
+    enough = audit.min_coverage == 0 and audit.min_units <= modes.SAMPLE and audit.min_seeds <= modes.SEEDS
+    return enough and all(r.about.per_unit and Need.EVERYBODY not in r.about.needs for r in rules)
+
+
+# A run that knows what a policy asks, what its rules mean for this model, and what can never be concluded of it.
 
 
 def prepare(
@@ -32,12 +87,12 @@ def prepare(
         raise UsageError(why)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
     metrics = frozenset(rule.about.name for rule in policy.rules)
-    thresholds = asked.unit_limits(policy)
+    thresholds = unit_limits(policy)
     run = Run(
         subject, fleet, limits or Budget(), thresholds=thresholds, asked=needs, metrics=metrics, suites=policy.suites
     )
-    run.breaks, run.sample, run.by_theorem = asked.breaks(policy), asked.sample(policy), asked.by_theorem(policy)
-    run.up_to = asked.up_to(policy)
+    run.breaks, run.sample, run.by_theorem = breaks(policy), sample(policy), by_theorem(policy)
+    run.up_to = up_to(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
@@ -72,3 +127,36 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "sensitive": len(subject.data.sensitive),
         "why_no_sensitivity_bound": not_over_domain(subject) if subject.task == "regression" else "",
     }
+
+
+# What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe.
+
+#: preconditions without which no number about the model counts
+STOPPERS = ("task", "served", "reproduces", "depends_on_data", "recorded_seed")
+
+
+def checked(run: Run, policy: Policy) -> list[Precondition]:
+    """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
+    subject = run.subject
+    found = list(subject.detail.get("preconditions", ()))
+    found += data_preconditions(subject.data)
+    found += policy.check_data(subject.data)
+    found += controls.static(subject)
+    if not any(p.outcome == "failed" for p in found):
+        found += serving.preconditions(subject, run.fleet)
+    if not any(stops(p) for p in found):
+        found += controls.trained(run)
+    ways = serving.apart(found)
+    run.registered_apart = (run.registered_apart[0] + ways, run.registered_apart[1] + ways)
+    return found
+
+
+def stops(precondition: Precondition) -> bool:
+    """Return whether no training can change the verdict any more for the better."""
+    doubted = precondition.name in STOPPERS and precondition.outcome == "inconclusive"
+    return precondition.outcome == "failed" or doubted
+
+
+def stopping(found: Iterable[Precondition]) -> list[Precondition]:
+    """Return those after which nothing is planned or measured."""
+    return [p for p in found if p.name in STOPPERS and stops(p)]

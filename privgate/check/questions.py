@@ -15,19 +15,19 @@ from privgate.run.run import Run
 Measure = Callable[[Run, Request], Measurement]
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
-    "dtp": "privgate.influence.dtp:every_query",
-    "deletion_capacity": "privgate.privacy_claims.deletion:measure",
-    "attack_advantage": "privgate.membership.measure:advantage",
-    "dp_epsilon": "privgate.privacy_claims.measure:epsilon",
-    "dp_attack_accuracy_bound": "privgate.privacy_claims.measure:attack_accuracy",
-    "attack_tpr": "privgate.membership.measure:members_found",
-    "dp_epsilon_lower_bound": "privgate.privacy_claims.measure_audit:measure",
-    "attack_accuracy": "privgate.membership.measure:accuracy",
-    "generalization_gap": "privgate.membership.generalization_gap:measure",
-    "sensitivity": "privgate.influence.sensitivity:measure",
-    "table": "privgate.influence.table:measure",
-    "pdtp": "privgate.influence.dtp:direct_queries",
-    "artifact_records": "privgate.artifact.measure:records",
+    "dtp": "privgate.influence.dtp_measures:every_query",
+    "deletion_capacity": "privgate.privacy_claims.deletion_measure:measure",
+    "attack_advantage": "privgate.membership.attack_measures:advantage",
+    "dp_epsilon": "privgate.privacy_claims.claim_measures:epsilon",
+    "dp_attack_accuracy_bound": "privgate.privacy_claims.claim_measures:attack_accuracy",
+    "attack_tpr": "privgate.membership.attack_measures:members_found",
+    "dp_epsilon_lower_bound": "privgate.privacy_claims.audit:measure",
+    "attack_accuracy": "privgate.membership.attack_measures:accuracy",
+    "generalization_gap": "privgate.membership.attack_measures:measure_gap",
+    "sensitivity": "privgate.influence.sensitivities:measure",
+    "table": "privgate.influence.per_unit:measure",
+    "pdtp": "privgate.influence.dtp_measures:direct_queries",
+    "artifact_records": "privgate.artifact.file_records:records",
 }
 
 

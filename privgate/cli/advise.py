@@ -47,10 +47,9 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
     interrupted search goes on.
     """
     from privgate import registry
-    from privgate.advice import terminal, view
-    from privgate.advice.apply import command
-    from privgate.advice.pretrained import Public
-    from privgate.advice.search import Search
+    from privgate.advice import advice_page
+    from privgate.advice.advice_search import Search
+    from privgate.advice.apply import Public, command
     from privgate.policy import Policy
     from privgate.run.run import Budget
     from privgate.training.fleet import Fleet
@@ -80,11 +79,11 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
             tell=(lambda _: None) if quiet else console.note,
         ).advice()
     found.write(out / "advice.json")
-    (out / "advice.html").write_text(view.page(found), encoding="utf-8")
-    click.echo(json.dumps(found.payload(), indent=1) if as_json else view.text(found))
+    (out / "advice.html").write_text(advice_page.page(found), encoding="utf-8")
+    click.echo(json.dumps(found.payload(), indent=1) if as_json else advice_page.text(found))
     if not as_json:
-        click.echo("\n".join(console.plain(line) for line in terminal.drawn(found)))
-        click.secho(console.plain(view.summary(found)), bold=True)
+        click.echo("\n".join(console.plain(line) for line in advice_page.drawn(found)))
+        click.secho(console.plain(advice_page.summary(found)), bold=True)
         for p in found.best[:3]:
             click.echo(console.plain(f"  {p.change.says}:"))  # apart: what others wrote is no part of a command
             click.echo(f"  {command(subject, p, str(out), settings['tracking_uri'])}")
@@ -104,10 +103,9 @@ def apply(*, number: int, out: Path, public: Path | None, **settings: Any) -> in
 
     It goes through the gate like any other version: `privgate check` and `promote` come next.
     """
-    from privgate.advice.advice import Advice
+    from privgate.advice.advice_page import Advice
+    from privgate.advice.apply import Public, changed_policy, typed
     from privgate.advice.apply import apply as made
-    from privgate.advice.apply import changed_policy, typed
-    from privgate.advice.pretrained import Public
 
     advice = Advice.read(out / "advice.json")
     records = None if public is None else Public.read(public)

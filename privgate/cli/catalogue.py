@@ -22,10 +22,10 @@ def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import families
     from privgate.families import certificates
-    from privgate.influence import published
+    from privgate.influence import as_published
     from privgate.membership import attacks, numbers
     from privgate.policy import Policy, rules
-    from privgate.policy.locate import shipped
+    from privgate.policy.problems import shipped
 
     named = [
         ("rule", rules),
@@ -39,7 +39,7 @@ def entries() -> Iterator[tuple[str, str, str]]:
             name = entry.about.name if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             yield kind, str(name), _documentation(entry) + reach
-    for proposition in published.ALL:
+    for proposition in as_published.ALL:
         yield "proposition", proposition.name, proposition.page
     for name in shipped():
         yield "policy", name, str(Policy.load(name).resolved.get("description", ""))

@@ -71,7 +71,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
-    from privgate.evaluation.context import with_context
+    from privgate.evaluation.context_stated import with_context
     from privgate.registry.attaching import refuse_unattachable
 
     run = options.build(uri, settings)

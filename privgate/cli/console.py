@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from privgate.report import terminal
-from privgate.report.schema import read
+from privgate.report.report_schema import read
 from privgate.verdict import Outcome
 
 _COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}

@@ -10,7 +10,7 @@ import click
 
 from privgate.cli import outputs, shared
 from privgate.cli.dp_audit import ADJACENCY, audit
-from privgate.documents import LARGE, door, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import UsageError
 
 #: a share of the pool at which whole numbers of deletions can be covered at all
@@ -54,7 +54,7 @@ dp.add_command(audit)
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.privacy_claims.table import bounds_table
+    from privgate.privacy_claims.guarantee_table import bounds_table
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
@@ -148,7 +148,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 @shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.privacy_claims import solve as goals
+    from privgate.privacy_claims import accountant as goals
 
     chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
     if len(chosen) != 1:
@@ -215,7 +215,7 @@ def _scale(epsilon: float) -> str:
 @shared.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
-    from privgate.privacy_claims.capacity import deletion_capacity, group_capacity
+    from privgate.privacy_claims.accountant import deletion_capacity, group_capacity
 
     priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
     found = [[deletion_capacity(epsilon, p, r, delta=delta) for p in priors] for r in rhos]
@@ -254,14 +254,14 @@ def figures(*, out: Path, report: Path | None) -> int:
     With --report, also the curve of a checked model with the attacks that were measured on it.
     """
     from privgate.evidence import Evidence
-    from privgate.privacy_claims import figures as drawn
+    from privgate.privacy_claims import guarantee_table as drawn
 
     made = drawn.draw(outputs.folder(out, "--out"))
     if report is not None:
         try:
             evidence = Evidence.from_payload(strict_json.read(report, LARGE)["evidence"])
-        except (OSError, *door.GARBLED) as exc:
-            raise UsageError(f"{report} is no report.json of privgate: {door.why(exc)}") from exc
+        except (OSError, *strict_json.GARBLED) as exc:
+            raise UsageError(f"{report} is no report.json of privgate: {strict_json.why(exc)}") from exc
         made.append(drawn.draw_report(evidence, out))
     for path in made:
         click.echo(str(path))

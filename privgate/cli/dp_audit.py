@@ -37,7 +37,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
-    from privgate.privacy_claims import measure_audit as audits
+    from privgate.privacy_claims import audit as audits
     from privgate.run.run import Run
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData

@@ -12,8 +12,7 @@ from privgate.cli import console, options, outputs
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from privgate.forgetting.members import Forgotten
-    from privgate.forgetting.versions import Seen
+    from privgate.forgetting.forget_members import Forgotten, Seen
 
 #: of the sentence on deletion capacity: plausible deniability, and how likely somebody was in the data
 RHO, PRIOR = 0.9, 0.001
@@ -37,16 +36,17 @@ def forget(*, uri: str, tracking_uri: str | None, ids: str, store: str | None, o
     are stored. The stored model is opened here. Promote it like any other version; versions that were trained on
     somebody and were released stay told, and their bounds add up.
     """
-    from privgate.forgetting import members, versions
+    from privgate.forgetting import forget_members
+    from privgate.forgetting import forget_members as members
 
     people = _people(ids)
     if out is not None:
         outputs.folder(out.parent, "--out")
     done, subject = members.forget(uri, people, tracking_uri=tracking_uri, store=store)
     new = done.uri.rpartition("/")[2]
-    seen = [s for s in versions.versions(subject.name, people, tracking_uri=tracking_uri) if s.version != new]
+    seen = [s for s in forget_members.versions(subject.name, people, tracking_uri=tracking_uri) if s.version != new]
     told = [s for s in seen if s.people]
-    total, limit = versions.together(told), float((subject.recipe.own_model or {})["dtp"])
+    total, limit = forget_members.together(told), float((subject.recipe.own_model or {})["dtp"])
     for line in _lines(done, uri, told, total, limit):
         click.echo(console.plain(line))
     if out is not None:
@@ -69,7 +69,7 @@ def _people(ids: str) -> list[str]:
 
 
 def _lines(done: "Forgotten", uri: str, told: list["Seen"], total: float, limit: float) -> list[str]:
-    from privgate.privacy_claims.capacity import deletion_capacity
+    from privgate.privacy_claims.accountant import deletion_capacity
 
     members, named = ", ".join(map(str, done.members)), ", ".join(s.version for s in told) or "none"
     rest = len(done.after) - len(done.members)
@@ -86,7 +86,7 @@ def _lines(done: "Forgotten", uri: str, told: list["Seen"], total: float, limit:
 
 
 def _proof(done: "Forgotten", uri: str, told: list["Seen"], total: float, limit: float) -> dict[str, object]:
-    from privgate.privacy_claims.capacity import deletion_capacity
+    from privgate.privacy_claims.accountant import deletion_capacity
 
     return {
         "from": uri,

@@ -10,7 +10,7 @@ import click
 
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
-from privgate.evaluation.hash_key import hash_key
+from privgate.evaluation.context_stated import hash_key
 from privgate.policy import Policy
 from privgate.run.run import Budget, Mode, Precision
 from privgate.subject.subject import Subject
@@ -220,7 +220,7 @@ def duration(text: str) -> float:
 
 def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
-    from privgate.advice.plan import plan
+    from privgate.advice.evaluate import costs_of_both as plan
     from privgate.cli import console
 
     for line in plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):

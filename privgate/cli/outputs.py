@@ -89,7 +89,7 @@ def check(settings: Mapping[str, Any]) -> None:
     UsageError
         One of them cannot be written; nothing was trained.
     """
-    from privgate.evaluation.hash_key import hash_key
+    from privgate.evaluation.context_stated import hash_key
 
     place = folder(settings["report_dir"], "--report-dir")
     for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet"):

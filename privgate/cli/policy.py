@@ -33,7 +33,7 @@ def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: in
 
     Exits 2 if the policy cannot be used; remarks alone exit 0.
     """
-    from privgate.policy.lint import lint as look
+    from privgate.policy.explain import lint as look
 
     loaded = Policy.load(name)
     remarks = look(loaded, today=_today(), facts=_facts(uri, tracking_uri, candidates))
@@ -46,9 +46,9 @@ def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: in
 @policy.command("list")
 def list_() -> int:
     """Name the shipped policies, and for which models each can approve."""
-    from privgate.policy import locate
+    from privgate.policy import problems
 
-    for name in locate.shipped():
+    for name in problems.shipped():
         found = Policy.load(name)
         click.echo(plain(f"{name} version {found.version}: {' '.join(found.approves.split())}"))
     return int(ExitCode.PASSED)
@@ -94,7 +94,7 @@ def test(*, name: str, cases: tuple[Path, ...]) -> int:
 @click.option("--exit-code", is_flag=True, help="Exit 1 if a past verdict would change.")
 def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> int:
     """Say what differs between the policies OLD and NEW, and which past REPORTS (report.json) would end differently."""
-    from privgate.policy import diff as compare
+    from privgate.policy import fixtures as compare
 
     before, after = Policy.load(old), Policy.load(new)
     lines = list(compare.settings(before, after))
@@ -154,7 +154,7 @@ def suite(
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
 def schema(*, output: Path | None) -> int:
     """Print the JSON Schema of policy files; name it in a file's first line and an editor completes the rest."""
-    from privgate.policy import schema as made
+    from privgate.policy import document_shape as made
 
     if output is None:
         click.echo(made.text(), nl=False)

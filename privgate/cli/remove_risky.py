@@ -13,7 +13,7 @@ from privgate.cli import console, options, outputs, shared
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from privgate.influence.remove_risky import RiskyRemoval
+    from privgate.influence.risky_removal import RiskyRemoval
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -53,7 +53,7 @@ def remove_risky(
     kept, 1 if not.
     """
     from privgate import registry
-    from privgate.influence import remove_risky
+    from privgate.influence import risky_removal
     from privgate.training.fleet import Fleet
 
     if not limit >= 0:
@@ -68,7 +68,7 @@ def remove_risky(
         console.progress(done, total, float("nan"), f"removing, largest now {high:.4g}")
 
     with Fleet(jobs=jobs, ledger=ledger) as fleet:
-        found = remove_risky.remove_risky(
+        found = risky_removal.remove_risky(
             subject,
             limit=limit,
             budget=total,
@@ -91,7 +91,7 @@ def remove_risky(
 
 
 def _write(out: Path, found: "RiskyRemoval", names: NDArray[Any], limit: float) -> None:
-    from privgate.influence import remove_risky
+    from privgate.influence import risky_removal
 
     out.mkdir(parents=True, exist_ok=True)
     with (out / "removed.csv").open("w", newline="", encoding="utf-8") as f:
@@ -107,5 +107,5 @@ def _write(out: Path, found: "RiskyRemoval", names: NDArray[Any], limit: float) 
         "upper": [v if np.isfinite(v) else None for v in found.upper.tolist()],
     }
     (out / "curve.json").write_text(json.dumps(curve, indent=1), encoding="utf-8")
-    (out / "curve.svg").write_text(remove_risky.picture(found, limit=limit), encoding="utf-8")
+    (out / "curve.svg").write_text(risky_removal.picture(found, limit=limit), encoding="utf-8")
     click.echo(f"  wrote {out / 'removed.csv'} (it names people: keep it with the data), curve.json, curve.svg")

@@ -21,10 +21,10 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     The guard refuses it at once, verify from now on; privgate doctor lists what is released on it. Checking and signing
     again makes another statement, which counts.
     """
-    from privgate.guard import times
-    from privgate.guard.trust import TrustStore
+    from privgate.guard import statement
+    from privgate.guard.checks import TrustStore
 
-    held, now, note = TrustStore.load(store), times.now(), " ".join(reason.split())[:200]
+    held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
     if what.startswith("models:"):
         revoked = _version(what, tracking_uri)
         held.revoke_version(revoked, at=now, note=note).save(store)
@@ -48,15 +48,15 @@ def _version(uri: str, tracking_uri: str | None) -> str:
 
 def _payload(what: str) -> str:
     """Return the digest of the payload that is meant."""
-    from privgate.documents import DocumentError, door
-    from privgate.guard import dsse
+    from privgate.documents import DocumentError, strict_json
+    from privgate.guard import statement
 
     if re.fullmatch("sha256:[0-9a-f]{64}", what):
         return what
     try:
-        text = door.content(Path(what)).decode()
+        text = strict_json.content(Path(what)).decode()
     except OSError as exc:
         raise UsageError(f"{what} cannot be read: {exc.strerror}") from exc
     except (DocumentError, UnicodeDecodeError) as exc:
         raise UsageError(f"{what} holds no statement: {exc}") from exc
-    return dsse.payload_digest(dsse.Envelope.parse(text).payload)
+    return statement.payload_digest(statement.Envelope.parse(text).payload)

@@ -71,17 +71,12 @@ def serve(
     """
     import uvicorn
 
-    from privgate.guard.audit_log import AuditLog
-    from privgate.guard.config import Guard
+    from privgate.guard.guard_config import AuditLog, Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.serve.app import Loop, application
-    from privgate.serve.checking import signer_for
-    from privgate.serve.lease import Lease
-    from privgate.serve.reconciler import Reconciler
-    from privgate.serve.settings import ServeSettings
-    from privgate.serve.sweeper import Swept, sweep
-    from privgate.serve.webhook import Deliveries
+    from privgate.serve.app import Deliveries, Loop, Swept, application, sweep
+    from privgate.serve.reconciler import Lease, Reconciler
+    from privgate.serve.work import ServeSettings, signer_for
 
     if settle > lease / 4:
         raise UsageError("--settle must be at most a quarter of --lease")

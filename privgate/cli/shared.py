@@ -13,7 +13,7 @@ PRINTED = ("text", "json", "markdown", "junit", "cyclonedx", "modelcard")
 def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Complete shipped policies by name, and YAML files of the working folder."""
     del ctx, param
-    from privgate.policy.locate import shipped
+    from privgate.policy.problems import shipped
 
     names = [CompletionItem(name, help="shipped policy") for name in shipped()]
     names += [

@@ -40,8 +40,8 @@ def verify(
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
-    from privgate.guard.config import Guard, policy_named
-    from privgate.guard.trust import Terms, TrustStore
+    from privgate.guard.checks import Terms, TrustStore
+    from privgate.guard.guard_config import Guard, policy_named
 
     named = policy_named(policy_name, Path()) if policy_name is not None else None
     if config is not None:
@@ -64,7 +64,7 @@ def verify(
     else:
         if statement is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
-        from privgate.guard.downloaded import verify_folder
+        from privgate.guard.verifying import verify_folder
 
         claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
         pin = f"folder: {what}"

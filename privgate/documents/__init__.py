@@ -4,6 +4,6 @@ Whatever comes in, reading it takes less than a second and 100 MB, and ends with
 no device or pipe is waited for, no number, nesting or repetition is larger than its limit, no key stands twice.
 """
 
-from privgate.documents.door import LARGE, SMALL, DocumentError, DocumentLimits
+from privgate.documents.strict_json import LARGE, SMALL, DocumentError, DocumentLimits
 
 __all__ = ["LARGE", "SMALL", "DocumentError", "DocumentLimits"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privgate.documents.door import SMALL, DocumentError, DocumentLimits, content, too_large
+from privgate.documents.strict_json import SMALL, DocumentError, DocumentLimits, content, too_large
 
 Key = str | int
 Place = tuple[Key, ...]

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.kernel import Case
 from privgate.kernel.cells import Compared, Ensembles, Objective, box_of
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 Whole = NDArray[np.int32]
 #: of pairs: place and rank; by rank: slot, feature and tree, and what is added
 Table = tuple[Whole, Whole, Index, Index, Float]

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
+from privgate.arrays import Float, Index
 
 #: how much the odds weigh against their fall, along the frontier
 WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 2.0, 5.0)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
+from privgate.arrays import Float, Index
+
 Certificate = dict[str, NDArray[Any]]
 
 #: entries of the largest temporary array

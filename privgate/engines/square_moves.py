@@ -1,10 +1,8 @@
 """Certificates for least squares: the minimum, an inverse factor, and everybody's move by the push-through identity."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
+from privgate.arrays import Float, Index
 
 
 def proposed(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, Float]:

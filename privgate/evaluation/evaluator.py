@@ -16,8 +16,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from privgate.documents import LARGE, strict_json
-from privgate.evaluation.context import STATED, with_context
-from privgate.evaluation.hash_key import hash_key
+from privgate.evaluation.context_stated import STATED, hash_key, with_context
 from privgate.run.run import Budget
 
 #: keys of the configuration that say how a check runs, with what they are where absent
@@ -87,7 +86,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.advice.evaluate import evaluate
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to, refuse_unattachable
-    from privgate.registry.report_place import refuse_place
+    from privgate.registry.reports import refuse_place
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))

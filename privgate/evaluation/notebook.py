@@ -7,9 +7,9 @@ from typing import Any
 
 from privgate import report as reports
 from privgate.errors import MeasurementError
-from privgate.evaluation.context import STATED, with_context
-from privgate.evaluation.hash_key import hash_key as own_key
-from privgate.report import schema
+from privgate.evaluation.context_stated import STATED, with_context
+from privgate.evaluation.context_stated import hash_key as own_key
+from privgate.report import report_schema
 from privgate.report.blocks import Chart
 from privgate.report.sections import units
 from privgate.verdict import Verdict
@@ -86,7 +86,7 @@ def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
 
 def plot(verdict: Verdict) -> Picture:
     """Return the distribution over people, or the worst ones where not everybody was measured."""
-    doc = schema.read(reports.document(verdict, hash_key=own_key()))
+    doc = report_schema.read(reports.document(verdict, hash_key=own_key()))
     section = units.section(doc)
     charts = [b for b in section.blocks if isinstance(b, Chart)] if section else []
     if not charts:

@@ -1,60 +1,74 @@
 """What was measured: requests, measurements, the per-unit table, and one typed part a question beside the run's own."""
 
-from privgate.evidence.artifact import ArtifactPart, CarriedTrace
-from privgate.evidence.attributes import AttributeGuesses, AttributeResult, AttributesPart
-from privgate.evidence.behind import Behind, BehindClaim, BehindInfluence, BehindMembership, Expectation
-from privgate.evidence.claims import (
+from privgate.evidence.attack_facts import (
+    SIGNS,
+    AgainstPdtp,
+    ArtifactPart,
+    AttackFigures,
+    AttackResult,
+    AttributeGuesses,
+    AttributeResult,
+    AttributesPart,
+    CarriedTrace,
+    CellAccuracy,
+    CollusionPart,
+    CollusionSign,
+    Estimate,
+    MembershipPart,
+    NullRuns,
+    RateAtFpr,
+    RobustAdversary,
+    RobustPart,
+    SelfTest,
+    Sign,
+)
+from privgate.evidence.claim_facts import (
     AuditRuns,
     ClaimFact,
     ClaimsPart,
     DeletionRow,
     GuaranteeBound,
     ManyRuns,
+    Observation,
     OneRun,
     TradeoffPoint,
     TradeoffPoints,
 )
-from privgate.evidence.collusion import SIGNS, CollusionPart, CollusionSign, Sign
 from privgate.evidence.evidence import COLUMNS, SENSITIVITY_COLUMNS, Evidence, EvidenceDocument
-from privgate.evidence.influence import (
+from privgate.evidence.influence_facts import (
     CertificateNote,
     CertificatesCompared,
     EngineShare,
     IndirectQueries,
     InfluencePart,
+    ModeUsed,
+    NextStep,
     PublishedBound,
     RecheckRow,
     RegisteredPair,
-    SeedNoise,
-    SensitivityFigures,
-    UnitCoverage,
-)
-from privgate.evidence.measurement import Kind, Measurement, Precondition, Request
-from privgate.evidence.membership import (
-    AgainstPdtp,
-    AttackFigures,
-    AttackResult,
-    CellAccuracy,
-    Estimate,
-    MembershipPart,
-    NullRuns,
-    RateAtFpr,
-    SelfTest,
-)
-from privgate.evidence.observation import Observation
-from privgate.evidence.robust import RobustAdversary, RobustPart
-from privgate.evidence.run import (
-    ModeUsed,
-    NextStep,
     Remembered,
     Removals,
     RunPart,
     RunTrace,
     SeedControl,
+    SeedNoise,
+    SensitivityFigures,
     StepMeasured,
     TrainingPlan,
+    UnitCoverage,
 )
-from privgate.evidence.values import EvidenceModel, Json, Number, Option, decode, encode, told_count
+from privgate.evidence.json_values import EvidenceModel, Json, Number, Option, decode, encode, told_count
+from privgate.evidence.measurement import (
+    Behind,
+    BehindClaim,
+    BehindInfluence,
+    BehindMembership,
+    Expectation,
+    Kind,
+    Measurement,
+    Precondition,
+    Request,
+)
 
 __all__ = [
     "COLUMNS",

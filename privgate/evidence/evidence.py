@@ -7,16 +7,11 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from privgate.evidence.artifact import ArtifactPart
-from privgate.evidence.attributes import AttributesPart
-from privgate.evidence.claims import ClaimsPart
-from privgate.evidence.collusion import CollusionPart
-from privgate.evidence.influence import InfluencePart
+from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, CollusionPart, MembershipPart, RobustPart
+from privgate.evidence.claim_facts import ClaimsPart
+from privgate.evidence.influence_facts import InfluencePart, RunPart
+from privgate.evidence.json_values import EvidenceModel, Json, encode
 from privgate.evidence.measurement import Measurement, Precondition, Request
-from privgate.evidence.membership import MembershipPart
-from privgate.evidence.robust import RobustPart
-from privgate.evidence.run import RunPart
-from privgate.evidence.values import EvidenceModel, Json, encode
 
 #: columns of the per-unit table that always exist, with their meaning
 COLUMNS: Mapping[str, str] = {

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
-from privgate.families.design import ODD, odd
-from privgate.families.over_all_queries.reach import Reach
-from privgate.families.retrained import Index, Retrained
+from privgate.arrays import Float, Index
+from privgate.families.engine import ODD, odd
+from privgate.families.over_all_queries.accepted_range import Reach
+from privgate.families.retrained import Retrained
 from privgate.subject.subject import Subject
-
-Float = NDArray[np.float64]
-
 
 #: upper - lower at which a value is called exact, nats
 EXACT = 1e-9

@@ -7,13 +7,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Index
 from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Precondition
-from privgate.families import catalogue, complement, design, listed, remembered
+from privgate.families import catalogue, closed_form, in_parts, listed
+from privgate.families import engine as design
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
-from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
-from privgate.families.screen import screened
+from privgate.families.refit import screened
+from privgate.families.retrained import Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -172,7 +174,7 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
             continue
         rounded = handed_on[:0]
         if engine.complements:
-            made, rounded = complement.as_released(made)
+            made, rounded = closed_form.as_released(made)
         if engine.name != "refit" and len(made.units) and not rehearsed:  # refits are the training function itself
             checked = engine.compared(subject, made, fleet, limits) or recheck(
                 engine, subject, made, fleet, limits=limits, asker=asker, elsewhere=elsewhere
@@ -203,7 +205,7 @@ def _made(engine: Engine, asked: Asked, parts: list[Retrained], refitting: Refit
         return screened(engine, asked)
     if engine.trains and refitting is not None and asked.mode != "screen":
         return refitting(engine, asked, parts)
-    return remembered.answers(engine, asked)
+    return in_parts.remembered_answers(engine, asked)
 
 
 def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
@@ -225,7 +227,7 @@ def _shares(
 ) -> list[EngineShare]:
     """Return what an engine answered and handed on; people who were only ranked are the ranking's, not the engine's."""
     ranked = int((made.status == Status.SCREENED).sum())
-    why = _why(engine, subject, handed_on) | ({complement.WHY: rounded} if rounded else {})
+    why = _why(engine, subject, handed_on) | ({closed_form.WHY: rounded} if rounded else {})
     if not ranked:
         return [EngineShare.of(_name(engine, made), len(rest), len(made.units), why, _without_limit(made))]
     why["they are not at the top of the ranking"] = ranked

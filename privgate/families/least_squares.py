@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
+from privgate.arrays import Float, Index
 from privgate.engines import square_moves
-from privgate.families import design
+from privgate.families import engine
 from privgate.families.certificate import accepted_arrays, accepted_settings, people_of
-from privgate.families.closed_form import ClosedForm, Form, Scores
+from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, removal, spread
 from privgate.families.engine import Cost, Declined
-from privgate.families.over_all_queries.reach import Reach
-from privgate.families.removal import Float, Removal, removal, spread
-from privgate.families.retrained import Index, Seeds
+from privgate.families.over_all_queries.accepted_range import Reach
+from privgate.families.retrained import Seeds
 from privgate.families.ridge import KEPT, Smoother, change_of, rounding_of, smoother_of
 from privgate.subject.subject import Subject
 
@@ -82,7 +82,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     """
     n, (mean, deviation) = subject.data.n, subject.scale
     y = ((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
-    X = design.matrix(subject).astype(np.float64, copy=False)
+    X = engine.matrix(subject).astype(np.float64, copy=False)
     _in_range(X[:n], mean, deviation)
     if type(estimator).__name__ in ("KernelRidge", "GaussianProcessRegressor"):
         # without an intercept the targets' mean is no answer to anything: it is put back before smoothing
@@ -176,13 +176,13 @@ class LeastSquares(ClosedForm):
         """Return why the recipe or data is not covered; empty if it is."""
         estimator = subject.recipe.library_estimator
         names = ("Ridge", "LinearRegression", "KernelRidge", "GaussianProcessRegressor")
-        if estimator is None or not any(design.estimator_of(subject, n) is not None for n in names):
+        if estimator is None or not any(engine.estimator_of(subject, n) is not None for n in names):
             return "the recipe is no least squares, ridge, kernel ridge or Gaussian process of scikit-learn"
-        if why := design.refusal(subject, double=True, real=True):
+        if why := engine.design_refusal(subject, double=True, real=True):
             return why
         if type(estimator).__name__ in ("Ridge", "LinearRegression"):
             return least_refusal(estimator)
-        size = subject.data.n * len(design.matrix(subject))
+        size = subject.data.n * len(engine.matrix(subject))
         return "its kernel matrix is too large" if size > MOST_KERNEL else kernel_refusal(estimator)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
@@ -297,7 +297,7 @@ def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float
 def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return arrays and settings of the kernel's case: everybody's moves, those of ``units`` first."""
     estimator, n = subject.recipe.library_estimator, subject.data.n
-    X = design.matrix(subject)[:n].astype(np.float64)
+    X = engine.matrix(subject)[:n].astype(np.float64)
     y, d = subject.data.y.astype(np.float64), X.shape[1]
     penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
     if estimator.fit_intercept:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from privgate.families import certificate, design, discriminants
+from privgate.arrays import Float, Index
+from privgate.families import certificate, discriminants, engine
 from privgate.families.certificate import Certificate, Certified, Units, designed
-from privgate.families.closed_form import ClosedForm, Form, Scores
+from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, rows_of, vanishing
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.over_all_queries import applies
-from privgate.families.removal import Float, Removal, rows_of, vanishing
-from privgate.families.retrained import Index, Seeds
+from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
 #: relative difference of squared distances below which two neighbours may change places by rounding
@@ -60,7 +60,7 @@ class KNearest(LibraryEngine, ClosedForm):
 
         estimator, n = subject.recipe.library_estimator, subject.data.n
         k, K = int(estimator.n_neighbors), len(subject.classes)
-        X, y = design.matrix(subject).astype(np.float64, copy=False), subject.label_codes
+        X, y = engine.matrix(subject).astype(np.float64, copy=False), subject.label_codes
         # scikit-learn may multiply squares out, uncentred: what that rounds may be a tie
         rounded = 16 * float(np.finfo(np.float64).eps) * float((X**2).sum(axis=1).max())
         X = X - X[:n].mean(axis=0)
@@ -181,7 +181,7 @@ class NearestCentroid(LibraryEngine, ClosedForm):
         squares = (M.residual**2).sum(axis=0)
         if squares.min() <= 0 or n - 1 - K < 1:
             raise Declined("a feature does not vary within classes, or there are hardly more records than classes")
-        far = (design.matrix(subject).astype(np.float64, copy=False) ** 2).max(axis=0)
+        far = (engine.matrix(subject).astype(np.float64, copy=False) ** 2).max(axis=0)
         prior = 2 * np.log(M.totals) if subject.recipe.library_estimator.priors == "empirical" else np.zeros(K)
 
         def joint(lost: Removal, unit: Index, query: Index) -> Scores:

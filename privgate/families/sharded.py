@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from privgate.arrays import Float, Index
 from privgate.errors import SubjectError
 from privgate.families import own_code, refit
 from privgate.families.certificate import Certificate, Certified, Units, designed
 from privgate.families.engine import Asked, Cost, Engine
-from privgate.families.retrained import Float, Index, Retrained, Seeds, Status
+from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.models import Sharded
 from privgate.subject import estimators, sources
-from privgate.subject.library_classes import is_class_of
+from privgate.subject.libraries import is_class_of
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 

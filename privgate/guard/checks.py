@@ -1,14 +1,19 @@
 """Whether a statement lets this row of this registry be released as that target, now: pure, in microseconds."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from privgate.errors import StatementError
-from privgate.guard import times
-from privgate.guard.dsse import Envelope
-from privgate.guard.statement import Claims
-from privgate.guard.truststore import TrustStore
-from privgate.registry.names import oddity
+from privgate.errors import StatementError, SubjectError
+from privgate.guard import statement
+from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
+from privgate.guard.statement import Claims, Envelope
+from privgate.guard.truststore import ROLES, Key, TrustStore
+from privgate.registry import reports
+from privgate.registry.client import answering
+from privgate.registry.named import oddity
+from privgate.registry.stored_files import stored_files
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)
@@ -127,7 +132,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     return (
         (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
         (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
-        (now <= claims.expires, f"the statement expired on {times.stamp(claims.expires)}; check and sign again"),
+        (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
         (claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
@@ -186,9 +191,74 @@ def check_original(
         )
     held = counting(original[1], trust, now)
     if held is not None and not held.passed and (held.signed >= claims.signed or held.decided >= claims.decided):
-        raise StatementError(f"{signed}, which was signed, was refused since, on {times.stamp(held.signed)}")
+        raise StatementError(f"{signed}, which was signed, was refused since, on {statement.stamp(held.signed)}")
 
 
 def is_copy(claims: Claims, row: Row) -> bool:
     """Whether a statement is about another row than this one."""
     return (claims.name, claims.version) != (row.name, row.version)
+
+
+# What the registry keeps of a release: the row, the statement in its tag, report and evidence with the model's run.
+#
+# Apart from signing, which needs policies: who only verifies reads these.
+
+TAG = "privgate.statement"
+EVIDENCE_FILE = "evidence.dsse.json"
+_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
+
+
+def row_of(client: Any, name: str, version: str) -> Row:
+    """Return the registry's row of a model version."""
+    return row_and_statement(client, name, version)[0]
+
+
+def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
+    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
+    with answering(f"reading models:/{name}/{version}"):
+        held = client.get_model_version(name, version)
+        storage = str(client.get_model_version_download_uri(name, version))
+    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp), str(held.run_id or ""))
+    return row, str(dict(held.tags).get(TAG, ""))
+
+
+def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
+    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
+
+    Raises
+    ------
+    StatementError
+        There is none.
+    """
+    gone = (
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
+    )
+    try:
+        place = reports.location_of(client, model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    with stored_files(client, place) as files:
+        stored = files.names()
+        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+            if statement.payload_digest(envelope.payload) == wanted and report in stored:
+                return files.read(report), envelope
+    raise StatementError(gone)
+
+
+# Who may sign what, and whether a statement counts here and now; ``cryptography`` is imported where it is used.
+
+__all__ = [
+    "ROLES",
+    "CommandSigner",
+    "Key",
+    "KeySigner",
+    "Row",
+    "Signer",
+    "Terms",
+    "TrustStore",
+    "check",
+    "new_key",
+    "signer_from",
+]

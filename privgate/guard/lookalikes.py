@@ -1,15 +1,37 @@
-"""Names of models that eyes take for protected ones: letters of other scripts, digits for letters, two letters for one.
-
-A name is reduced to what it looks like in plain Latin letters. Letters of other scripts are those of Unicode's list of
-confusable characters that models are named by; in a word that mixes scripts, an unknown letter may look like any.
-"""
+"""Names of models, aliases and stages as databases and eyes see them, and letters that look like others."""
 
 import re
 import unicodedata
 from functools import lru_cache
 from itertools import product
 
-from privgate.guard.aliases import fold
+# Names of models, aliases and stages as databases and eyes see them: what they take for one is one.
+
+# letters and digits that eyes take for one another, lower case
+_ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "2": "z", "8": "b", "-": None, "_": None})
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def fold(name: str) -> str:
+    """Return ``name`` as a database or a reader may see it: accents, width and case folded away."""
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+
+
+def is_plain(target: str) -> bool:
+    """Whether an alias or stage is of ASCII letters, digits, ``_`` and ``-`` alone, which no reader confuses."""
+    return _PLAIN.fullmatch(target) is not None
+
+
+def looks_like(target: str) -> str:
+    """Return what a person may take an alias for: two aliases of one look are not two for who reads them."""
+    return fold(target).translate(_ALIKE).replace("rn", "m").replace("vv", "w")
+
+
+# Names of models that eyes take for protected ones: letters of other scripts, digits for letters, two letters for one.
+#
+# A name is reduced to what it looks like in plain Latin letters. Letters of other scripts are those of Unicode's list
+# of confusable characters that models are named by; in a word that mixes scripts, an unknown letter may look like any.
 
 #: stands for a letter that may look like any
 _ANY = "\uffff"

@@ -4,18 +4,16 @@ import os
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from privgate.errors import StatementError
-from privgate.guard import aliases, dsse, statement, times
-from privgate.guard.checks import check_original, counting, is_copy
-from privgate.guard.refusing import PASSING, refusing
-from privgate.guard.transaction import transaction
-from privgate.guard.trust import Row, check
-from privgate.guard.watch import Watch
+from privgate.guard import lookalikes, statement
+from privgate.guard.checks import Row, check, check_original, counting, is_copy
+from privgate.guard.guard_config import Watch
+from privgate.guard.transaction import PASSING, refusing, transaction
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -91,7 +89,7 @@ class GuardedRows:
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
         holders = self._privgate_holders(name, session).items()
         found: list[str | None] = [alias for alias, holder in holders if holder == str(held.version)]
-        if aliases.fold(held.current_stage or "") in guard.stages:
+        if lookalikes.fold(held.current_stage or "") in guard.stages:
             found.append(str(held.current_stage))
         return [*found, None] if guard.protects_model(name) else found
 
@@ -116,7 +114,7 @@ class GuardedRows:
 
     def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
         """Return what a statement says that is about this very row, or refuses its files; None for any other."""
-        claims = counting(text, self.privgate_watch.guard().trust, times.now())
+        claims = counting(text, self.privgate_watch.guard().trust, statement.now())
         if claims is None:
             return None
         itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
@@ -154,10 +152,10 @@ class GuardedRows:
 
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
-        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=times.now())
+        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=statement.now())
         if is_copy(claims, row):
             original = self._privgate_if_there(claims.name, claims.version)
-            check_original(claims, row, original, guard.trust, times.now())
+            check_original(claims, row, original, guard.trust, statement.now())
         if guard.check_files and files:
             _compare_files(row, claims)
 
@@ -205,7 +203,7 @@ def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
 def _signed(text: str) -> datetime:
     """Return when a statement was signed; long ago where it is none that counts today."""
     try:
-        return statement.Claims.read(dsse.Envelope.parse(text).statement).signed
+        return statement.Claims.read(statement.Envelope.parse(text).statement).signed
     except StatementError:
         return datetime.min.replace(tzinfo=UTC)
 
@@ -228,3 +226,66 @@ def _seen_from_server(location: str) -> str:
     if not location.startswith("mlflow-artifacts:") or not destination:
         return location
     return f"{destination.rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
+
+
+# Copies: a statement is about every row that serves the same files, and so is its refusal.
+#
+# A copy that somebody else released rests on the version that was signed. A refusal of one of them is written to all,
+# and the version that was signed stays while something released rests on it: else a refusal would end with its row.
+
+#: MLflow keeps the rows of deleted versions
+_DELETED = "Deleted_Internal"
+
+
+class Copies(GuardedRows):
+    """What the guard does about rows that serve the same files; a registry of another server is asked by its own."""
+
+    def delete_model_version(self, name: str, version: str) -> Any:
+        """Delete a version; not one on whose statement a copy is released."""
+        with refusing(f"deleting {name!r} version {version}"), transaction(self, name) as session:
+            self._privgate_rests_on(session, name, str(version))
+            return super().delete_model_version(name, version)  # type: ignore[misc]  # mixin
+
+    def delete_registered_model(self, name: str) -> Any:
+        """Delete a model; not one on whose statements copies elsewhere are released."""
+        with refusing(f"deleting {name!r}"), transaction(self, name) as session:
+            self._privgate_rests_on(session, name, None)
+            return super().delete_registered_model(name)  # type: ignore[misc]  # mixin
+
+    def _privgate_rests_on(self, session: Any, name: str, version: str | None) -> None:
+        """Refuse to take away what a released copy rests on; all versions of a model if none is named."""
+        for copy, tags in self._privgate_same_files(session, name, version):
+            claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
+            if claims is None or claims.name != name or claims.version != (version or claims.version):
+                continue
+            if self._privgate_released_as(copy.name, copy.version, session):
+                raise StatementError(
+                    f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
+                    f"{claims.version}, whose refusal would be lost; withdraw or sign that first"
+                )
+
+    def _privgate_refuse_copies(self, session: Any, row: Row, tag: Any, claims: statement.Claims) -> None:
+        """Write a refusal of ``row`` to every row that serves the same files and carries nothing younger."""
+        if claims.passed or (claims.name, claims.version, claims.created) != (row.name, row.version, row.created):
+            return
+        for copy, tags in self._privgate_same_files(session, row.name, row.version):
+            held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
+            if held is None or held.signed <= claims.signed:
+                super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
+
+    def _privgate_same_files(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
+        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model."""
+        if session is None:
+            return
+        from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
+        from sqlalchemy import and_, func, not_
+
+        storage = func.coalesce(SqlModelVersion.storage_location, SqlModelVersion.source)
+        present = self._get_query(session, SqlModelVersion).filter(SqlModelVersion.current_stage != _DELETED)  # type: ignore[attr-defined]  # mixin
+        own = SqlModelVersion.name == name
+        if version is not None:
+            own = and_(own, SqlModelVersion.version == int(version))
+        places = {str(kept.storage_location or kept.source) for kept in present.filter(own)}
+        others = present.filter(storage.in_(places), not_(own)).all() if places else []
+        for kept in others:
+            yield self._privgate_row(kept.name, str(kept.version))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privgate.errors import StatementError, UsageError
-from privgate.guard import dsse
+from privgate.guard import statement
 
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
@@ -171,8 +171,8 @@ def _private_bytes(path: Path) -> bytes:
     return content
 
 
-def seal(body: Mapping[str, Any], signer: Signer) -> dsse.Envelope:
+def seal(body: Mapping[str, Any], signer: Signer) -> statement.Envelope:
     """Return a statement in a signed envelope."""
-    raw = dsse.payload(body)
-    unsigned = dsse.Envelope(raw, ())
-    return dsse.Envelope(raw, ((signer.key_id, signer.sign(unsigned.signed)),))
+    raw = statement.payload(body)
+    unsigned = statement.Envelope(raw, ())
+    return statement.Envelope(raw, ((signer.key_id, signer.sign(unsigned.signed)),))

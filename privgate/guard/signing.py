@@ -1,35 +1,175 @@
-"""Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
-
-The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else: it
-judges them again under its own policy, and looks itself at the registry's row and files.
-"""
+"""What a signer was asked for, by whoever it trusts: a report about anything else is not signed."""
 
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
 from privgate import digest
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
-from privgate.guard import aliases, dsse, judged_again, times
-from privgate.guard.asked import SigningRequest, compare
-from privgate.guard.config import Guard
-from privgate.guard.dsse import Envelope
+from privgate.evidence import Evidence
+from privgate.guard import lookalikes, statement
+from privgate.guard.checks import EVIDENCE_FILE, TAG, Signer, row_of, stored_evidence
+from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
-from privgate.guard.statement import Claims
-from privgate.guard.stored_statement import EVIDENCE_FILE, TAG, row_of, stored_evidence
-from privgate.guard.trust import Signer
-from privgate.policy import Policy
-from privgate.registry import report_place
+from privgate.guard.statement import Claims, Envelope
+from privgate.policy import Judged, Policy
+from privgate.registry import reports
 from privgate.registry.client import answering, connect
-from privgate.registry.named import named
-from privgate.registry.names import oddity
-from privgate.registry.recomputed import recomputed
+from privgate.registry.load import recomputed
+from privgate.registry.named import named, oddity
 from privgate.registry.stored_files import stored_files
-from privgate.verdict import Outcome
+from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
+
+#: without these, no number is about the registered model and its data
+CONTROLS = ("reproduces", "depends_on_data")
+_FINE = {"passed", "warned"}
+
+
+@dataclass(frozen=True)
+class SigningRequest:
+    """What is to be signed.
+
+    Parameters
+    ----------
+    uri : str
+        ``models:/name/version``; empty to take the report's word.
+    nonce : str
+        What the check was started with; empty if nobody says.
+    """
+
+    uri: str = ""
+    nonce: str = ""
+
+    def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
+        """Raise unless a report is the one that was asked for, and its controls ran.
+
+        Parameters
+        ----------
+        evidence : Evidence
+            The report's.
+        releases : bool
+            Whether it approves.
+
+        Raises
+        ------
+        StatementError
+            It is about something else, or from another check, or approves without controls.
+        """
+        about = f"models:/{evidence.subject.get('name')}/{evidence.subject.get('version')}"
+        if self.uri and about != self.uri:
+            raise StatementError(f"the report is about {about}, to be signed is {self.uri}; nothing is signed")
+        if self.nonce and evidence.run.nonce != self.nonce:
+            raise StatementError(
+                "the report is not from the check that was asked for: its nonce is another; check again"
+            )
+        ran = {p.name for p in evidence.preconditions if p.outcome in _FINE}
+        if releases and (missing := [name for name in CONTROLS if name not in ran]):
+            raise StatementError(f"the report approves without the control {missing[0]!r}; check again")
+
+
+def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
+    """Raise where a report states another digest than the registry's own files have.
+
+    Raises
+    ------
+    DigestMismatchError
+        It does; the sentence says which.
+    """
+    for name, value in recomputed.items():
+        if stated.get(name) != value:
+            raise DigestMismatchError(
+                f"the report is about another {name} than {uri} has: the registry's has {value[:19]}…; check again"
+            )
+
+
+# A report before it is signed: read, and judged again by its own numbers under the signer's policy.
+
+
+def read_document(content: bytes) -> dict[str, Any]:
+    """Return the report that is to be signed.
+
+    Raises
+    ------
+    StatementError
+        It cannot be read, is of another version, or of a run that only observed.
+    """
+    try:
+        document = strict_json.loads(content, LARGE)
+        observed, schema = document["observed"], document["schema"]
+    except strict_json.GARBLED as exc:
+        raise StatementError(f"report.json cannot be read: {strict_json.why(exc)}") from exc
+    if schema != "privgate/report/v2":
+        raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
+    if observed is not False:
+        raise StatementError("the run only observed; nothing is signed as passed")
+    return dict(document)
+
+
+@strict_json.reading("the report cannot be judged again", StatementError)
+def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
+    """Return what the report's own numbers give under the signer's policy, and those numbers.
+
+    Raises
+    ------
+    StatementError
+        It is another policy, or the report says anything else than its numbers.
+    """
+    if document["policy"].get("digest") != policy.digest:
+        raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
+    decided = statement.when(document["decided_at"])
+    try:
+        evidence = Evidence.from_payload(document["evidence"])
+    except (KeyError, TypeError, ValueError) as exc:
+        raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
+    if {k: evidence.subject.get(k) for k in ("name", "version", "digests")} != {
+        k: document["subject"].get(k) for k in ("name", "version", "digests")
+    }:
+        raise StatementError("the report's evidence is about another model than the report")
+    kept = evidence.run.remembered
+    if kept is None or not kept.signable:
+        raise StatementError(
+            "the run took remembered trainings as they were, so it cannot be signed; check again without --remembered"
+        )
+    again = policy.judge(evidence, today=decided.date())
+    said = [(f["rule"], f["outcome"]) for f in document["findings"]]
+    if [(f.rule, str(f.outcome)) for f in again.findings] != said:
+        raise StatementError("the report says something else than its own numbers give under this policy; check again")
+    if str(together(again.findings)) != document["outcome"]:
+        raise StatementError("the report's outcome is not the worst of its findings; check again")
+    return again, evidence
+
+
+@strict_json.reading("the report cannot be judged again", StatementError)
+def expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
+    """Return the end of the last day on which the approval counts: never later than what it rests on."""
+    last = datetime.combine(judged.expires, time.max, UTC)
+    stated = str(document.get("expires") or "")
+    if stated:
+        moment = datetime.fromisoformat(stated)
+        last = min(last, moment if moment.tzinfo else datetime.combine(moment.date(), time.max, UTC))
+    return min(last, decided + timedelta(days=policy.valid_days)).replace(microsecond=0)
+
+
+def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return what is met without a waiver or a warning."""
+    met = [f.rule for f in findings if f.outcome is Outcome.PASSED and not f.rule.startswith("precondition:")]
+    return tuple(
+        "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
+        for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
+    )
+
+
+# Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
+#
+# The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else:
+# it judges them again under its own policy, and looks itself at the registry's row and files.
 
 VERDICT_FILE = "verdict.dsse.json"
 
@@ -122,10 +262,10 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     if before is None:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
-    moments = (times.now(),)
+    moments = (statement.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
-    if dsse.payload_digest(content) != before.report:
+    if statement.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
     return _sign(
         content,
@@ -149,8 +289,8 @@ def _sign(
     advisory: bool,
     asked: SigningRequest | None = None,
 ) -> Signed:
-    document = judged_again.document(content)
-    judged, evidence_given = judged_again.judged_again(document, policy)
+    document = read_document(content)
+    judged, evidence_given = judged_again(document, policy)
     if asked is not None:
         asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
     subject = document["subject"]
@@ -176,7 +316,7 @@ def _sign(
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
-    decided = times.when(document["decided_at"])
+    decided = statement.when(document["decided_at"])
     claims = Claims(
         registry=registry,
         name=name,
@@ -191,21 +331,21 @@ def _sign(
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
-        report=dsse.payload_digest(content),
+        report=statement.payload_digest(content),
         evidence="",
         outcome=str(outcome),
         passed=outcome.releases,
         decided=decided,
-        signed=times.now().replace(microsecond=0),
-        expires=judged_again.expires(document, judged, policy, decided),
+        signed=statement.now().replace(microsecond=0),
+        expires=expires(document, judged, policy, decided),
         targets=targets,
-        levels=judged_again.levels(policy, judged.findings),
+        levels=levels(policy, judged.findings),
         advisory=advisory,
         isolation=evidence_given.run.isolation,
         recomputed=("files", *own),
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
-    full = Claims(**{**vars(claims), "evidence": dsse.payload_digest(evidence.payload)})
+    full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
@@ -213,7 +353,7 @@ def _check_target(model: str, target: str) -> None:
     """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
-    if not aliases.is_plain(target):
+    if not lookalikes.is_plain(target):
         raise StatementError(
             f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
         )
@@ -242,11 +382,11 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{report_place.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
+    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        report_place.keep(client, claims.model_id, Path(folder), place)
+        reports.keep(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:

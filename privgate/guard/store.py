@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from privgate.guard.server import leave_out_assistant
+from privgate.guard.guard import leave_out_assistant
 
 leave_out_assistant()
 

@@ -12,9 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from privgate.documents import door, strict_json
+from privgate.documents import strict_json
 from privgate.errors import StatementError
-from privgate.guard import dsse, statement, times
+from privgate.guard import statement
+from privgate.guard import statement as dsse
+from privgate.guard import statement as times
 from privgate.guard.signer import key_id
 
 SCHEMA = "privgate/trust/v1"
@@ -156,8 +158,8 @@ class TrustStore:
             revoked = tuple(Revoked(**entry) for entry in raw.get("revoked", ()))
         except OSError as exc:
             raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
-        except door.GARBLED as exc:
-            raise StatementError(f"trust store {path} cannot be used: {door.why(exc)}") from exc
+        except strict_json.GARBLED as exc:
+            raise StatementError(f"trust store {path} cannot be used: {strict_json.why(exc)}") from exc
         if len({k.key_id for k in keys}) != len(keys):
             raise StatementError(f"trust store {path} lists a key twice")
         return cls(keys, revoked)

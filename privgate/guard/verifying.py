@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
+from privgate.documents import DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
-from privgate.guard import dsse, times
-from privgate.guard.checks import Row, check_original, is_copy
-from privgate.guard.config import Guard
-from privgate.guard.statement import Claims
-from privgate.guard.stored_statement import row_and_statement, stored_evidence
-from privgate.guard.trust import Terms, check
+from privgate.guard import statement
+from privgate.guard.checks import Row, Terms, check, check_original, is_copy, row_and_statement, stored_evidence
+from privgate.guard.guard_config import Guard
+from privgate.guard.statement import Claims, Envelope
 from privgate.registry import layout
 from privgate.registry.client import reader
 from privgate.registry.named import named
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
+
+# Verifying at deployment: the statement, and every byte of the files that are about to be served.
 
 
 @dataclass(frozen=True)
@@ -86,16 +87,16 @@ def verify(
     exact = f"models:/{found.name}/{found.version}"
     row, text = row_and_statement(client, found.name, found.version)
     try:
-        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=times.now())
+        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
         _compare_original(client, claims, row, guard)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (found.storage, found.model_id):
         raise StatementError(f"{exact} was replaced while it was being verified; verify again")
     report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
-    if dsse.payload_digest(report) != claims.report:
+    if statement.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {exact} is not the one that was signed")
-    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, times.now()))
+    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
     signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, row.storage) as stored:
         n_files = (
@@ -115,7 +116,7 @@ def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> No
             f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
             f"whether it was refused since ({exc})"
         ) from exc
-    check_original(claims, row, original, guard.trust, times.now())
+    check_original(claims, row, original, guard.trust, statement.now())
 
 
 def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:
@@ -146,3 +147,68 @@ def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri
             f"{digest.of_manifest(files)[:19]}… instead of {claims.files[:19]}…); do not serve them"
         )
     return len(files)
+
+
+# Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.
+
+
+def verify_folder(
+    folder: Path,
+    statement_file: Path,
+    guard: Guard,
+    *,
+    target: str,
+    model: str | None = None,
+    terms: Terms | None = None,
+) -> tuple[Claims, int]:
+    """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
+
+    What only a registry knows is not asked: whether the alias still names this version, and whether the row was deleted
+    since. Whoever revokes a release revokes the statement in the trust store that this reads.
+
+    Parameters
+    ----------
+    folder : Path
+        All files of the version, nothing else.
+    statement_file : Path
+        The verdict's envelope, as ``privgate sign`` writes it and the version's tag holds it.
+    guard : Guard
+        Trusted keys, registry id and policies.
+    target : str
+        Alias or stage to serve as.
+    model : str, optional
+        Registered model to serve as; the one that was signed if absent.
+    terms : Terms, optional
+        Instead of the guard's, for a policy given by hand.
+
+    Raises
+    ------
+    StatementError
+        The statement cannot be read, is forged, expired, revoked, or about something else.
+    DigestMismatchError
+        A file is not the one that was signed.
+    """
+    try:
+        text = strict_json.content(statement_file).decode()
+    except OSError as exc:
+        raise StatementError(f"statement {statement_file} cannot be read: {exc.strerror}") from exc
+    except (DocumentError, UnicodeDecodeError) as exc:
+        raise StatementError(f"statement {statement_file} cannot be read: {exc}") from exc
+    # read for its row only: nothing of it is believed before ``check`` verified the signature
+    said = Claims.read(Envelope.parse(text).statement)
+    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)
+    if model not in {None, said.name}:
+        row = Row(str(model), "", said.source, said.storage)
+    try:
+        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+    except StatementError as exc:
+        raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
+    if not folder.is_dir():
+        raise StatementError(f"{folder} is no folder")
+    files = FolderFiles(folder).digests()
+    if (found := digest.of_manifest(files)) != claims.files:
+        raise DigestMismatchError(
+            f"the files in {folder} are not those of models:/{claims.name}/{claims.version} that were checked and "
+            f"signed ({len(files)} files, {found[:19]}… instead of {claims.files[:19]}…); do not serve them"
+        )
+    return claims, len(files)

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
-from privgate.evidence.values import told_count
+from privgate.evidence.json_values import told_count
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

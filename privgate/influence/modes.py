@@ -1,14 +1,31 @@
-"""How closely leave-one-out answers: everybody, only who could hold the largest value, or a mere ranking.
+"""How closely leave-one-out answers, and when it may stop: decided, proven, or a mere ranking."""
 
-The mode is the operator's, like a budget: it is no key of a policy, and no mode makes an approval easier. ``max`` gives
-the same largest value for less; ``screen`` can block but never approve.
-"""
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privgate import families
+from privgate.arrays import Float, Index
 from privgate.evidence import ModeUsed, Request
-from privgate.families.screen import MODELS, SHARE
+from privgate.families import bound as bounds
+from privgate.families import engine as design
+from privgate.families import refit
+from privgate.families.chain import Refitting
+from privgate.families.closed_form import vanishing
+from privgate.families.engine import Asked, Engine
+from privgate.families.refit import MODELS, SHARE
+from privgate.families.retrained import Retrained
 from privgate.run.needs import Need
 from privgate.run.run import Mode, Run
+from privgate.training.fit import Fit
+
+# How closely leave-one-out answers: everybody, only who could hold the largest value, or a mere ranking.
+#
+# The mode is the operator's, like a budget: it is no key of a policy, and no mode makes an approval easier. ``max``
+# gives the same largest value for less; ``screen`` can block but never approve.
 
 AGAIN = "check with --mode all"
 #: what a request needs of everybody, by its aggregate
@@ -76,3 +93,178 @@ def refusal(run: Run, request: Request, needs: frozenset[Need]) -> str:
 def never(run: Run) -> list[str]:
     """Return what the mode rules out for a whole policy, said before anything is trained."""
     return [f"{note(run)}; {AGAIN} for an approval"] if run.once(used) == "screen" else []
+
+
+# Stop when decided: people are trained without one after another, riskiest first, until an enforced rule is broken.
+#
+# Where only training answers, the recipe's own or an engine's, one proven violation blocks, and nothing that the other
+# people's models show can take it back. So they are not trained: what was not computed is a lower limit, which can
+# block and never approve, and evidence and report say so (`--full` computes it all the same).
+#
+# The order may depend on anything, because no statement depends on the order. Without randomness in training a
+# violation is a fact. With it, every unit has one test at a level that is fixed beforehand: 95 % shared by Bonferroni
+# among all units that might be tested, their labels, and the two looks at few and at many seeds. The probability that
+# any of them blocks falsely is at most the sum of the levels, whichever are tested, in whatever order, and whenever it
+# ends (section 15 of docs/mathematics.md asks for a level spent over looks: here it is spent before the first). A
+# sample drawn at random stays one: it is complete, and whoever of it was not computed counts as possibly below and
+# possibly above.
+
+#: models that rank the units: each is trained without its share of them, and asked about it
+FOLDS = 5
+#: units of the first round for each worker, and for each training that a unit takes; every round doubles
+FIRST = 2
+#: nats; beyond float64's range differences carry no ranking
+FLOOR = -700.0
+
+
+def until(broken: Callable[[Retrained], str], late: Callable[[float], bool] = lambda _: False) -> Refitting:
+    """Return how to refit, riskiest first, until ``broken`` names a rule; whoever is left is handed back.
+
+    ``late`` says whether another round of so many seconds would end too late; only a search has such an end.
+    """
+
+    def answers(engine: Engine, asked: Asked, parts: Sequence[Retrained]) -> tuple[Retrained, Index]:
+        done = list(parts)
+        if done and (broken(_whole(done)) or late(0.0)):  # a fast engine's people decide
+            return parts[0].select(np.zeros(len(parts[0].units), dtype=bool)), asked.units
+        made, over, left = list[Retrained](), list[Index](), riskiest_first(asked)
+        size = max(1, -(-FIRST * asked.fleet.workers // len(asked.seeds)))
+        while len(left):
+            start = time.monotonic()
+            now, left, size = np.sort(left[:size]), left[size:], 2 * size
+            found, handed_on = engine.answers(_some(asked, now))
+            made.append(found)
+            over.append(handed_on)
+            if len(left) and (broken(_whole([*done, *made])) or late(2 * (time.monotonic() - start))):
+                break
+        return _whole(made), np.sort(np.concatenate([*over, asked.units[left]]))
+
+    return answers
+
+
+def riskiest_first(asked: Asked) -> Index:
+    """Return positions in ``asked.units``, first those whose answers change most where a fold of people is left out.
+
+    A unit whose class vanishes with it needs no training and comes first. Five trainings rank everybody: at default
+    boosting of 1,000 records the first refit already exceeds the limit. A ranking alone shows nothing.
+    """
+    subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
+    if len(units) <= FOLDS:
+        return np.arange(len(units), dtype=np.int64)
+    # folds of everybody, asked about everybody in them: whoever is to be ranked, the trainings are the same
+    fold = subject.generator("folds").permutation(len(subject.data.units)) % FOLDS
+    rows = [design.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
+    fits = [Fit(asked.seeds[0], r, left_out=r) for r in rows]
+    without = refit.full(subject, asked.seeds[:1], asked.fleet)[0]
+    with_ = np.maximum(without[row_query], FLOOR)
+    for r, answer in zip(rows, asked.fleet.fits(subject, fits, label="ranking people"), strict=True):
+        if not answer.problem:  # a fold without its people may lack a class that training asks for
+            without[r] = answer.log_p
+    score = np.zeros(len(units))
+    np.maximum.at(score, row_unit, np.abs(with_ - np.maximum(without[row_query], FLOOR)).max(axis=1))
+    score[vanishing(subject, units)] = np.inf
+    return np.argsort(-score, kind="stable").astype(np.int64)
+
+
+def _some(asked: Asked, chosen: Index) -> Asked:
+    """Return the same question about some units: ascending positions in ``asked.units``."""
+    keep = np.zeros(len(asked.units), dtype=bool)
+    keep[chosen] = True
+    row_unit, row_query = asked.rows
+    rows: NDArray[np.bool_] = keep[row_unit]
+    place = np.cumsum(keep) - 1
+    queries = place[row_unit[rows]].astype(np.int64), row_query[rows]
+    return replace(asked, units=asked.units[keep], queries=queries)
+
+
+def _whole(parts: Sequence[Retrained]) -> Retrained:
+    return parts[0] if len(parts) == 1 else Retrained.concatenate(list(parts))
+
+
+# Where a theorem limits everybody within the policy, a random sample of people is trained without, and no one else.
+#
+# A theorem over all questions bounds the answer about a person as well, under every seed and in the mean over seeds.
+# What theorems of models in parts say (shards, trees drawn without looking) needs nobody's model; the sample is there
+# to contradict them: whoever of it changes by more than the theorem allows silences it, and then nothing is limited.
+
+#: how the sentence about it begins
+CLAIM = "a theorem over all questions limits everybody's change"
+#: people who are trained without all the same: if none of 59 contradicts, fewer than 5 % of all do (0.95^59 < 0.05)
+SAMPLE = 59
+#: the same in a search, which judges nobody
+REHEARSED = 4
+#: paired seeds of each of them: the theorem holds under every seed, and one that is broken need be seen once
+SEEDS = 2
+#: trainings up to which everybody's own value is worth having beside the theorem
+WORTH = 1_000
+
+
+def limits(run: Run) -> Float | None:
+    """Return each person's limit by theorems, shape (n_units,), nats; None where everybody has to be measured.
+
+    Before people were trained without, what theorems say; after that, what is left of it.
+    """
+    asked = run.limits
+    if not (run.by_theorem and run.thresholds) or asked.full or asked.mode != "all" or not run.subject.release.exact:
+        return None
+    if not (asked.max_retrains is None and asked.budget_seconds is None):
+        return None  # the operator says how many
+    if run.subject.task != "classification" or _trainings(run) <= WORTH:
+        return None
+    before = _bounds(run)
+    return before if before.max() <= min(run.thresholds) else None
+
+
+def left(run: Run) -> Float | None:
+    """Return ``limits`` as the models trained without the sample leave them."""
+    if run.once(limits) is None:
+        return None
+    return _bounds(run)
+
+
+def of(run: Run, units: NDArray[np.int64], low: Float, high: Float) -> tuple[Float, Float, Float]:
+    """Return (low, high) of the measured units and high of the others; as they are where no theorem limits everybody.
+
+    What was seen above a limit would disprove the theorem: the larger number is the safe one.
+    """
+    found = run.once(left)
+    if found is None:
+        return low, high, np.zeros(0)
+    others = np.setdiff1d(np.arange(run.n_units), units)
+    return low, np.maximum(np.minimum(high, found[units]), low), found[others]
+
+
+def fewer_seeds(run: Run) -> None:
+    """Leave the run as many paired seeds as contradicting a theorem takes, where one limits everybody."""
+    if run.once(limits) is not None:
+        run.seeds, run.more_seeds = run.seeds[:SEEDS], ()
+
+
+def said(run: Run, *, after: bool = False) -> str:
+    """Return what is known of whom, one sentence; empty where everybody has to be measured.
+
+    ``after`` people were trained without, and no theorem was contradicted.
+    """
+    found = run.once(left if after else limits)
+    if found is None or not np.isfinite(found).all():
+        return ""
+    return (
+        f"{CLAIM} to {found.max():.4g} nats; {size(run)} people drawn at random are trained without, to contradict it"
+    )
+
+
+def size(run: Run) -> int:
+    """Return how many people are trained without beside the theorem."""
+    return REHEARSED if run.rehearsed else SAMPLE
+
+
+def _bounds(run: Run) -> Float:
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    attacked = Need.SHADOWS in run.asked
+    return bounds.bound(run.subject, everybody, None, witness=run.witness, attacked=attacked, fleet=run.fleet)[0].upper
+
+
+def _trainings(run: Run) -> int:
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    seeds = run.more_seeds if run.more_seeds and Need.UPPER_LIMIT in run.asked else run.seeds
+    return families.first(run.subject)[0].cost(run.subject, everybody, seeds).fits

@@ -8,31 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import families
+from privgate.arrays import Float, Index
+from privgate.errors import MeasurementError
 from privgate.evidence import (
+    BehindInfluence,
     CertificateNote,
+    Expectation,
     IndirectQueries,
+    Kind,
+    Measurement,
     Precondition,
     RegisteredPair,
+    Request,
     SeedNoise,
 )
-from privgate.evidence.values import told_count
+from privgate.evidence.json_values import told_count
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
 from privgate.families.retrained import Retrained, Status
-from privgate.influence import changes, indirect, leave_one_out
+from privgate.influence import changes, indirect_queries, left_out
+from privgate.run import suites
 from privgate.run.needs import Need
 from privgate.run.run import Run
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
     return changes.per_unit(
-        run.once(leave_one_out.retrained), run.subject.release, people=len(run.once(leave_one_out.chosen_units))
+        run.once(left_out.retrained), run.subject.release, people=len(run.once(left_out.chosen_units))
     )
 
 
@@ -43,7 +48,7 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
     the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
     (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
     """
-    found, direct = run.once(leave_one_out.retrained), run.once(spread)
+    found, direct = run.once(left_out.retrained), run.once(spread)
     lost = changes.without_model(found)
     lower, upper, _ = run.once(over_all_queries)
     return {
@@ -65,7 +70,7 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
 
 def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
-    found, direct, bound = run.once(leave_one_out.retrained), run.once(spread), run.once(certified)
+    found, direct, bound = run.once(left_out.retrained), run.once(spread), run.once(certified)
     # a few people who break a rule are no sign of a store
     if not np.isfinite(bound.upper).all() and not run.decided_by and (still := nothing_moves(run, found)):
         run.preconditions.append(still)
@@ -75,7 +80,7 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
     if Need.EVERY_QUERY in run.asked and not run.decided_by:
-        lower, searched = indirect.raised(run, found.units, direct["pdtp"], lower, upper)
+        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper)
     return lower, upper, searched
 
 
@@ -115,7 +120,7 @@ def _of_own_seed(run: Run, found: Retrained) -> Float:
 
 def registered(run: Run) -> RegisteredPair | None:
     """Return what the registered model's own pair of trainings shows; None where no other seed was used."""
-    found = run.once(leave_one_out.retrained)
+    found = run.once(left_out.retrained)
     if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(run, found)).any():
         return None
     limit = run.thresholds[0] if run.thresholds else 1.0
@@ -124,7 +129,7 @@ def registered(run: Run) -> RegisteredPair | None:
 
 def noise(run: Run) -> SeedNoise | None:
     """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
-    if len(run.once(leave_one_out.retrained).seeds) == 1:
+    if len(run.once(left_out.retrained).seeds) == 1:
         return None
     direct = run.once(spread)
     floor = np.asarray(direct["noise_floor"])
@@ -148,7 +153,7 @@ def certified(run: Run) -> Certified:
 
 def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     limit = run.thresholds[-1] if run.thresholds else None
-    found = run.once(leave_one_out.retrained)
+    found = run.once(left_out.retrained)
     attacked = Need.SHADOWS in run.asked
     return bounds.bound(
         run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
@@ -192,3 +197,68 @@ def unit_labels(run: Run, units: Index) -> NDArray[Any]:
 
 def _common(labels: NDArray[Any]) -> str:
     return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"
+
+
+# The measurement ``table``: how many expectations of a user's suite the per-unit table violates.
+
+
+def measure(run: Run, request: Request) -> Measurement:
+    """Return the number of violated expectations: of the figures, and the least and most of figures and limits.
+
+    A ``pdtp`` that is not exact (an engine's error, a mean over paired seeds) has limits, which an approval rests on:
+    the suite sees the column with everybody's value, lower and upper limit in turn.
+
+    Raises
+    ------
+    MeasurementError
+        The suite did not come with the policy, or one of its expectations could not be evaluated.
+    """
+    name = request.option("suite")
+    text = run.suites.get(name)
+    if text is None:
+        raise MeasurementError(f"the suite {name!r} did not come with the policy")
+    file = name.partition("@")[0]
+    frame, suite = _frame(run), suites.parse(text, file)
+    counts: list[int] = []
+    shown: tuple[Expectation, ...] = ()
+    for column in _columns(frame):
+        results = suites.run(suite, frame.assign(pdtp=frame[column]), file=file)
+        if errors := [e for e in results if e.error]:
+            raise MeasurementError(f"{file}: {len(errors)} expectations could not be evaluated, first {errors[0]}")
+        counts.append(sum(not e.met for e in results))
+        if not shown or counts[-1] > max(counts[:-1]):
+            shown = results
+    kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
+    if run.random_training:  # a single seed measures the seed, and has no limits
+        kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"
+    return Measurement(
+        request,
+        value=float(counts[0]),
+        low=float(min(counts)),
+        high=float(max(counts)),
+        unit="expectations",
+        kind=kind,
+        confidence=0.95 if run.random_training else None,
+        n=len(shown),
+        population=len(shown),
+        behind=BehindInfluence(violated=tuple(str(e) for e in shown if not e.met), expectations=shown),
+    )
+
+
+def _columns(frame: Any) -> list[str]:
+    """Return the columns that stand for ``pdtp``: itself, and its limits where they are not the same."""
+    others = [c for c in ("pdtp_low", "pdtp_high") if c in frame.columns and not frame[c].equals(frame["pdtp"])]
+    return ["pdtp", *others]
+
+
+def _frame(run: Run) -> Any:
+    """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(run.once(table)))
+    if run.decided_by:
+        few = f"{len(frame)} of {run.n_units} people were trained without"
+        raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")
+    if len(frame) != run.n_units:
+        raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
+    return frame

@@ -6,27 +6,22 @@ from functools import cache
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership import attacks, limits, numbers
-from privgate.membership.attacks.base import Attack, Signals
+from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
-from privgate.membership.numbers.self_test import self_test as test_on_numbers
+from privgate.membership.numbers.residual_adversaries import self_test as test_on_numbers
 from privgate.run import pool as pools
-from privgate.run.pool import AttackPool
+from privgate.run.pool import AttackPool, train
 from privgate.run.run import Run
-from privgate.run.shadows import train
 from privgate.statistics.roc import Decisions, best_threshold
 from privgate.subject.release import Laplace
 from privgate.training.fit import Fit
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
-Index = NDArray[np.int64]
 
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
 STAND_INS = 4

@@ -5,14 +5,11 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.statistics.roc import Decisions, checked, tpr_at_fpr
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 
 class Figure(StrEnum):

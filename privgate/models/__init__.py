@@ -8,8 +8,8 @@ smoothing, ties that depend on who else is there, a structure that follows the d
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
@@ -30,9 +30,6 @@ __all__ = [
     "Sharded",
     "SmoothedNeighbors",
 ]
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 class ContingencyTable(Classifier):

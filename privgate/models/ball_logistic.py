@@ -3,11 +3,10 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.models.classifier import Classifier
 
-Float = NDArray[np.float64]
 #: largest gradient with which training ends, per unit of the radius; far above what float64 makes of it
 FLAT = 1e-7
 #: C times records, beyond which it might not be

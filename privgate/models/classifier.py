@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
+from privgate.arrays import Float, Index
 
 
 class Settings:

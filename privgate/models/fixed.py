@@ -10,10 +10,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.models.classifier import Settings
 from privgate.models.columns import Column, columns_of, is_missing, split
-
-Float = NDArray[np.float64]
 
 
 class Fixed(Settings):

@@ -3,11 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.models.classifier import Wrapping
-
-Float = NDArray[np.float64]
 
 
 class Floored(Wrapping):

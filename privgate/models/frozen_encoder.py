@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.models.classifier import Settings
 
-Float = NDArray[np.float64]
 #: one layer: an elementwise function, or weights (d, h) and intercepts (h,)
 Layer = str | tuple[Float, Float]
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.models import moving, splitting
-from privgate.models.splitting import Bool, Float, Hash, Index
+from privgate.arrays import Bool, Float, Index
+from privgate.models import splitting
+from privgate.models.splitting import Hash
 
 #: Poisson(1): shares of weight at most 0, 1, 2, …
 _POISSON = np.cumsum(np.exp(-1.0) / np.cumprod(np.append(1.0, np.arange(1.0, 17.0))))
@@ -259,7 +260,7 @@ class _Level:
         valid = best >= 0
         mine = np.flatnonzero((self.alive & ~self.changed)[part] & valid[at])
         if len(mine):
-            gone = moving.moved(cells, best, entries.only(mine))
+            gone = splitting.moved(cells, best, entries.only(mine))
             self.changed[part[mine[gone]]] = True
         cut = np.where(valid, values.between(cells.code[best], cells.code[best + valid]), 0.0)
         return np.where(valid, features[np.arange(len(nodes)), cells.slot[best]], -1), cut

@@ -3,14 +3,12 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.models import growing
 from privgate.models.classifier import Classifier
 from privgate.models.splitting import Values
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 #: records x trees grown at once
 _BATCH = 400_000
 #: a path has a bit a level

@@ -1,12 +1,9 @@
-"""Any learner, trained once a shard: one person reaches one member's answers, and those are clipped.
-
-A person's shard is a keyed hash of their own id (or own features) and nothing else: nobody else's absence moves them.
-What a member answers is cut to a range that the wanted DTP allows; the theorem then holds whatever the learner does.
-"""
+"""What members answer, cut and combined, and how far one person can move what comes of it."""
 
 import contextlib
 import copy
 import hashlib
+import math
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,12 +12,147 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.models.classifier import Wrapping
-from privgate.models.member_answers import answers, clipped, log_pool_bound, normalised, voted, votes_bound
-from privgate.models.member_records import joined, names, own_categories, take, text
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
+
+def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
+    """Return the largest change of any label's log-probability, nats, when a share of the members changes at will.
+
+    Parameters
+    ----------
+    clip : float
+        R: a member's log-probabilities lie within R of their largest, nats.
+    share : float
+        Members that hold the person, of all; at most 1.
+    n_classes : int
+        Declared labels.
+
+    Notes
+    -----
+    ``docs/mathematics.md``, section 12, Theorem 12.1; attained.
+    """
+    if n_classes < 2:
+        return 0.0
+    others = np.log(n_classes - 1)
+    moved = clip * (1 - 2 * min(share, 1.0))
+    return float(np.logaddexp(0.0, others + clip) - np.logaddexp(0.0, others + moved))
+
+
+def votes_bound(alpha: float, memberships: int) -> float:
+    """Return the same for smoothed votes or averaged probabilities: ``ln(1 + r / alpha)`` (Theorem 12.2)."""
+    return float(np.log1p(memberships / alpha)) if alpha > 0 else float("inf")
+
+
+def clipped(z: Float, clip: float) -> Float:
+    """Return log-probabilities less their largest, none below ``-clip``; rows without a finite largest become 0."""
+    top = z.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        out = np.maximum(z - top, -clip)
+    return np.where(np.isfinite(top) & ~np.isnan(z).any(axis=1, keepdims=True), out, 0.0)
+
+
+def normalised(z: Float) -> Float:
+    """Return probabilities that sum to 1; the same for all where there is no answer."""
+    q = np.exp(clipped(z, np.inf))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def voted(z: Float) -> Float:
+    """Return one vote for the likeliest label; a member without an answer gives every label the same share."""
+    q = normalised(z)
+    vote = np.eye(z.shape[1])[q.argmax(axis=1)]
+    return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
+
+
+def answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
+    """Return a member's log-probabilities of the declared labels, shape (n, K); NaN where it does not answer."""
+    nothing = np.full((n, len(classes)), np.nan)
+    if member is None:
+        return nothing
+    try:
+        p = np.asarray(member.predict_proba(X), dtype=np.float64)
+        place = np.searchsorted(classes, np.asarray(member.classes_))
+        out = np.full((n, len(classes)), -np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out[:, place] = np.log(p)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001  whatever a member does, it is one member's answer
+        return nothing
+    return np.where(np.isposinf(out).any(axis=1, keepdims=True), np.nan, out)
+
+
+# What names a record, and the records of one member: containers of any kind, with nothing in them of others.
+
+
+def names(X: Any, ids: str | int | None) -> Iterator[bytes]:
+    """Yield what names each record: its id, or its own features; numbers by value, everything else as text."""
+    if hasattr(X, "tocsr"):
+        X = X.toarray() if ids is None else X.tocsr()[:, [int(ids)]].toarray()
+    elif hasattr(X, "columns"):
+        if ids is not None and ids not in X.columns:
+            raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
+        X = X if ids is None else X[[ids]]
+    elif ids is not None:
+        X = np.asarray(X, dtype=object)[:, [int(ids)]]
+    rows = X.itertuples(index=False, name=None) if hasattr(X, "columns") else iter(X)
+    for row in rows:
+        cells = row if isinstance(row, tuple) else np.asarray(row, dtype=object).ravel().tolist()
+        if ids is not None and text(cells[0]) == "missing":
+            raise ValueError(f"column {ids!r} holds no id for some record; every record belongs to one person")
+        yield "\x1f".join(text(cell) for cell in cells).encode()
+
+
+def text(cell: Any) -> str:
+    """Return one spelling a value, whatever type a table keeps it in: 1, 1.0 and True are the same number."""
+    if isinstance(cell, int | float | np.number | np.bool_):
+        with contextlib.suppress(OverflowError, TypeError):  # whole numbers beyond float64; complex ones
+            number = float(cell)
+            return "missing" if math.isnan(number) else f"number {number + 0.0!r}"  # -0 and 0 are one number
+    # None, NaT and pandas' NA have no value to be named by
+    if cell is None or type(cell).__name__ in ("NaTType", "NAType"):
+        return "missing"
+    # numpy's text is no other text
+    return f"text {str.__repr__(cell)}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
+
+
+def take(X: Any, rows: Index) -> Any:
+    """Return some of the records, in the container that they came in."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows].reset_index(drop=True)  # row numbers of the whole change when somebody leaves
+    return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
+
+
+def own_categories(X: Any) -> Any:
+    """Return records whose categories are those that they hold: a column's type lists everybody's."""
+    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return X
+    for k, dtype in enumerate(X.dtypes):
+        if str(dtype) == "category":
+            X.isetitem(k, X.iloc[:, k].cat.remove_unused_categories())
+    return X
+
+
+def joined(public: Any, own: Any) -> Any:
+    """Return public records, then a member's own."""
+    if hasattr(own, "iloc"):
+        import pandas as pd
+
+        return pd.concat([public, own], ignore_index=True)
+    if hasattr(own, "tocsr"):
+        import scipy.sparse as sp
+
+        return sp.vstack([public, own], format="csr")
+    return np.concatenate([public, own]) if hasattr(own, "shape") else [*public, *own]
+
+
+# Any learner, trained once a shard: one person reaches one member's answers, and those are clipped.
+#
+# A person's shard is a keyed hash of their own id (or own features) and nothing else: nobody else's absence moves
+# them. What a member answers is cut to a range that the wanted DTP allows; the theorem then holds whatever the learner
+# does.
+
 #: nats that float64 may move an answer by; the ranges below leave this much of ``dtp`` unused
 _SPARE = 1e-9
 #: clipping further than this cannot be told from not clipping

@@ -1,23 +1,7 @@
-"""Tests of a policy without training: evidence in, expected verdict beside it.
-
-A file of cases (YAML, strict)::
-
-    schema: privgate/policy-test/v1
-    cases:
-      - name: a certified model passes
-        measurements: {dtp: {low: 0.4, high: 0.9}}
-        expect: {outcome: passed, rules: {dtp: passed}}
-      - name: what happened in March
-        evidence: reports/credit-3.json
-        today: 2026-03-20
-        expect: {outcome: failed}
-
-``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule asks;
-enough effort stands behind them unless the case says otherwise.
-"""
+"""Tests of a policy without training, and what two versions of a policy would decide differently."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -25,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from privgate.documents import LARGE, door, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import UsageError
 from privgate.evidence import (
     BehindClaim,
@@ -37,10 +21,21 @@ from privgate.evidence import (
     RunPart,
     SeedControl,
 )
-from privgate.policy.part import Part
-from privgate.policy.policy import Policy
-from privgate.policy.strict_yaml import read
+from privgate.policy.policy_part import Part
+from privgate.policy.problems import read
+from privgate.policy.resolved_policy import Policy
 from privgate.verdict import Outcome, Verdict
+
+# Tests of a policy without training: evidence in, expected verdict beside it.
+#
+# A file of cases (YAML, strict)::
+#
+# schema: privgate/policy-test/v1 cases: - name: a certified model passes measurements: {dtp: {low: 0.4, high: 0.9}}
+# expect: {outcome: passed, rules: {dtp: passed}} - name: what happened in March evidence: reports/credit-3.json today:
+# 2026-03-20 expect: {outcome: failed}
+#
+# ``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule
+# asks; enough effort stands behind them unless the case says otherwise.
 
 Word = Literal["passed", "warned", "inconclusive", "failed"]
 
@@ -132,8 +127,8 @@ def load_evidence(path: Path) -> Evidence:
         return Evidence.from_payload(found["evidence"] if "findings" in found else found)
     except OSError as exc:
         raise UsageError(f"{path}: cannot be read: {exc.strerror}") from exc
-    except door.GARBLED as exc:
-        raise UsageError(f"{path}: is neither a report.json nor evidence: {door.why(exc)}") from exc
+    except strict_json.GARBLED as exc:
+        raise UsageError(f"{path}: is neither a report.json nor evidence: {strict_json.why(exc)}") from exc
 
 
 def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Verdict:
@@ -183,3 +178,81 @@ def _float(value: float | str | None) -> float:
 def _first(*values: float) -> float:
     """Return the first number that was given."""
     return next((v for v in values if v == v), float("nan"))  # noqa: PLR0124  NaN is the one that differs from itself
+
+
+# Two versions of a policy: what they ask for differently, and which past verdicts would change.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A past verdict under both policies.
+
+    Parameters
+    ----------
+    report : str
+        File of the report.
+    old, new : str
+        Outcomes.
+    why : tuple of str
+        Findings that differ, one sentence each.
+    """
+
+    report: str
+    old: str
+    new: str
+    why: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the outcome differs."""
+        return self.old != self.new
+
+
+def settings(old: Policy, new: Policy) -> Iterator[str]:
+    """Yield one line for each rule or setting that differs."""
+    mine, theirs = ({r.name: r for r in p.rules} for p in (old, new))
+    for name in [*mine, *(n for n in theirs if n not in mine)]:
+        if name not in theirs:
+            yield f"rule {name}: removed"
+        elif name not in mine:
+            yield f"rule {name}: added"
+        else:
+            yield from _keys(f"rule {name}", mine[name].model_dump(), theirs[name].model_dump())
+    for part in ("audit", "data"):
+        yield from _keys(part, getattr(old, part).model_dump(), getattr(new, part).model_dump())
+    before, after = ({k: p.resolved[k] for k in ("applies_to", "valid_days", "never_waivable")} for p in (old, new))
+    before, after = {**before, "file": old.file}, {**after, "file": new.file}
+    yield from _keys("policy", before, after)
+    kept = {w.key: w for w in old.waivers}
+    now = {w.key: w for w in new.waivers}
+    yield from (f"waiver {k}: removed" for k in kept if k not in now)
+    yield from (f"waiver {k}: added" for k in now if k not in kept)
+    yield from (f"waiver {k}: changed" for k in now if k in kept and kept[k] != now[k])
+
+
+def verdicts(old: Policy, new: Policy, reports: list[Path], today: date) -> Iterator[Change]:
+    """Yield what each past report's evidence gives under both policies; nothing is measured again.
+
+    What the new policy asks for and the past run did not measure is inconclusive, and says so.
+    """
+    for path in reports:
+        evidence = load_evidence(path)
+        before, after = (verdict(p, evidence, today) for p in (old, new))
+        was = {f.rule: f for f in before.findings}
+        why = [
+            f"{f.rule}: {was[f.rule].outcome.value if f.rule in was else 'not asked'} -> {f.outcome.value}: {f.message}"
+            for f in after.findings
+            if f.rule not in was or was[f.rule].outcome != f.outcome
+        ]
+        why += [f"{name}: {f.outcome.value} -> not asked" for name, f in was.items() if name not in _names(after)]
+        yield Change(str(path), before.outcome.value, after.outcome.value, tuple(why))
+
+
+def _names(found: Any) -> set[str]:
+    return {f.rule for f in found.findings}
+
+
+def _keys(where: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for key in dict.fromkeys([*old, *new]):
+        if old.get(key) != new.get(key) and key not in ("reason", "source"):
+            yield f"{where}: {key}: {old.get(key)!r} -> {new.get(key)!r}"

@@ -1,10 +1,16 @@
-"""What is wrong with a policy file, said so that a person can mend it: line, key, what was expected, nearest name."""
+"""What is wrong with a policy file, said so that a person can mend it; and where policy files lie."""
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from privgate.documents import DocumentError, strict_json, strict_yaml
+from privgate.documents.strict_yaml import Key, Place
 from privgate.errors import PolicyError
+
+# What is wrong with a policy file, said so that a person can mend it: line, key, what was expected, nearest name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +62,133 @@ def nearest(word: object, known: Iterable[str]) -> str:
     """Return the known name that looks most like ``word``, or an empty text."""
     found = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
     return found[0] if found else ""
+
+
+# Where policies lie: shipped ones by name, all others by path.
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def folder() -> Path:
+    """Return the folder of the shipped policies: inside the wheel, or beside the package in a checkout."""
+    inside = _PACKAGE / "policies"
+    return inside if inside.is_dir() else _PACKAGE.parent / "policies"
+
+
+def shipped() -> dict[str, Path]:
+    """Return ``name -> file`` of every shipped policy."""
+    return {p.stem: p for p in sorted(folder().glob("*.yaml"), key=lambda p: p.stem)}
+
+
+def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
+    """Return the file that is meant.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        A shipped name or a path.
+    beside : Path, optional
+        Folder that a relative path starts from; the working directory if absent.
+    """
+    text = str(name_or_path)
+    is_path = isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml"))
+    if not is_path:
+        known = shipped()
+        if text in known:
+            return known[text]
+        raise PolicyFileError(
+            Problem(
+                text,
+                0,
+                "",
+                "no shipped policy has this name",
+                f"one of {', '.join(known)}, or a path",
+                nearest(text, known),
+            )
+        )
+    path = Path(text) if beside is None else beside / text
+    if not path.is_file():
+        raise PolicyFileError(Problem(text, 0, "", "no such file", f"a policy file, or one of {', '.join(shipped())}"))
+    return path
+
+
+# A policy file's values, each with its file and line: strict YAML (``privgate.documents``) in policies' words.
+
+__all__ = ["Key", "Mark", "Place", "Tree", "dotted", "parse", "read"]
+
+
+class Mark(NamedTuple):
+    """A file, as the user named it, and a line in it, counted from 1."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Plain values of a file, with the line of every key and list item.
+
+    Parameters
+    ----------
+    file : str
+        As the user named it.
+    value : mapping
+        Text, numbers, booleans, null, lists and mappings.
+    marks : mapping of path to mark
+        Where each key and list item stands; the path is a tuple of keys and positions.
+    """
+
+    file: str
+    value: dict[str, Any]
+    marks: dict[Place, Mark] = field(default_factory=dict)
+
+    def mark(self, place: Place) -> Mark:
+        """Return where a key stands, or the nearest key around it."""
+        while place and place not in self.marks:
+            place = place[:-1]
+        return self.marks.get(place, Mark(self.file, 1))
+
+
+def read(path: Path, name: str | None = None) -> Tree:
+    """Return what the file says.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str, optional
+        How messages call it; the path if absent.
+
+    Raises
+    ------
+    PolicyFileError
+        It cannot be read, is not a mapping, or holds what a policy may not hold.
+    """
+    file = name or str(path)
+    try:
+        text = strict_json.content(path).decode("utf-8")
+    except OSError as exc:
+        what = f"cannot be read: {exc.strerror}"
+        raise PolicyFileError(Problem(file, 0, "", what, "the path of a policy file")) from exc
+    except UnicodeDecodeError as exc:
+        raise PolicyFileError(Problem(file, 0, "", "is not UTF-8 text", "YAML")) from exc
+    except DocumentError as exc:
+        raise PolicyFileError(Problem(file, 0, "", str(exc), "a policy")) from exc
+    return parse(text, file)
+
+
+def parse(text: str, file: str) -> Tree:
+    """Return what a YAML text says; see ``read``."""
+    try:
+        value, lines = strict_yaml.parse(text)
+    except DocumentError as exc:
+        raise PolicyFileError(Problem(file, exc.line, dotted(exc.place), str(exc), exc.expected)) from exc
+    if not isinstance(value, dict):
+        what = "is empty" if value is None else "is not a mapping"
+        raise PolicyFileError(Problem(file, 1, "", what, "keys such as 'name' and 'rules'"))
+    return Tree(file, value, {place: Mark(file, line) for place, line in lines.items()})
+
+
+def dotted(place: Place) -> str:
+    """Return a path as text: ``rules.0.max``."""
+    return ".".join(str(p) for p in place)

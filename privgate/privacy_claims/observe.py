@@ -22,10 +22,10 @@ from privgate.privacy_claims import watch_replay
 from privgate.privacy_claims.watch_sampling import Used, as_sets, is_again
 from privgate.subject.subject import Subject
 from privgate.training import context, payload
-from privgate.training.apart import apart
 from privgate.training.fleet import Fleet
-from privgate.training.limits import Clock, OutOfTimeError, TaskLimits
+from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
+from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
 
 #: one rerun shows the parameters, a second one shows noise that repeats
 RUNS = 2
@@ -176,7 +176,7 @@ def _replayed(
 def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
     """Return all that a trained object carries, and what it answers to fixed questions."""
     from privgate.privacy_claims.watch_opacus import OpacusWatch
-    from privgate.privacy_claims.watch_released import leaves
+    from privgate.privacy_claims.watch_transcript import leaves
     from privgate.subject.containers import take
 
     shown = opened.recipe.probabilities(model, take(X, np.arange(min(COMPARED, opened.n))), opened.classes)
@@ -185,7 +185,7 @@ def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
 
 def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     """Train once under all watches that are installed."""
-    from privgate.privacy_claims.watch_budget import BudgetWatch
+    from privgate.privacy_claims.watch_noise import BudgetWatch
     from privgate.subject.containers import take
 
     found: dict[str, Any] = {}
@@ -210,7 +210,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     shown = opened.recipe.probabilities(model, take(opened.X, rows[:COMPARED]), opened.classes)
     found["model"] = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
     if record and "opacus" in found and found["opacus"].steps:
-        from privgate.privacy_claims.watch_released import leftovers
+        from privgate.privacy_claims.watch_transcript import leftovers
 
         found["leaves"] = _released(opened, model, X)
         found["leftovers"] = "rerun" if leftovers(model) else ""

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from privgate.privacy_claims import watch_noise
 from privgate.privacy_claims.watch_noise import Noise
-from privgate.privacy_claims.watch_population import Population
 from privgate.privacy_claims.watch_sampling import Draws, Used, entries_of, kind, matched, used
-from privgate.privacy_claims.watch_transcript import DivergedError, EnoughError, Transcript
+from privgate.privacy_claims.watch_transcript import DivergedError, EnoughError, Population, Transcript
 
 #: random directions along which a record's gradient is kept, to see whether it changes
 DIRECTIONS = 6

@@ -16,11 +16,104 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.arrays import Index
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_people, watch_population
-from privgate.privacy_claims.watch_population import MIXED, NOBODY, UNCLEAR
+from privgate.privacy_claims import watch_transcript
 from privgate.privacy_claims.watch_sampling import Used
-from privgate.privacy_claims.watch_transcript import DivergedError, Transcript
+from privgate.privacy_claims.watch_transcript import MIXED, NOBODY, UNCLEAR, DivergedError, Transcript
+from privgate.subject.containers import take
+
+# Other records in the place of some people's, for reruns that must not show it.
+
+
+def replaced(X: Any, y: NDArray[Any], rows: NDArray[np.bool_], rng: Generator) -> tuple[Any, NDArray[Any]]:
+    """Return data in which ``rows`` have the features of other people and another label.
+
+    Parameters
+    ----------
+    X, y : the records
+    rows : bool array of shape (n,)
+    rng : Generator
+    """
+    index = np.arange(len(y), dtype=np.int64)
+    others = index[~rows] if (~rows).any() else index
+    index[rows] = rng.choice(others, int(rows.sum()))
+    return _taken(X, index), relabelled(y, rows)
+
+
+def same_for_all(X: Any, y: NDArray[Any], row: int) -> tuple[Any, NDArray[Any]]:
+    """Return data in which everybody has the features of ``row``: nothing can be read off their distribution."""
+    everybody = np.ones(len(y), dtype=bool)
+    return _taken(X, np.full(len(y), row, dtype=np.int64)), relabelled(y, everybody, by=-1)
+
+
+def far_away(X: Any, rows: NDArray[np.bool_], times: float) -> Any:
+    """Return the records with the numbers in ``rows`` multiplied, whole ones as far as their type holds them.
+
+    ``times`` that are not a number make missing values, and negative ones turn every other sign as well.
+    """
+    if hasattr(X, "select_dtypes"):
+        made = X.copy()
+        for at in np.flatnonzero([d.kind in "iuf" for d in map(_plain, X.dtypes)]):
+            column = X.iloc[:, at].to_numpy()
+            made.isetitem(at, far_away(column, rows, times))
+        return made
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "iuf" or not len(X):
+        return X
+    size = abs(times)
+    if X.dtype.kind != "f":
+        if np.isnan(size):
+            return X
+        size = max(1, min(int(size), int(np.iinfo(X.dtype).max) // max(1, abs(int(X.max())), abs(int(X.min())))))
+    made = X.copy()
+    made[rows] *= X.dtype.type(size)
+    if times < 0 and X.dtype.kind != "u":
+        turned = made[rows]
+        turned[np.indices(turned.shape).sum(axis=0) % 2 == 0] *= X.dtype.type(-1)
+        made[rows] = turned
+    return made
+
+
+def _plain(dtype: Any) -> Any:
+    return dtype if isinstance(dtype, np.dtype) else np.dtype(object)
+
+
+def relabelled(y: NDArray[Any], rows: NDArray[np.bool_], *, by: int = 1) -> NDArray[Any]:
+    """Return ``y`` with the next label in ``rows``; every label stays in use, so that a model has its shape."""
+    classes, own = np.unique(y, return_inverse=True)
+    new = own.copy()
+    new[rows] = (own[rows] + by) % len(classes)
+    for lost in np.setdiff1d(np.arange(len(classes)), new):
+        counts = np.bincount(new, minlength=len(classes))
+        free = np.flatnonzero(rows & (own != lost) & (counts[new] > 1))
+        if len(free):
+            new[free[0]] = lost
+        else:
+            new[np.flatnonzero(own == lost)[0]] = lost
+    return np.asarray(classes[new])
+
+
+def half(units: NDArray[np.int64], y: NDArray[Any], rng: Generator) -> NDArray[np.bool_]:
+    """Return the rows of a random half of the units; relabelling them changes how often labels occur, if it can."""
+    count = int(units.max()) + 1
+    before = np.unique(y, return_counts=True)[1]
+    rows = np.zeros(len(y), dtype=bool)
+    for _ in range(50):
+        chosen = np.zeros(count, dtype=bool)
+        chosen[rng.permutation(count)[: (count + 1) // 2]] = True
+        rows = chosen[units]
+        after = np.unique(relabelled(y, rows), return_counts=True)[1]
+        if len(after) == len(before) and (after != before).any():
+            break
+    return rows
+
+
+def _taken(X: Any, index: Index) -> Any:
+    made = take(X, index)
+    if hasattr(made, "iloc"):
+        made = made.set_axis(X.index, axis=0)
+    return made
+
 
 #: reruns to the end
 REPLAYS = 4
@@ -115,7 +208,7 @@ class Replays:
                 return
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
             # drawn; the third, whether a record can end the training that is far from all others
-            tried = [watch_people.far_away(X, rows, times) for times in (-FAR, FAR)] if number == 2 else []
+            tried = [far_away(X, rows, times) for times in (-FAR, FAR)] if number == 2 else []
             found = self._rerun(*tried, X, y=y, drop="first" if number == 1 else "")
             if found is None:
                 return
@@ -155,10 +248,10 @@ class Replays:
         if self.first.watch.populations[at].changed:
             self.doubts.append("what the batches are drawn from changes during the training")
             return nobody
-        words = watch_population.codes(int(self.units.max()) + 1)
+        words = watch_transcript.codes(int(self.units.max()) + 1)
         changed = np.zeros((len(base), words.shape[1]), dtype=bool)
         for bit in range(words.shape[1]):
-            X, y = watch_people.replaced(self.X, self.y, words[self.units, bit], rng)
+            X, y = replaced(self.X, self.y, words[self.units, bit], rng)
             found = self._rerun(X, y=y, stop=True)
             if found is None:
                 return nobody
@@ -168,14 +261,14 @@ class Replays:
                 self.leaks.append(LENGTH)
                 return nobody
             changed[:, bit] = [a != b for a, b in zip(entries, base, strict=True)]
-        return watch_population.owners(changed, words)
+        return watch_transcript.owners(changed, words)
 
     def _look_at_implausible(self, used: Used, owner: NDArray[np.int64]) -> None:
         """Compare what is settled before the first step where records are larger, far from all others, or missing."""
         first, rows = self.first.watch, np.arange(len(self.y))
         at = first.population(used.number)
         for times, one_in in ((2.0, 1), (-FAR, ONE_IN), (np.nan, ONE_IN)):
-            changed = watch_people.far_away(self.X, rows % one_in == 0, times)
+            changed = far_away(self.X, rows % one_in == 0, times)
             found = self._rerun(changed, self.X, y=self.y, stop=True)
             if found is None:
                 return  # why is noted
@@ -206,13 +299,13 @@ class Replays:
 
     def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
         """Yield (rows that are replaced, the data): one half, the other half, those far from all others, all alike."""
-        rows = watch_people.half(self.units, self.y, rng)
+        rows = half(self.units, self.y, rng)
         everybody = np.ones(len(self.y), dtype=bool)
-        yield rows, watch_people.replaced(self.X, self.y, rows, rng)
-        yield ~rows, watch_people.replaced(self.X, self.y, ~rows, rng)
+        yield rows, replaced(self.X, self.y, rows, rng)
+        yield ~rows, replaced(self.X, self.y, ~rows, rng)
         few = np.arange(len(self.y)) % ONE_IN == 0
-        yield few, (self.X, watch_people.relabelled(self.y, few))
-        yield everybody, watch_people.same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
+        yield few, (self.X, relabelled(self.y, few))
+        yield everybody, same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
 
     def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
         """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced."""
@@ -298,7 +391,7 @@ class Replays:
             self.doubts.append(f"the object that training returns ({some}) is {OWN_RANDOMNESS}")
 
 
-def _length(population: list[watch_population.Population]) -> int:
+def _length(population: list[watch_transcript.Population]) -> int:
     return sum(len(p.entries or ()) for p in population)
 
 

@@ -4,25 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privgate.registry.adopting import adopt
-    from privgate.registry.attaching import attach
+    from privgate.registry.attaching import attach, promote
+    from privgate.registry.client import local_registry
     from privgate.registry.load import load_subject
-    from privgate.registry.local import local_registry
-    from privgate.registry.log import log_model, log_recipe
-    from privgate.registry.promoting import promote
+    from privgate.registry.log import adopt, log_model, log_recipe
     from privgate.registry.reports import attached, baseline, in_use
 
 _HOME = {
-    "adopt": "adopting",
+    "adopt": "log",
     "attach": "attaching",
     "attached": "reports",
     "baseline": "reports",
     "in_use": "reports",
     "load_subject": "load",
-    "local_registry": "local",
+    "local_registry": "client",
     "log_model": "log",
     "log_recipe": "log",
-    "promote": "promoting",
+    "promote": "attaching",
 }
 
 __all__ = [

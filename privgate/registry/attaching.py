@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from privgate.errors import RegistryError
-from privgate.registry import layout, report_place
+from privgate import digest
+from privgate.errors import DigestMismatchError, RegistryError
+from privgate.registry import layout, reports
 from privgate.registry.client import address_of, answering, connect
+from privgate.registry.named import named
+from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
@@ -67,14 +70,14 @@ def attach(
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
     client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
-    place = report_place.folder_of(str(model_id), policy)
+    place = reports.folder_of(str(model_id), policy)
     suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
     named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        run_id = report_place.keep(client, str(model_id), Path(t), place)
+        run_id = reports.keep(client, str(model_id), Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
@@ -98,7 +101,7 @@ def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) ->
     """
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
-        report_place.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
+        reports.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
 
 
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
@@ -199,3 +202,38 @@ def _decided_at(verdict: Verdict) -> datetime:
 def _plain(text: str) -> str:
     """Return ``text`` without characters that Markdown or a terminal would act on."""
     return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
+
+
+# Promoting: moving an alias to a version, which the registry may refuse.
+
+
+def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) -> None:
+    """Set ``alias`` to the version that was checked, if it still is what was checked.
+
+    Parameters
+    ----------
+    subject : Subject
+        From ``load_subject``.
+    alias : str
+        Without ``@``.
+    tracking_uri : str, optional
+        Where the subject came from if absent.
+
+    Raises
+    ------
+    RegistryError
+        The subject is no registered version, or the registry refused; its own words are in the message.
+    DigestMismatchError
+        The version's files changed since they were checked.
+    """
+    if not subject.version:
+        raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
+    address = tracking_uri or address_of(str(subject.detail.get("model_id")))
+    client = connect(address)
+    uri = f"models:/{subject.name}/{subject.version}"
+    present = named(client, uri)
+    with stored_files(client, present.storage) as stored:
+        if digest.of_manifest(stored.digests()) != subject.digests["files"]:
+            raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
+    with answering(f"setting alias {alias!r} of {subject.name} to version {subject.version}"):
+        client.set_registered_model_alias(subject.name, alias, subject.version)

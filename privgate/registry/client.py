@@ -96,7 +96,7 @@ def _present(tracking_uri: str | None) -> None:
 
 def reader(tracking_uri: str | None = None) -> Any:
     """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
-    from privgate.registry import http_settings
+    from privgate.registry import rest as http_settings
     from privgate.registry.rest import RestClient
 
     address = http_settings.address_for(tracking_uri)
@@ -175,3 +175,27 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
         repository = get_artifact_repository(location, tracking_uri=tracking_uri)
         return Path(repository.download_artifacts("", str(folder)))
+
+
+# A registry of one's own in a folder, for the demonstration and for trying things out.
+
+
+def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
+    """Return the tracking URI of an SQLite registry below ``folder``, made if absent, and log to it from now on.
+
+    Parameters
+    ----------
+    folder : Path
+        Gets ``registry.db`` and ``artifacts/``; nothing is written anywhere else.
+    experiment : str
+        Experiment whose artifacts go below ``folder``.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    uri = f"sqlite:///{folder / 'registry.db'}"
+    with answering(f"opening the registry in {folder}"):
+        client = connect(uri, make=True)
+        known = client.get_experiment_by_name(experiment)
+        made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
+    remember_experiment(uri, str(made or known.experiment_id))
+    return uri

@@ -1,23 +1,141 @@
-"""Loading a subject from the registry alone: everything verified by digest, nothing executed."""
+"""Loading a subject from the registry alone: everything checked and verified by digest, nothing executed."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate import digest
-from privgate.documents import LARGE, door, strict_json
-from privgate.errors import DigestMismatchError, SubjectError
+from privgate.documents import LARGE, strict_json
+from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
-from privgate.registry import data_read, environment, layout
-from privgate.registry import recorded as recorded_shape
+from privgate.registry import layout, training_data
+from privgate.registry import native as environment
 from privgate.registry.client import connect, download, remember_address
-from privgate.registry.mlmodel import flavor_of
+from privgate.registry.layout import flavor_of
 from privgate.registry.named import Named, named
+from privgate.registry.stored_files import StoredFiles
 from privgate.registry.stored_model import StoredModel
-from privgate.subject import sources
+from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
+from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
+
+# What ``privgate/recipe.json`` may say, checked before anything is made of it: whoever logs a model wrote it.
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class _Model(_Part):
+    files: dict[str, str]
+
+
+class _Sources(_Part):
+    folder: str
+    files: dict[str, str]
+
+
+class _Data(_Part):
+    kind: str
+    digest: str
+    reference: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    run_id: str = ""
+    path: str = ""
+    uri: str = ""
+    source: dict[str, Any] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+class _Recipe(_Part):
+    kind: Literal["estimator", "function"]
+    seed: int | None
+    predict: str | None
+    dp: dict[str, Any] | None
+    params: dict[str, Any]
+    fit: str | None = None
+    network: bool = False
+    task: Literal["classification", "regression"] | None = None
+
+
+class _Environment(_Part):
+    python: str = ""
+    packages: dict[str, str | None] = Field(default_factory=dict)
+
+
+class _Document(_Part):
+    recipe: _Recipe
+    recipe_digest: str
+    sources: _Sources
+    model: _Model
+    data: _Data
+    environment: _Environment
+    release: dict[str, Any]
+    logged_at: str
+
+
+def check(document: Mapping[str, Any], sentence: str) -> None:
+    """Refuse a document whose values are not of the kind that reading them takes for granted.
+
+    Parameters
+    ----------
+    document : mapping
+        Read from recipe.json.
+    sentence : str
+        What cannot be read, for the message.
+
+    Raises
+    ------
+    SubjectError
+        A key is missing, or its value is of another kind; names the first one.
+    """
+    try:
+        _Document.model_validate(document)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(p)[:40] for p in first["loc"])
+        raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
+    if document["recipe"]["kind"] == "function" and not document["recipe"].get("fit"):
+        raise SubjectError(f"{sentence}: recipe.fit: names no function; log the recipe again")
+    estimator = document["recipe"].get("estimator")
+    if document["recipe"]["kind"] == "estimator":
+        named = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+        if not (named and isinstance(estimator.get("class"), str)):
+            raise SubjectError(f"{sentence}: recipe.estimator: names no class; log the recipe again")
+    with strict_json.reading(sentence, SubjectError):
+        references = estimators.references([estimator, *document["recipe"]["params"].values()])
+    if not all(isinstance(reference, str) for reference in references):
+        raise SubjectError(f"{sentence}: recipe: a name is no text; log the recipe again")
+    needed = {
+        "loader": ("reference",),
+        "run": ("run_id", "path", "files"),
+        "uri": ("uri", "files"),
+        "file": ("source",),
+    }
+    for key in needed.get(document["data"]["kind"], ()):
+        if not document["data"].get(key):
+            raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")
+    release(document, sentence)
+
+
+def release(document: Mapping[str, Any], sentence: str) -> Release:
+    """Return the release that the document declares.
+
+    Raises
+    ------
+    SubjectError
+        It is none.
+    """
+    with strict_json.reading(sentence, SubjectError):
+        return Release.from_payload(dict(document["release"]))
+
+
+# Loading a subject from the registry alone: everything verified by digest, nothing executed.
 
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []
@@ -58,7 +176,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
-    data = data_read.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
+    data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
     return Subject(
         recipe,
         data,
@@ -115,13 +233,15 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")
         schema = document["schema"]
-    except (OSError, *door.GARBLED) as exc:
-        raise SubjectError(f"{layout.RECIPE} of {uri} cannot be read: {door.why(exc)}; log the recipe again") from exc
+    except (OSError, *strict_json.GARBLED) as exc:
+        raise SubjectError(
+            f"{layout.RECIPE} of {uri} cannot be read: {strict_json.why(exc)}; log the recipe again"
+        ) from exc
     if schema != layout.SCHEMA:
         raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
     if digest.of_json(document) != recorded:
         raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
-    recorded_shape.check(document, f"{layout.RECIPE} of {uri} cannot be read")
+    check(document, f"{layout.RECIPE} of {uri} cannot be read")
     return dict(document)
 
 
@@ -135,3 +255,50 @@ def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
         raise SubjectError(f"{layout.RECIPE} keeps its sources outside {layout.SOURCES}; log the recipe again")
     layout.compare(recorded, digest.of_files(root), "source")
     return root
+
+
+# The digests of a version from the registry's own files, for a signer who believes no report: runs nobody's code.
+
+
+def recomputed(
+    client: Any, uri: str, files: StoredFiles, table: Mapping[str, str], *, tracking_uri: str | None
+) -> dict[str, str]:
+    """Return digests of model and recipe, and of the data where they are stored and this user may read them.
+
+    Parameters
+    ----------
+    uri : str
+        For messages.
+    files : StoredFiles
+        The served folder.
+    table : mapping of path -> sha256
+        Of every file there, as they were just read.
+
+    Raises
+    ------
+    DigestMismatchError
+        Files, recipe or data are not what was recorded.
+    """
+    own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
+    found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
+    with tempfile.TemporaryDirectory(prefix="privgate-") as place:
+        folder = Path(place, "model")
+        for path in own:
+            target = folder / check_path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(files.read(path))
+        document = read_recipe(folder, uri)
+        recipe = Recipe.read(document["recipe"], sources_of(folder, document))
+        if recipe.digest != document["recipe_digest"]:
+            raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
+        found["recipe"] = recipe.digest
+        reference = document["data"]
+        if reference.get("kind") in {"run", "uri", "file"}:  # a loader is somebody's code
+            try:
+                read = training_data.read(client, reference, Path(place, "data"), tracking_uri=tracking_uri)
+            except DigestMismatchError:
+                raise
+            except (RegistryError, SubjectError, OSError):  # no right to read them: then they are named by digest only
+                return found
+            found["data"] = read.digest
+    return found

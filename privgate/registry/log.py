@@ -1,4 +1,4 @@
-"""Logging: train once, store the model, its recipe and the data reference, then register."""
+"""Logging: train once, store model, recipe and data reference, register; or give a version without one its recipe."""
 
 import datetime as dt
 import hashlib
@@ -11,14 +11,16 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import environment, layout, mlmodel, native, training_data
+from privgate.registry import layout, native, reports, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
-from privgate.registry.named import named
+from privgate.registry.named import named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
+
+# Logging: train once, store the model, its recipe and the data reference, then register.
 
 
 def log_model(
@@ -96,7 +98,7 @@ def log_model(
                 name=name,
                 example=take(data.X, _first_rows(data)),
                 asked=take(data.pool()[0], _first_rows(data)),
-                requirements=environment.requirements(packages),
+                requirements=native.requirements(packages),
                 own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release or Release(), data.classes()),
             )
@@ -170,7 +172,7 @@ def _attach(
         run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
     with tempfile.TemporaryDirectory() as place:
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
-        mlmodel.flavor_of(folder)
+        layout.flavor_of(folder)
         files = layout.model_files(folder)
         document = _document(recipe, files, kept.with_run(client, run_id), packages, release or Release())
         written = Path(place, "written")
@@ -232,7 +234,7 @@ def _document(
 def _environment(recipe: Recipe) -> dict[str, Any]:
     """Return the environment to record; refuse first what could not be loaded again."""
     named_modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
-    return environment.record(named_modules | sources.imported_names(recipe.snapshot))
+    return native.record(named_modules | sources.imported_names(recipe.snapshot))
 
 
 def _script_prefix() -> str:
@@ -267,3 +269,93 @@ def _new_run(client: Any, model_id: str) -> str:
     run = client.create_run(experiment, run_name="training data")
     client.set_terminated(run.info.run_id)
     return str(run.info.run_id)
+
+
+# Giving a recipe to a version that has none: one of MLflow 2, or one whose files were put there by hand.
+
+#: tags by which the two versions name each other; for people, no evidence
+FROM, AS = "privgate.adopted_from", "privgate.adopted_as"
+
+
+def adopt(
+    uri: str,
+    recipe: Recipe,
+    data: TrainingData,
+    *,
+    release: Release | None = None,
+    tracking_uri: str | None = None,
+    store: str | Path | None = None,
+    data_uri: str | None = None,
+) -> str:
+    """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
+
+    Where the version is a logged model of MLflow 3, that is the version itself. Any other has no place that a recipe
+    can lie in and a statement can name: its files become a logged model, byte by byte, and that a new version of the
+    same registered model. The old one stays as it is.
+
+    Parameters
+    ----------
+    uri : str
+        ``models:/name/version`` or ``models:/name@alias``.
+    recipe, data, release, tracking_uri, store, data_uri
+        As in ``log_recipe``.
+
+    Raises
+    ------
+    SubjectError
+        The files are no model that can be checked, or recipe or data cannot be recorded.
+    RegistryError
+        MLflow refused or did not answer.
+    """
+    import mlflow
+
+    client = connect(tracking_uri)
+    try:
+        present = named(client, uri)
+    except SubjectError:
+        present = None
+    about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
+    if present is not None:
+        log_recipe(f"models:/{present.model_id}", recipe, data, **about)
+        return uri
+    training_data.refuse_without_place(data, store, data_uri)  # before anything is made
+    recipe.digest  # noqa: B018  ditto: collects its sources
+    row = _row(client, uri)
+    with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
+        storage = str(client.get_model_version_download_uri(row.name, row.version))
+        folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
+        layout.flavor_of(folder)
+        files = layout.all_files(folder)
+        if any(name.startswith(f"{layout.FOLDER}/") for name in files):
+            raise SubjectError(f"the files of {uri} hold a folder {layout.FOLDER!r} of their own; log the model again")
+        name, experiment = layout.path_part(row.name), _experiment(client, row)
+        reports.refuse_place(client, reports.location_of_experiment(client, experiment))
+        made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
+        client.log_model_artifacts(made.model_id, str(folder))
+        client.finalize_logged_model(made.model_id, "READY")
+        again = download(made.artifact_location, Path(place, "again"), tracking_uri=client.tracking_uri)
+        layout.compare(files, layout.all_files(again), "model")
+        log_recipe(f"models:/{made.model_id}", recipe, data, **about)
+        with tracking_at(tracking_uri):
+            told = {FROM: f"models:/{row.name}/{row.version}"}
+            version = str(mlflow.register_model(f"models:/{made.model_id}", row.name, tags=told).version)
+        client.set_model_version_tag(row.name, row.version, AS, f"models:/{row.name}/{version}")
+    return f"models:/{row.name}/{version}"
+
+
+def _row(client: Any, uri: str) -> Any:
+    name, _, version = uri.removeprefix("models:/").partition("/")
+    with answering(f"reading {uri}"):
+        if version.isdigit():
+            row = client.get_model_version(name, version)
+        else:
+            name, _, alias = uri.removeprefix("models:/").rpartition("@")
+            row = client.get_model_version_by_alias(name, alias)
+    plain_name(row.name, uri)
+    return row
+
+
+def _experiment(client: Any, row: Any) -> str:
+    if row.run_id:
+        return str(client.get_run(row.run_id).info.experiment_id)
+    return "0"

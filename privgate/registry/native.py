@@ -1,7 +1,10 @@
-"""Storing a trained model by the flavor that opens it natively again, such that MLflow serves what is declared."""
+"""Storing a trained model by the flavor that opens it again, and the environment it was recorded in."""
 
+import platform
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,11 @@ from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
 from privgate.subject import release as releases
-from privgate.subject.opening_skops import skops_io
+from privgate.subject.libraries import providing, skops_io
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
+
+# Storing a trained model by the flavor that opens it natively again, such that MLflow serves what is declared.
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,3 +212,58 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
         raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
     finally:
         cloudpickle.unregister_pickle_by_value(releases)
+
+
+# The environment a recipe was recorded in, and how the present one differs.
+
+# always recorded where installed: numbers change with their versions even if no source imports them by name
+_BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
+
+
+def record(imported: Iterable[str]) -> dict[str, Any]:
+    """Return the Python version and the installed versions of what a recipe imports.
+
+    Parameters
+    ----------
+    imported : iterable of str
+        Top-level module names.
+
+    Returns
+    -------
+    dict
+        ``{"python": "3.11.9", "packages": {distribution: version}}``; modules of no installed distribution are absent.
+    """
+    names = {*providing(imported), *_BASE}
+    versions = {name: version for name in sorted(names) if (version := installed(name)) is not None}
+    return {"python": platform.python_version(), "packages": versions}
+
+
+def installed(distribution: str) -> str | None:
+    """Return the installed version of a distribution, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def differences(recorded: Mapping[str, Any]) -> list[str]:
+    """Return one sentence a difference between the recorded environment and this one; empty if they agree."""
+    found = []
+    python = platform.python_version()
+    if recorded.get("python") != python:
+        found.append(f"recorded with Python {recorded.get('python')}, running Python {python}")
+    for name, version in dict(recorded.get("packages", {})).items():
+        present = installed(name)
+        if present is None:
+            found.append(f"{name} {version} is not installed")
+        elif present != version:
+            found.append(f"recorded with {name} {version}, running {present}")
+    return found
+
+
+def requirements(recorded: Mapping[str, Any]) -> list[str]:
+    """Return the environment as pip requirements, so that MLflow need not infer them by loading the model."""
+    pinned = dict(recorded["packages"])
+    if (mlflow := installed("mlflow")) is not None:
+        pinned["mlflow"] = mlflow
+    return [f"{name}=={version}" for name, version in sorted(pinned.items())]

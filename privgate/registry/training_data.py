@@ -1,10 +1,12 @@
-"""Where the training data is kept, and how a recipe refers to it; ``data_read`` reads what it refers to."""
+"""Where the training data is kept, how a recipe refers to it, and how it is fetched and verified."""
 
+import importlib
 import json
 import logging
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +15,132 @@ from typing import Any
 import numpy as np
 
 from privgate import digest
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
-from privgate.registry import data_read, layout
+from privgate.registry import addresses, layout
 from privgate.registry.client import answering
 from privgate.subject import storing
 from privgate.subject.data import TrainingData
+from privgate.subject.sources import check_path
+
+# Training data that a recipe refers to: fetched from where this gate may read, verified, and read.
+
+_WEB = ("http:", "https:")
+
+
+def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
+    """Return the data that a reference names; every file and the whole are verified.
+
+    Raises
+    ------
+    DigestMismatchError
+        A file, or what a loader returned, is not what was recorded.
+    SubjectError
+        The reference is of an unknown kind, or names a loader that the operator has not allowed.
+    """
+    kind = reference.get("kind")
+    if kind == "loader":
+        data = TrainingData.from_loader(_allowed(str(reference["reference"])), **dict(reference.get("options", {})))
+    elif kind == "file":
+        try:
+            data = TrainingData.from_source(_near(reference["source"], folder))
+        except (KeyError, TypeError, ValueError) as exc:
+            raise SubjectError(
+                f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
+            ) from exc
+    elif kind in {"run", "uri"}:
+        recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
+        found = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
+        layout.compare(recorded, layout.all_files(found), "data")
+        data = read_folder(found, recorded)
+    else:
+        raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
+    if data.digest != reference["digest"]:
+        raise DigestMismatchError(
+            f"the training data has digest {data.digest[:19]}…, recorded was {str(reference['digest'])[:19]}…; "
+            "restore the data or log the model again"
+        )
+    return data
+
+
+def _near(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return how a file is read, with what may be asked over http(s) fetched before: pandas would follow anything."""
+    made = dict(source)
+    for part in ("uri", "candidates"):
+        uri = made.get(part)
+        if uri is None:
+            continue
+        addresses.refuse_data(str(uri))
+        if str(uri).lower().startswith(_WEB):
+            folder.mkdir(parents=True, exist_ok=True)
+            made[part] = str(addresses.fetch(str(uri), folder / part))
+    return made
+
+
+def _fetch_allowed(
+    client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path, tracking_uri: str | None
+) -> Path:
+    """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
+    uri = str(reference.get("uri", ""))
+    if reference["kind"] == "run" or uri.startswith("runs:"):
+        uri = _of_run(client, reference, uri)
+        addresses.refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
+        return fetch(uri, folder, tracking_uri)
+    addresses.refuse_data(uri)
+    if uri.lower().startswith(_WEB):
+        return addresses.fetch_all(uri, recorded, folder)
+    return fetch(uri, folder, tracking_uri)
+
+
+def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
+    """Return where artifacts of a run lie: the run's own address, which somebody chose, too."""
+    _, _, named = uri.partition("runs:/")
+    run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
+    with answering("finding the run that holds the training data"):
+        root = client.get_run(run_id).info.artifact_uri
+    return f"{root.rstrip('/')}/{check_path(path)}"
+
+
+def fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
+    """Return where files lie once they are downloaded."""
+    import mlflow.artifacts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with answering(f"downloading the training data from {uri}"):
+        return Path(
+            mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=tracking_uri)
+        )
+
+
+def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
+    """Read data whose index names nothing but verified files."""
+    try:
+        index = strict_json.read(folder / "data.json", LARGE)
+        named = [v for value in index["files"].values() for v in (value if isinstance(value, list) else [value]) if v]
+    except (OSError, *strict_json.GARBLED) as exc:
+        raise SubjectError(f"data.json of the training data cannot be read: {strict_json.why(exc)}") from exc
+    for name in named:
+        if name not in files:
+            raise SubjectError(f"data.json names {name!r}, which is no recorded file of the training data")
+    try:
+        return TrainingData.load(folder)
+    except (OSError, *strict_json.GARBLED) as exc:
+        raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
+
+
+def _allowed(reference: str) -> str:
+    """Return a loader's reference if the operator allows it: it runs here, with the data's credentials."""
+    allowed: Sequence[str] = os.environ.get("PRIVGATE_LOADERS", "").split()
+    if reference not in allowed:
+        raise SubjectError(
+            f"the data comes from the loader {reference!r}, which would run in this process with its credentials; "
+            f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
+        )
+    importlib.invalidate_caches()
+    return reference
+
+
+# Where the training data is kept, and how a recipe refers to it; ``data_read`` reads what it refers to.
 
 Reference = dict[str, Any]
 
@@ -94,16 +217,16 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
     refuse_without_place(data, store, uri)
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
-            folder = data_read.fetch(uri, Path(place), tracking_uri)
+            folder = fetch(uri, Path(place), tracking_uri)
             files = layout.all_files(folder)
-            stored = data_read.read_folder(folder, files)
+            stored = read_folder(folder, files)
             _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")
             yield Kept(stored, {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest})
             return
         folder = Path(place, "data")
         files = data.save(folder)
         # what is stored is what is retrained on: a file format may change a dtype, and the digest must be of the file
-        stored = data_read.read_folder(folder, files)
+        stored = read_folder(folder, files)
         reference = {"files": files, "digest": stored.digest}
         if str(store) == ARTIFACTS:
             yield Kept(stored, reference, folder)

@@ -8,11 +8,9 @@ Names of units are replaced by keyed hashes wherever they stand, and the keys qu
 features and rows are left out, because a query may be a person's own features.
 """
 
-from privgate.report.comparison import compare
-from privgate.report.document import document
-from privgate.report.files import write
-from privgate.report.overview import index
-from privgate.report.rendering import render
-from privgate.report.schema import SCHEMA
+from privgate.report.document import document, render, write
+from privgate.report.page import index
+from privgate.report.report_schema import SCHEMA
+from privgate.report.two_reports import compare
 
 __all__ = ["SCHEMA", "compare", "document", "index", "render", "write"]

@@ -7,9 +7,9 @@ missing, never left out.
 from collections.abc import Sequence
 
 from privgate.policy.rules import about
-from privgate.report import judged, words
+from privgate.report import found_blocks, words
 from privgate.report.blocks import TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.verdict import Finding, Outcome
@@ -38,7 +38,7 @@ def edpb(doc: ReportDocument) -> TableBlock:
         ),
         (
             "Means reasonably likely to be used (paragraphs 43 and 46)",
-            _join(f"one query returns {judged.released(doc.subject.release.form)}", _attackers(doc)),
+            _join(f"one query returns {found_blocks.released(doc.subject.release.form)}", _attackers(doc)),
             "other sources of knowledge about the people, and who can reach the service, are not known here",
         ),
         (
@@ -66,7 +66,7 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
     c, s = doc.context, doc.subject
     recipe = s.recipe
     how = recipe and recipe.trained_by
-    data = _join(*(v for k, v in judged.facts(doc) if k in (say("fact.data"), say("fact.source"))))
+    data = _join(*(v for k, v in found_blocks.facts(doc) if k in (say("fact.data"), say("fact.source"))))
     rows = [
         ("1(a) Purpose, provider, version", _join(plain(c.purpose, 200) or "purpose not stated",
          plain(c.owner, 80) or "provider not stated", f"{plain(s.name, 60)} {plain(s.version, 20)}".strip())),
@@ -80,7 +80,7 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
             f"policy {plain(doc.policy.name, 40)}, decided {moment(doc.decided_at) or 'at an unrecorded date'}",
             "signed in a separate step: verify the statement")),
         ("2(h) Cybersecurity", "attacks on confidentiality only; see Attacks" if words.attacks(doc) else _NOTHING),
-        ("3 Capabilities, limits, accuracy, unintended outcomes", judged.accuracy(doc).rstrip(".")),
+        ("3 Capabilities, limits, accuracy, unintended outcomes", found_blocks.accuracy(doc).rstrip(".")),
         ("4 Appropriateness of the performance metrics", _NOTHING),
         ("5 Risk management (Article 9)", "risks to people in the training data only; see Risk of each person"),
         ("6 Changes through the life cycle", plain(doc.comparison.summary, 200) if doc.comparison else _NOTHING),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from privgate import digest
 from privgate.evidence import AgainstPdtp, AttackResult, NullRuns
 from privgate.report import charts
-from privgate.report.attack_data import Curve, Ran, estimate, finds_most, thinned, title
 from privgate.report.blocks import Block, Chart, TableBlock, Text
+from privgate.report.charts import Curve, Ran, estimate, finds_most, thinned, title
 from privgate.report.text import number, percent, plain
 
 #: curves drawn at once; more cannot be told apart

@@ -6,8 +6,7 @@ import uuid
 from typing import Any
 
 from privgate.report import words
-from privgate.report.compared import Comparison
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.text import plain
 from privgate.verdict import Finding
 

@@ -1,22 +1,31 @@
-"""The report document: the JSON from which every format is rendered."""
+"""The report document, the JSON from which every format is rendered, and a verdict on disk."""
 
+import json
 import math
+import os
+import re
+import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from privgate.errors import PrivgateWarning, SubjectError
-from privgate.evidence import Evidence
-from privgate.evidence.values import bounds, encode, hidden
+import numpy as np
+
+from privgate.errors import PrivgateWarning, SubjectError, UsageError
+from privgate.evidence import COLUMNS, Evidence
+from privgate.evidence.json_values import bounds, encode, hidden
 from privgate.policy.rules import about
 from privgate.report import guesses, suppressed, words
-from privgate.report.comparison import compare
-from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.schema import SCHEMA, read
-from privgate.report.units import summary
-from privgate.run.suite_check import VALIDATION
+from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
+from privgate.report.two_reports import compare
+from privgate.report.unit_rows import Pseudonyms, summary
+from privgate.run.suites import VALIDATION
 from privgate.verdict import Verdict
 from privgate.version import __version__
+
+# The report document: the JSON from which every format is rendered.
 
 
 def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -187,3 +196,149 @@ def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
         ),
         "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
     }
+
+
+# One document, several formats.
+
+#: format -> (module that renders it, file that ``write`` puts it in; empty: only where it is asked for)
+FORMATS: Mapping[str, tuple[str, str]] = {
+    "html": ("privgate.report.page", "report.html"),
+    "markdown": ("privgate.report.summary", "summary.md"),
+    "junit": ("privgate.report.junit", "junit.xml"),
+    "text": ("privgate.report.terminal", ""),
+    "json": ("", ""),
+    "cyclonedx": ("privgate.report.cyclonedx", ""),
+    "modelcard": ("privgate.report.modelcard", ""),
+}
+#: what a comparison of two reports can be rendered as
+_COMPARED = ("html", "markdown", "json")
+
+
+def is_comparison(document: object) -> bool:
+    """Whether this is what ``compare`` returned."""
+    return isinstance(document, Mapping) and document.get("schema") == COMPARISON
+
+
+def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the word of the field
+    """Return one format of a report, from its JSON alone; the same document gives the same text.
+
+    Parameters
+    ----------
+    document : mapping
+        What ``document`` or ``compare`` returned, or ``report.json`` holds.
+    format : {"html", "markdown", "junit", "text", "json", "cyclonedx", "modelcard"}
+        What to render.
+
+    Raises
+    ------
+    UsageError
+        The format is unknown.
+    SubjectError
+        The document is broken, or another version of privgate wrote it.
+    """
+    if format not in FORMATS:
+        raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
+    told: ReportDocument | Comparison
+    if is_comparison(document):
+        if format not in _COMPARED:
+            raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
+        told = read_comparison(document)
+    else:
+        told = read(document)
+    if format == "json":
+        return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    renderer: Callable[[ReportDocument | Comparison], str] = import_module(FORMATS[format][0]).render
+    return renderer(told)
+
+
+# A verdict on disk: all files or none of the new ones, never half a file.
+
+DOCUMENT = "report.json"
+RECORDS = "records.parquet"
+#: Great Expectations' validation results
+VALIDATIONS = "validation-*.json"
+
+
+def write(
+    verdict: Verdict,
+    out_dir: str | os.PathLike[str],
+    *,
+    hash_key: bytes,
+    baseline: Mapping[str, Any] | None = None,
+    raw_unit_names: bool = False,
+) -> list[Path]:
+    """Write the report of a verdict in every format and return the files' paths.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    out_dir : path
+        Folder, made if absent; files of an earlier report are replaced.
+    hash_key : bytes
+        Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
+    baseline : mapping, optional
+        Report of the version approved before, to say what changed since.
+    raw_unit_names : bool
+        Write names of records and people into ``records.parquet`` as they are: that file is then personal data.
+
+    Returns
+    -------
+    list of Path
+        ``report.json``, ``records.parquet``, one file a format, then Great Expectations' validation result of each
+        suite that the policy names.
+
+    Raises
+    ------
+    UsageError
+        The key is too short.
+    OSError
+        The folder cannot be written; files of an earlier report are then untouched.
+    """
+    doc = document(verdict, hash_key=hash_key, baseline=baseline)
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = None if raw_unit_names else Pseudonyms(hash_key)
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
+        new = Path(scratch)
+        _text(new / DOCUMENT, dumps(doc))
+        records(verdict, names).to_parquet(new / RECORDS, index=False)
+        written = {format_: name for format_, (_, name) in FORMATS.items() if name}
+        for format_, name in written.items():
+            _text(new / name, render(doc, format_))
+        suites = validations(verdict)
+        for name, text in suites.items():
+            _text(new / name, text)
+        order = [DOCUMENT, RECORDS, *written.values(), *suites]
+        done = [(new / name).replace(folder / name) for name in order]
+    for old in set(folder.glob(VALIDATIONS)) - set(done):
+        old.unlink()  # of an earlier report, whose policy named other suites
+    return done
+
+
+def validations(verdict: Verdict) -> dict[str, str]:
+    """Return ``file name -> text`` of what Great Expectations says of each suite, values and counts left out."""
+    every = [(p.name.partition(":")[2], p.detail.get(VALIDATION)) for p in verdict.evidence.preconditions]
+    found = [(Path(name).stem, result) for name, result in every if result is not None]
+    return {
+        f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
+        for i, (stem, result) in enumerate(found, start=1)
+    }
+
+
+def dumps(doc: Mapping[str, Any]) -> str:
+    """Return the document as ``report.json`` holds it: ASCII, because a terminal obeys what it is shown."""
+    return render(doc, "json")
+
+
+def records(verdict: Verdict, names: Pseudonyms | None) -> Any:
+    """Return the per-unit table as a DataFrame; empty, with its columns, if no rule needed one."""
+    import pandas as pd
+
+    columns = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}
+    if names is not None:
+        columns["unit"] = names.column(columns["unit"])
+    return pd.DataFrame(columns)
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privgate.evidence.values import bounds, hidden
+from privgate.evidence.json_values import bounds, hidden
 from privgate.kernel.sample import difference
 from privgate.report.suppression import at_least
 

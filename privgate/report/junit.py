@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree as ET
 
 from privgate.report import words
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain
 from privgate.verdict import Finding, Outcome
 

@@ -5,8 +5,7 @@ import math
 from typing import Any
 
 from privgate.report import summary, words
-from privgate.report.compared import Comparison
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.text import plain
 
 

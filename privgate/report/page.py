@@ -1,16 +1,23 @@
-"""The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves."""
+"""The HTML report, and the overview of every production model: one file each, no scripts, nothing fetched."""
 
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from privgate.report import comparison, front
-from privgate.report.compared import Comparison
-from privgate.report.schema import ReportDocument
+from privgate.errors import SubjectError
+from privgate.report import front, two_reports
+from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
-from privgate.report.text import plain
+from privgate.report.text import fold, moment, number, plain
+from privgate.verdict import Outcome
+
+# The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves.
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -43,6 +50,115 @@ def render(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
     if isinstance(doc, Comparison):
         page = environment().get_template("comparison.html")
-        return str(page.render(title=comparison.title(doc), parts=blocks(doc)))
+        return str(page.render(title=two_reports.title(doc), parts=blocks(doc)))
     shown = environment().get_template("report.html").render(front=front.view(doc), sections=sections(doc), doc=doc)
     return str(shown)
+
+
+# The overview: every production model on one page, with verdict, policy, expiry, worst unit, last check.
+
+
+def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
+    """Return one HTML page over many models, those that need attention first.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+        One a model version: ``document`` (its report, None without), ``name``, ``version``, ``alias``,
+        ``href`` (relative address of its HTML report), ``problem`` (why its report could not be read, or does
+        not belong to it). A report document by itself is a row too.
+    now : str
+        RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
+
+    Returns
+    -------
+    str
+        A self-contained page; the same rows give the same bytes.
+    """
+    lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
+    told = {
+        "lines": lines,
+        "now": moment(now),
+        "summary": _summary(lines),
+    }
+    return str(environment().get_template("index.html").render(**told))
+
+
+def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
+    given = row if "schema" in row else row.get("document")
+    problem = plain(row.get("problem"), 200)
+    doc = None
+    if given and not problem:
+        try:
+            doc = read(given)
+        except SubjectError as exc:
+            problem = plain(exc, 200)
+    named = doc.subject if doc else SubjectFacts()
+    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and "schema" not in row}
+    base = {
+        "model": front.subject(named.model_copy(update=called)),
+        "alias": plain(row.get("alias"), 40),
+        "href": _href(row.get("href")),
+    }
+    if doc is None:
+        state = "report unusable" if problem else "never checked"
+        told = {"tone": "bad", "verdict": state.capitalize(), "note": problem, "order": 0}
+        return {**base, **told, "policy": "", "expires": "", "worst": "", "checked": ""}
+    page = front.view(doc)
+    late = _late(doc.expires, now)
+    released = doc.approved and not late
+    return {
+        **base,
+        "tone": page["tone"] if not late else "bad",
+        "verdict": page["decision"] + (", expired" if late else ""),
+        "note": "",
+        "order": 3 if released and doc.outcome is Outcome.PASSED else (2 if released else 1),
+        "policy": plain(doc.policy.name, 40),
+        "expires": moment(doc.expires) or "no statement",
+        "worst": _worst(doc),
+        "checked": moment(doc.decided_at) or "not recorded",
+    }
+
+
+def _worst(doc: ReportDocument) -> str:
+    if not doc.units or not doc.units.worst:
+        return "not measured"
+    first = doc.units.worst[0]
+    # what has no figure is the worst
+    change = max((first.pdtp, first.dtp_lower), key=lambda v: math.inf if math.isnan(v) else v)
+    return f"{plain(first.unit, 16)[:8]}: {fold(change)} ({number(change)} nats)"
+
+
+def _late(expires: str, now: str) -> bool:
+    """Whether a report's time is over; a date that cannot be read is over."""
+    if not expires or not now:
+        return False
+    try:
+        return _moment(expires) <= _moment(now)
+    except ValueError:
+        return True
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _href(value: Any) -> str:
+    """Return a relative address, percent-encoded; anything with a scheme, host or way up is dropped."""
+    text = str(value or "")
+    if not text or ":" in text or text.startswith(("/", "\\")) or ".." in text.split("/"):
+        return ""
+    return quote(text)
+
+
+def _summary(lines: list[dict[str, Any]]) -> str:
+    if not lines:
+        return "No model version was found."
+    attention = sum(r["order"] < 2 for r in lines)
+    total = f"{number(len(lines))} model version{'' if len(lines) == 1 else 's'}"
+    return (
+        f"{total}; {number(attention)} not approved, expired or never checked."
+        if attention
+        else f"{total}, all approved."
+    )

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from privgate.report import comparison, front
+from privgate.report import front, two_reports
 from privgate.report.blocks import Chart, TableBlock, Text
-from privgate.report.compared import Comparison
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
 from privgate.report.text import item, markdown
@@ -50,7 +49,7 @@ def _row(row: Mapping[str, str]) -> str:
 
 
 def _comparison(doc: Comparison) -> str:
-    lines = [f"## {markdown(comparison.title(doc))}", ""]
+    lines = [f"## {markdown(two_reports.title(doc))}", ""]
     for block in blocks(doc):
         if isinstance(block, Text):
             lines += [f"**{markdown(block.text)}**", ""]

@@ -6,7 +6,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from privgate.evidence.values import SMALL_CELL, bounds, hidden, kept
+from privgate.evidence.json_values import SMALL_CELL, bounds, hidden, kept
 from privgate.policy.rules import about
 from privgate.report import guesses
 from privgate.report.suppression import at_least, cells, nested, share

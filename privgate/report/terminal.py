@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from privgate.report import words
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.suppression import shown
 from privgate.report.text import fold, prose

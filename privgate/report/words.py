@@ -4,8 +4,7 @@ import math
 
 from privgate.evidence import AttackResult
 from privgate.policy.rules import about
-from privgate.report.compared import RuleChange, RuleFigures
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
 from privgate.report.sentences import SENTENCES, say
 from privgate.report.text import factor, fold, number, percent, plain
 from privgate.verdict import Finding, Outcome

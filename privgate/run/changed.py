@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from privgate.arrays import Index
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit, Index
+from privgate.training.fit import Fit
 
 #: records relabelled together, as the design demands
 RELABELLED = 20

@@ -1,11 +1,216 @@
-"""What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls."""
+"""What must hold before any number counts, and how many paired seeds a recipe needs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from privgate import families
+from privgate.errors import MeasurementError
 from privgate.evidence import Precondition, SeedControl
-from privgate.run import paired_seeds, recipe_controls, reproduction
+from privgate.families.refit import no_answers
+from privgate.run import changed, recipe_controls, reproduction
+from privgate.run.reproduction import DETERMINISTIC
 from privgate.run.run import Run
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
 from privgate.subject import tasks
+from privgate.subject.seedless import reads_no_seed
 from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+# How many paired seeds a recipe needs, decided from what the controls see, before any unit is left out.
+
+#: fewer pairs have no power against a threshold, more hardly add any (docs/mathematics.md, section 9.4)
+LEAST, MOST = 10, 20
+#: other seeds tried, each on all data and on data without one person, before training counts as free of its seed
+TRIED = 10
+#: nats; another seed that changes a probability by so much counts, however small the probability is
+VISIBLE = 1e-3
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds to use, and why.
+
+    Parameters
+    ----------
+    seeds : tuple of (int or None)
+        Paired; the recipe's own seed first. One entry where training does not depend on its seed.
+    dependent : bool
+        Whether another seed gives another model.
+    moved_by : float
+        Largest change of a probability at any record between the recipe's own seed and another one.
+    compared : int
+        Seeds that were compared, the recipe's own among them.
+    message : str
+        One sentence for the report.
+    more : tuple of (int or None)
+        The seeds to go on with where an upper limit is wanted and no lower one has decided; see ``choose``.
+    unread : bool
+        No part of the estimator reads a seed, so that none was compared.
+    """
+
+    seeds: tuple[int | None, ...]
+    dependent: bool
+    moved_by: float
+    compared: int
+    message: str
+    more: tuple[int | None, ...] = ()
+    unread: bool = False
+
+
+def choose(
+    subject: Subject,
+    fleet: Fleet,
+    *,
+    n_units: int | None = None,
+    count: int | None = None,
+    drawn: Sequence[int] = (),
+    glance: bool = False,
+) -> Seeds:
+    """Return the paired seeds for a subject.
+
+    Trains with the recipe's seed and with ``TRIED`` others, on everything and on data without one person, a different
+    one each. Where nothing moves, one seed is used: a seed that matters for a share q of all seeds and data sets is
+    missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair of runs would mistake the
+    seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of N could be told from chance,
+    within ``LEAST`` and ``MOST``; they can block. An upper limit needs ``SEEDS_FOR_A_LIMIT``, which are ``more``. A
+    recipe trained with differential privacy has no seed: its runs are independent. Where no part of an estimator reads
+    a seed (``reads_no_seed``) there is nothing to compare, unless the operator asks for it.
+
+    Parameters
+    ----------
+    subject : Subject
+    fleet : Fleet
+    n_units : int, optional
+        Units that will be left out; all if absent.
+    count : int, optional
+        The operator's number of pairs, if training depends on its seed; so many seeds are compared at least.
+    drawn : sequence of int
+        Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
+    glance : bool
+        For a plan: one other seed is tried, on everything.
+
+    Raises
+    ------
+    MeasurementError
+        Training on everything fails.
+
+    References
+    ----------
+    docs/mathematics.md, section 9.4 (sign-flip test, t limits) and section 15.
+    """
+    own, others = subject.recipe.seed, _others(subject, count)
+    if count is None and reads_no_seed(subject.recipe):
+        text = "no part of the estimator reads a seed; one is used"
+        return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
+    tried = 1 if glance else _tried(count)
+    moved, compared = _moved(subject, fleet, others[:tried], () if glance else (changed.people(subject), list(drawn)))
+    if moved <= DETERMINISTIC:
+        where = ", on all data and with one person left out; one seed is used"
+        if glance:
+            where = " on all data, so one seed is used; the check compares more"
+        text = f"{compared} seeds gave the same models{where}"
+        return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
+    pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
+    seeds: tuple[int | None, ...] = (None,) * pairs if own is None else (own, *others)[:pairs]
+    text = f"another seed moves predictions by up to {moved:.2g}; every unit is judged on {len(seeds)} paired seeds"
+    more: tuple[int | None, ...] = ()
+    if count is None:
+        more = (None,) * SEEDS_FOR_A_LIMIT if own is None else (own, *others)[:SEEDS_FOR_A_LIMIT]
+        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not block"
+    elif len(seeds) == 1:
+        text = f"another seed moves predictions by up to {moved:.2g}; a single seed neither blocks nor approves"
+    elif len(seeds) < SEEDS_FOR_A_LIMIT:
+        text += f", which can block; an approval needs {SEEDS_FOR_A_LIMIT}"
+    return Seeds(seeds, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+
+
+def _tried(count: int | None) -> int:
+    return max(TRIED, 0 if count is None else count - 1)
+
+
+def _others(subject: Subject, count: int | None) -> list[int]:
+    wanted = max(SEEDS_FOR_A_LIMIT, _tried(count) + 1, MOST)
+    drawn = subject.generator("seeds").choice(2**31, size=wanted, replace=False)
+    return [int(s) for s in drawn if s != subject.recipe.seed]
+
+
+def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()) -> list[Fit]:
+    """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
+    if count is None and reads_no_seed(subject.recipe):
+        return []
+    others = _others(subject, count)[: _tried(count)]
+    everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others)))]
+    if dependent:
+        return everybody[:2]
+    left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
+    return everybody + [f for pair in left_out for f in pair]
+
+
+def _other(subject: Subject, others: list[int], position: int, gone: int | None) -> Fit:
+    """Return the call with another seed; without a recorded one a further run is, because equal runs use none."""
+    own = subject.recipe.seed
+    rows = changed.NOBODY if gone is None else subject.data.units[gone]
+    seed = None if own is None else others[position]
+    return Fit(seed, changed.pool(subject), left_out=rows, repeat=position + 1 if own is None else 0)
+
+
+def _left_out(subject: Subject, others: list[int], some: list[int]) -> list[tuple[Fit, Fit]]:
+    """Return pairs without one of some people each: with the recipe's own seed, and with each of the others."""
+    gone = [some[k % len(some)] for k in range(len(others))] if some else []
+    return [(changed.without(subject, u), _other(subject, others, k, u)) for k, u in enumerate(gone)]
+
+
+def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[list[int]]) -> tuple[float, int]:
+    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
+
+    def compare(plain: list[Fit], again: list[Fit]) -> float:
+        answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
+        pairs = zip(answers[: len(plain)], answers[len(plain) :], strict=True)
+        return max((_apart(subject, one, other) for one, other in pairs), default=0.0)
+
+    full = changed.full(subject)
+    if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:
+        raise MeasurementError(no_answers(bad))
+    moved = 0.0
+    for some in ([0], list(range(1, len(others)))):
+        moved = max(moved, compare([full] * len(some), [_other(subject, others, k, None) for k in some]))
+        if moved > DETERMINISTIC:
+            return moved, len(others[: some[-1] + 1]) + 1
+    # a tie that only the missing record makes, or a number of records that only then is odd
+    for some in people:
+        pairs = _left_out(subject, others, some)
+        moved = max(moved, compare([plain for plain, _ in pairs], [again for _, again in pairs]))
+    return moved, len(others) + 1
+
+
+def _apart(subject: Subject, one: Answer, other: Answer) -> float:
+    """Return the largest change of a probability, above ``DETERMINISTIC`` where a tiny one changes by a visible factor.
+
+    Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
+    """
+    if one.problem or other.problem:
+        return 0.0 if one.problem and other.problem else 1.0
+    gap = float(np.abs(subject.comparable(one.log_p) - subject.comparable(other.log_p)).max())
+    if subject.task == "regression":
+        return gap
+    nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
+    return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
+
+
+def pairs_needed(n_units: int) -> int:
+    """Return the number of paired seeds for ``n_units`` units; see ``choose``.
+
+    >>> [pairs_needed(n) for n in (1, 100, 1000, 10**9)]
+    [10, 12, 16, 20]
+    """
+    return min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, n_units) / 0.05))))
+
+
+# What must hold before any number counts: no recorded seed behind a privacy claim, and the two controls.
 
 
 def static(subject: Subject) -> list[Precondition]:
@@ -71,9 +276,7 @@ def remembered(run: Run) -> list[Precondition]:
 def trainings(run: Run) -> int:
     """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
     seen = run.seed_control
-    seeds = paired_seeds.fits(
-        run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=_drawn(run)
-    )
+    seeds = fits(run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=_drawn(run))
     return recipe_controls.trainings(run.subject, seeds)
 
 
@@ -87,7 +290,7 @@ def _drawn(run: Run) -> list[int]:
 def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
     """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
     n_units = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units)
-    chosen = paired_seeds.choose(
+    chosen = choose(
         run.subject,
         run.fleet,
         n_units=min(n_units, run.n_units),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError
-from privgate.evidence.values import SMALL_CELL
-from privgate.run import declared, suite_check, suites
+from privgate.evidence.json_values import SMALL_CELL
+from privgate.run import suites
 from privgate.subject.data import TrainingData
 
 #: columns with more different values than this are not listed
@@ -35,7 +35,7 @@ def draft(data: TrainingData, name: str) -> dict[str, Any]:
     SubjectError
         The records have no columns, or there are none.
     """
-    frame = suite_check.as_frame(data)
+    frame = suites.as_frame(data)
     if frame is None or not len(frame):
         raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
     if len(set(frame.columns)) != len(frame.columns):
@@ -45,11 +45,11 @@ def draft(data: TrainingData, name: str) -> dict[str, Any]:
     expectations = [
         _one("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least),
         _one("expect_table_columns_to_match_set", column_set=[str(c) for c in frame.columns], exact_match=False),
-        _one("expect_column_values_to_be_unique", name="no two records have one id", column=declared.RECORD),
-        _one("expect_column_values_to_be_in_set", column=declared.OUTSIDE, value_set=[0]),
+        _one("expect_column_values_to_be_unique", name="no two records have one id", column=suites.RECORD),
+        _one("expect_column_values_to_be_in_set", column=suites.OUTSIDE, value_set=[0]),
     ]
     if not data.numbers:
-        alone = {"name": "no label is one person's alone", "column": declared.WITH_LABEL, "min_value": 2}
+        alone = {"name": "no label is one person's alone", "column": suites.WITH_LABEL, "min_value": 2}
         expectations.append(_one("expect_column_values_to_be_between", **alone))
     owners = np.arange(data.n) if data.groups is None else np.asarray(data.groups)
     for column in frame.columns:

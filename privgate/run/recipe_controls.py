@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from privgate.arrays import Index
 from privgate.evidence import Precondition
 from privgate.families.refit import no_answers
 from privgate.run import changed, reproduction
 from privgate.run.changed import Probe
-from privgate.statistics import permutation
+from privgate.statistics import leakage
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer, Fit, Index
+from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
 #: trainings on the same data that are compared; a change counts where it exceeds ``BEYOND`` times their differences
@@ -246,7 +247,7 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
         if problem := reproduction.problem_in(answers):
             return reproduction.doubt("depends_on_data", f"the recipe cannot be trained: {problem}", detail)
         runs = subject.comparable(np.stack([a.log_p[: subject.data.n] for a in answers]))
-        p = permutation.permutation_p(runs.reshape(2 * SIDE, -1))
+        p = leakage.permutation_p(runs.reshape(2 * SIDE, -1))
         detail["permutation_p"][what] = p
         if p > LEVEL:
             return reproduction.doubt(

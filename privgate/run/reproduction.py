@@ -1,17 +1,140 @@
 """The first control before any leave-one-out number counts: the recipe gives the registered model again."""
 
+import secrets
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
+from privgate.arrays import Bool, Float, Index
 from privgate.evidence import Precondition
+from privgate.families import listed
+from privgate.families.over_all_queries import applies
 from privgate.families.refit import no_answers
-from privgate.run import beyond, changed, last_digits
-from privgate.statistics import leakage
+from privgate.run import changed
+from privgate.statistics import leakage, roc
 from privgate.subject import released
+from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer, Fit, Float, Index
+from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
+
+# Questions that nobody's record is, put to the stored model too: it must be the recipe's there as well.
+#
+# A stored model that is the recipe's on every record in the data, and another one elsewhere, would pass a comparison
+# on these records alone. In a run that is to be signed nobody can know the questions before: who writes a model could
+# else prepare it for them.
+
+#: how many times as much may lie between two models at a question as on the records, however far out it lies
+FARTHEST = 100.0
+#: nobody outside of this process knows it
+_UNKNOWN = secrets.token_hex(16)
+
+
+def drawn(subject: Subject, purpose: str, *, signable: bool) -> Generator:
+    """Return randomness that is the same in every run; in one that is to be signed, that nobody knows before."""
+    return subject.generator(f"{purpose}:{_UNKNOWN}" if signable else purpose)
+
+
+def asked(subject: Subject, *, signable: bool) -> tuple[Subject, Index]:
+    """Return the subject, stored model included, with questions as further candidates, and their rows of the pool.
+
+    Values of people's columns mixed, and where a domain is declared its corners and random points; no rows where
+    records are no tables.
+    """
+    made = _questions(subject, drawn(subject, "beyond", signable=signable))
+    size = len(subject.data.pool()[1])
+    if made is None:
+        return subject, np.arange(0, dtype=np.int64)
+    container, count = made
+    label, known = np.full(count, subject.data.y[0]), subject.data.candidates
+    both = (container, label) if known is None else (stack(known[0], container), np.concatenate([known[1], label]))
+    wide = replace(subject, data=replace(subject.data, candidates=both))
+    return wide, size + np.arange(count, dtype=np.int64)
+
+
+def _questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
+    X = subject.data.X
+    rows = listed.shared(subject, rng)
+    if rows.size:
+        container, kept = listed.asked(subject, rows)
+        return (container, int(kept.sum())) if kept.any() else None
+    if not hasattr(X, "columns"):
+        return None
+    places = rng.integers(0, subject.data.n, (len(X.columns), listed.RANDOM))
+    made = take(X, places[0]).copy()  # of which pandas 2 would warn that it is part of another frame
+    for j, column in enumerate(X.columns):
+        made[column] = X[column].take(places[j]).set_axis(made.index)
+    return made, listed.RANDOM
+
+
+def stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
+    """Return how far out each question lies, shape (Q,): 1 within the records' own ranges, at most ``FARTHEST``.
+
+    Two trainings on different machines differ in the last digits of a model, and what follows grows with the question.
+    """
+    X = applies.dense(subject.data.X)
+    if X is None:
+        return np.ones(len(rows))
+    middle, half = (X.max(axis=0) + X.min(axis=0)) / 2, np.ptp(X, axis=0) / 2
+    asked_rows = applies.dense(take(wide.data.pool()[0], rows))
+    if asked_rows is None:
+        return np.ones(len(rows))
+    off = np.abs(asked_rows - middle)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out = np.where(off <= half, 1.0, off / half)
+    return np.asarray(np.clip(out.max(axis=1, initial=1.0), 1.0, FARTHEST))
+
+
+# What is left between two models that should be one: within the tolerance it may still be a mark of members.
+#
+# Attacks compare a model with its shadow models and read no mark that only its author knows; one ten-thousandth of a
+# probability holds a mark easily. What machines and orders of additions leave behind follows the answer itself, so it
+# tells members from others no better than confidence does. A mark whose digits only a key explains looks like
+# rounding, and is not seen here.
+
+#: standard errors by which a difference must tell members better than confidence does: not by chance in any run
+_SURE = 5.0
+#: fewer people than this on either side tell nothing
+_FEW = 10
+
+
+def tells(one: Float, other: Float, members: Bool) -> float:
+    """Return the AUC by which the difference of two answers tells members from others; 0 if it tells nothing.
+
+    Parameters
+    ----------
+    one, other : float64 arrays of shape (n, K)
+        Log-probabilities of the same records.
+    members : bool array of shape (n,)
+    """
+    inside, outside = int(members.sum()), int((~members).sum())
+    if min(inside, outside) < _FEW or np.array_equal(one, other):
+        return 0.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        odds = [np.nan_to_num(_odds(a)) for a in (one, other)]
+    gap = odds[1] - odds[0]
+    error = float(np.sqrt((inside + outside + 1) / (12 * inside * outside)))
+    sure = max(abs(roc.auc(v, members) - 0.5) for v in (*odds[0].T, np.abs(odds[0]).max(axis=1)))
+    found = max(
+        (max(a, 1 - a) for a in (roc.auc(v, members) for v in (*gap.T, *np.abs(gap).T, np.abs(gap).max(axis=1)))),
+        default=0.5,
+    )
+    return found if found - 0.5 > sure + _SURE * error else 0.0
+
+
+def _odds(log_p: Float) -> Float:
+    return np.asarray(log_p - np.log(-np.expm1(np.minimum(log_p, -1e-300))))
+
+
+def sentence(what: str, auc: float) -> str:
+    """Return what such a difference means."""
+    return (
+        f"what lies between {what} tells people who were trained on from others (AUC {auc:.2f}), which rounding does "
+        "not: its last digits may be a mark that no attack here reads"
+    )
+
 
 #: probabilities of one recipe on another machine, with other threads, differ by less than this
 REPRODUCED = 1e-4
@@ -80,14 +203,14 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
 
 def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
     """Return why the registered model is not the recipe's at questions that nobody's record is; empty if it is."""
-    wide, out = beyond.asked(subject, signable=fleet.signable)
+    wide, out = asked(subject, signable=fleet.signable)
     if not len(out):
         return ""
     (once,) = fleet.fits(wide, [Fit(subject.recipe.seed, out, left_out=changed.NOBODY)], label="checking the recipe")
     stored = fleet.registered(wide, out)
     if problem := once.problem or stored.problem:
         return f"recipe and registered model could not be asked about other than their own records: {problem}"
-    gaps = np.abs(subject.comparable(stored.log_p) - subject.comparable(once.log_p)).max(axis=1) / beyond.stretch(
+    gaps = np.abs(subject.comparable(stored.log_p) - subject.comparable(once.log_p)).max(axis=1) / stretch(
         subject, wide, out
     )
     detail |= {"from_registered_model_elsewhere": float(gaps.max()), "questions_compared": len(out)}
@@ -108,8 +231,8 @@ def _marked(subject: Subject, fleet: Fleet, once: Answer) -> str:
     stored = fleet.registered(subject, everybody)
     if stored.problem:
         return f"the registered model could not be asked: {stored.problem}"
-    auc = last_digits.tells(once.log_p[everybody], stored.log_p, everybody < subject.data.n)
-    return last_digits.sentence("registered model and recipe", auc) if auc else ""
+    auc = tells(once.log_p[everybody], stored.log_p, everybody < subject.data.n)
+    return sentence("registered model and recipe", auc) if auc else ""
 
 
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

@@ -17,7 +17,7 @@ from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
 if TYPE_CHECKING:
-    from privgate.families.witness import Witness
+    from privgate.families.bound import Witness
 
 T = TypeVar("T")
 #: how closely leave-one-out answers; see ``influence.modes``

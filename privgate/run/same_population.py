@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float, Index
 from privgate.subject.containers import length
 from privgate.subject.data import TrainingData
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: probability that an honest split is called shifted: a quarter each for an AUC above and below 0.5, neighbours, labels
 LEVEL = 2e-3

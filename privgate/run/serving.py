@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.evidence.values import told_count
-from privgate.run import beyond, last_digits
+from privgate.evidence.json_values import told_count
+from privgate.run import reproduction
 from privgate.subject.containers import take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
 from privgate.training import asking
-from privgate.training.fit import Float, Index
 from privgate.training.fleet import Fleet
 
 #: records that the served model is asked about; in a run that is to be signed nobody can know before which
@@ -51,9 +51,9 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     size = _people(subject)
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        drawn = beyond.drawn(subject, "served", signable=fleet.signable)
+        drawn = reproduction.drawn(subject, "served", signable=fleet.signable)
         rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
-    wide, out = beyond.asked(subject, signable=fleet.signable)
+    wide, out = reproduction.asked(subject, signable=fleet.signable)
     rows = np.concatenate([rows, out])
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
     problem = native.problem or served.problem
@@ -101,7 +101,7 @@ def _people(subject: Subject) -> int:
 def _some(subject: Subject, rows: Index, fleet: Fleet) -> Index:
     """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of nobody's questions."""
     n, size = subject.data.n, _people(subject)
-    rng, kind = beyond.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
+    rng, kind = reproduction.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
     return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
 
 
@@ -111,8 +111,8 @@ def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: st
     if not subject.release.exact or native.shape != served.shape:
         return ""
     with np.errstate(divide="ignore"):
-        auc = last_digits.tells(native[people], np.log(served[people]), rows[people] < subject.data.n)
-    return last_digits.sentence(f"the model's own answer and what MLflow serves to who asks {way}", auc) if auc else ""
+        auc = reproduction.tells(native[people], np.log(served[people]), rows[people] < subject.data.n)
+    return reproduction.sentence(f"the model's own answer and what MLflow serves to who asks {way}", auc) if auc else ""
 
 
 def _ways(subject: Subject, rows: Index) -> list[str]:
@@ -134,7 +134,7 @@ def _in_single_precision(log_p: Float) -> bool:
 
 def _otherwise(subject: Subject, fleet: Fleet, rows: Index, native: Float) -> str:
     """Return a way of asking in which a regressor's served numbers are not its own; empty if there is none."""
-    few = np.sort(beyond.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    few = np.sort(reproduction.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
     close = SAME * np.maximum(1.0, np.abs(native[few]))
     for way in _ways(subject, rows[few]):
         other = fleet.registered(subject, rows[few], served=way)

@@ -1,19 +1,25 @@
-"""Great Expectations suites over tables: counts out, never values; imported only when a policy names a suite.
-
-Three of its habits are mended here: an empty table meets almost any expectation, NaN is passed over, and a column that
-does not exist looks like a violation. So a least number of rows and not-null on every column named are added, and what
-could not be evaluated is an error, never a violation and never met. Columns' extremes are people's values: they stay
-out.
-"""
+"""Great Expectations suites over tables and training data: counts out, never values."""
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
-from privgate.evidence import Expectation
+from privgate.evidence import Expectation, Precondition
+from privgate.subject.data import TrainingData
+
+# Great Expectations suites over tables: counts out, never values; imported only when a policy names a suite.
+#
+# Three of its habits are mended here: an empty table meets almost any expectation, NaN is passed over, and a column
+# that does not exist looks like a violation. So a least number of rows and not-null on every column named are added,
+# and what could not be evaluated is an error, never a violation and never met. Columns' extremes are people's values:
+# they stay out.
 
 _NOT_NULL = "expect_column_values_to_not_be_null"
 _MAY_BE_NULL = frozenset({_NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
@@ -213,3 +219,176 @@ def _quiet() -> Iterator[None]:
     finally:
         logger.removeHandler(quiet)
         logger.propagate = before
+
+
+# What was declared about training data, as columns that a suite of any data set may name.
+#
+# So one suite can be shipped: that no label is one person's and that every record lies in the declared domain means
+# the same for every table. The names begin with ``privgate.``; a column of the data by such a name is not looked at.
+
+#: the record's id, or its number where none was given
+RECORD = "privgate.record"
+#: how many people have the record's label; for targets that are numbers, how many there are
+WITH_LABEL = "privgate.people_with_label"
+#: whether the record lies outside the declared ranges, categories or columns, 0 or 1; 0 where none are declared
+OUTSIDE = "privgate.outside_domain"
+COLUMNS = (RECORD, WITH_LABEL, OUTSIDE)
+
+
+def declared_columns(data: TrainingData, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Return those of the columns that are wanted, each of shape (n,)."""
+    made = {RECORD: _records, WITH_LABEL: _with_label, OUTSIDE: _outside}
+    return {name: make(data) for name, make in made.items() if name in wanted}
+
+
+def _records(data: TrainingData) -> NDArray[Any]:
+    return np.arange(data.n) if data.ids is None else np.asarray(data.ids)
+
+
+def _with_label(data: TrainingData) -> NDArray[np.int64]:
+    if data.numbers:
+        return np.full(data.n, len(data.units), dtype=np.int64)
+    owners = np.arange(data.n) if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
+    label = np.searchsorted(data.classes(), data.y)
+    pairs = np.unique(np.column_stack([label, owners]), axis=0)
+    return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
+
+
+def _outside(data: TrainingData) -> NDArray[np.int64]:
+    """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
+    domain = data.domain
+    if domain is None:
+        return np.zeros(data.n, dtype=np.int64)
+    inside = np.ones(data.n, dtype=np.bool_)
+    if domain.columns is not None:
+        inside &= domain.holds(data.X)
+    elif domain.box is not None or domain.categories is not None:
+        inside &= _within(data.X, domain.box, domain.categories)
+    return (~inside).astype(np.int64)
+
+
+def _within(X: Any, box: Any, categories: Any) -> NDArray[np.bool_]:
+    try:
+        table = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.zeros(len(X), dtype=np.bool_)
+    table = table.reshape(len(table), -1)
+    inside = np.ones(len(table), dtype=np.bool_)
+    if box is not None:
+        low, high = np.array(box, dtype=np.float64).T
+        inside &= ((table >= low) & (table <= high)).all(axis=1)
+    if categories is not None:
+        most = np.array(categories, dtype=np.float64)
+        inside &= ((table >= 0) & (table < most) & (table == np.floor(table))).all(axis=1)
+    return inside
+
+
+# Suites over training data: their records as a table, and the precondition that they meet what is expected.
+
+#: the key of a precondition's detail that holds Great Expectations' own validation result
+VALIDATION = "validation"
+
+
+def check(data: TrainingData, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
+    """Return the precondition that training data meet a suite.
+
+    Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
+    inconclusive. Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``;
+    what was declared about the data are the columns of ``declared``.
+    """
+    name = f"suite:{file}"
+    named = {c for e in suite["expectations"] for c in columns(e)}
+    frame = as_frame(data)
+    if frame is None and named <= {"label", *COLUMNS}:
+        frame = _labels(data)
+    if frame is None:
+        return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
+    frame = frame.assign(**declared_columns(data, named))
+    told = evaluated(suite, frame, file=file, min_rows=min_rows)
+    results = [e for _, e in told]
+    broken = [e for e in results if not e.met]
+    detail = {
+        "expectations": [asdict(e) for e in results],
+        "rows": len(frame),
+        VALIDATION: _validation(suite, told, file),
+    }
+    if not broken:
+        return Precondition(name, "passed", f"{file}: all {len(results)} expectations are met", detail)
+    critical = [e for e in broken if not e.error and e.severity == "critical"]
+    errors = [e for e in broken if e.error]
+    first = [*critical, *errors, *broken][0]
+    outcome = "failed" if critical else ("inconclusive" if errors else "warned")
+    text = f"{file}: {len(broken)} of {len(results)} expectations are not met, first {first}"
+    return Precondition(name, outcome, text, detail)
+
+
+def as_frame(data: TrainingData) -> Any:
+    """Return training data as a DataFrame with its labels, or None where there are no columns."""
+    import numpy as np
+    import pandas as pd
+
+    X = data.X
+    if hasattr(X, "tocsr"):
+        return None
+    if hasattr(X, "columns"):
+        frame = X.reset_index(drop=True).rename(columns=str)
+    elif hasattr(X, "shape"):
+        array = np.asarray(X)
+        if array.ndim > 2:
+            return None
+        array = array.reshape(len(array), -1)
+        frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+    else:
+        frame = pd.DataFrame({"text": list(X)})
+    return frame if "label" in frame.columns else frame.assign(label=data.y)
+
+
+def _labels(data: TrainingData) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({"label": data.y})
+
+
+def _validation(
+    suite: Mapping[str, Any], told: Sequence[tuple[Mapping[str, Any], Expectation]], file: str
+) -> dict[str, Any]:
+    """Return a validation result as Great Expectations writes and reads it, without anybody's value and without counts.
+
+    Counts stand in the report, where small ones are hidden. What could not be evaluated is marked as an exception.
+    """
+    import great_expectations as gx
+
+    results = [
+        {
+            "success": e.met,
+            "expectation_config": {
+                "type": one["type"],
+                "kwargs": dict(one.get("kwargs", {})),
+                "meta": {"name": e.name},
+                "severity": e.severity,
+            },
+            "result": {},
+            "meta": {},
+            "exception_info": {
+                "raised_exception": bool(e.error),
+                "exception_message": e.error or None,
+                "exception_traceback": None,
+            },
+        }
+        for one, e in told
+    ]
+    met = sum(e.met for _, e in told)
+    return {
+        "success": met == len(results),
+        "statistics": {
+            "evaluated_expectations": len(results),
+            "successful_expectations": met,
+            "unsuccessful_expectations": len(results) - met,
+            "success_percent": 100.0 * met / len(results),
+        },
+        "suite_name": str(suite.get("name", file)),
+        "suite_parameters": {},
+        "id": None,
+        "meta": {"great_expectations_version": str(gx.__version__), "file": file},
+        "results": results,
+    }

@@ -1,18 +1,126 @@
-"""Health, metrics and the webhook over HTTP, and the two loops behind them."""
+"""Who may wake the reconciler: deliveries that MLflow signed, recently, and each once.
 
+Waking is all they do: what a delivery says is never read, so a forged or lost one changes nothing but the moment.
+"""
+
+import base64
+import hashlib
+import hmac
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError
+from privgate.guard.guard_config import AuditLog, Guard
+from privgate.guard.guard_doctor import released
+from privgate.guard.verifying import verify
 from privgate.serve.reconciler import Reconciler
-from privgate.serve.settings import ServeCounts
-from privgate.serve.sweeper import Swept
-from privgate.serve.webhook import Deliveries
+from privgate.serve.work import ServeCounts
+
+#: seconds that a delivery may be old or ahead
+WINDOW = 300
+_MOST_REMEMBERED = 100_000
+
+
+class Deliveries:
+    """Checks signatures as MLflow makes them, and remembers which deliveries came.
+
+    Parameters
+    ----------
+    secret : bytes
+        What the webhook was created with.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._seen: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def refusal(self, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> str:
+        """Return why a delivery does not count; empty if it does, and then it does not count again.
+
+        Parameters
+        ----------
+        headers : mapping
+            Case-insensitive or with lower-case names.
+        body : bytes
+            As received.
+        now : float, optional
+            Unix time, seconds.
+        """
+        moment = time.time() if now is None else now
+        delivery = headers.get("x-mlflow-delivery-id", "")
+        stamp = headers.get("x-mlflow-timestamp", "")
+        if not delivery or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 12:
+            return "no delivery id or timestamp"
+        signed = f"{delivery}.{stamp}.".encode() + body
+        wanted = base64.b64encode(hmac.new(self._secret, signed, hashlib.sha256).digest())
+        stated = headers.get("x-mlflow-signature", "").encode(errors="replace")
+        if not hmac.compare_digest(b"v1," + wanted, stated):
+            return "the signature is not valid"
+        if abs(moment - int(stamp)) > WINDOW:
+            return "the timestamp is too old or ahead"
+        return self._once(delivery, moment)
+
+    def _once(self, delivery: str, moment: float) -> str:
+        with self._lock:
+            # twice the window: a stamp may be a window ahead when it is first seen
+            self._seen = {k: t for k, t in self._seen.items() if moment - t <= 2 * WINDOW}
+            if delivery in self._seen:
+                return "the delivery came before"
+            if len(self._seen) >= _MOST_REMEMBERED:
+                return "too many deliveries"
+            self._seen[delivery] = moment
+            return ""
+
+
+# Does everything that is released still verify: what went around the gate, and what changed behind it.
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Swept:
+    """What the last sweep found: -1 before the first, and where it could not be completed."""
+
+    released: int = -1
+    wrong: int = -1
+    when: float = 0.0
+    #: what did not verify then
+    told: frozenset[str] = frozenset()
+
+
+def sweep(client: Any, config: Path, into: Swept, audit: AuditLog | None = None) -> list[str]:
+    """Verify statement and files of everything released, and return one sentence for each that does not verify.
+
+    The audit log gets each sentence when it is new.
+
+    Raises
+    ------
+    PrivgateError
+        The registry cannot be listed or the configuration cannot be used; nothing is known then.
+    """
+    into.released = into.wrong = -1
+    guard = Guard.load(config)
+    wrong, seen = [], 0
+    for uri, target in dict.fromkeys(released(client, guard)):
+        seen += 1
+        try:
+            verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
+        except PrivgateError as exc:
+            wrong.append(f"{uri}{f' as {target!r}' if target else ''} is released but does not verify: {exc}")
+            logger.warning("%s", wrong[-1])
+            if audit is not None and wrong[-1] not in into.told:
+                audit.record("wrong", doing="sweep", model=uri, target=target, why=str(exc))
+    into.released, into.wrong, into.when, into.told = seen, len(wrong), time.time(), frozenset(wrong)
+    return wrong
+
+
+# Health, metrics and the webhook over HTTP, and the two loops behind them.
 
 _LARGEST_BODY = 1 << 20
 

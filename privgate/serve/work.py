@@ -1,24 +1,203 @@
-"""What one request needs: a check, a signature, an alias that is moved; each only where the registry has no mark of it.
+"""What one request needs: settings of the operator, a check in a process of its own, a signature, an alias."""
 
-A result decided since the work began needs no second check, and a statement that counts needs no check at all.
-"""
-
+import contextlib
 import logging
+import os
 import secrets
+import shlex
+import signal
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privgate.errors import ExitCode, RegistryError, StatementError
-from privgate.guard import times
-from privgate.guard.config import Guard
-from privgate.guard.stored_statement import row_and_statement
-from privgate.guard.trust import Terms, check
+from privgate.guard import statement
+from privgate.guard.checks import Terms, check, row_and_statement
+from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.verifying import verify
+from privgate.policy import Policy
+from privgate.registry.addresses import VARIABLE as SOURCES
 from privgate.registry.client import answering
 from privgate.registry.layout import path_part
-from privgate.serve.checking import run_check
-from privgate.serve.settings import BY, Job, ServeCounts, ServeSettings
+
+# What the operator of the server decided, what it has done, and one request as it is understood.
+
+#: who did it, in the audit log
+BY = "privgate serve"
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """What the operator decided.
+
+    Parameters
+    ----------
+    config : Path
+        The guard's configuration, read at every look.
+    policies : mapping of name -> what ``--policy`` takes
+        Requests may name these only: a tag is written by anybody, and must not name files. The first is the default.
+    work : Path
+        Where reports lie until they are signed; only the checking user writes it.
+    options : sequence of str
+        More options of ``privgate check``.
+    sign : callable, optional
+        Hands a report to the signer; without one, work stops after the check.
+    candidate_target : str
+        Alias to move for an approved candidate; empty for none.
+    audit : AuditLog, optional
+        Where checks that were begun, refusals, approvals and moved aliases are recorded.
+    """
+
+    config: Path
+    policies: Mapping[str, str]
+    work: Path
+    options: Sequence[str] = ()
+    sign: Callable[[Mapping[str, str]], None] | None = None
+    candidate_target: str = ""
+    audit: AuditLog | None = None
+
+
+@dataclass
+class ServeCounts:
+    """What happened since the start, for the metrics endpoint."""
+
+    checks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("approved", "blocked", "problem"), 0))
+    signed: int = 0
+    moved: int = 0
+    problems: int = 0
+    pending: int = 0
+    looked: float = 0.0
+
+    def looked_now(self, pending: int) -> None:
+        """Note a look that was completed."""
+        self.pending, self.looked = pending, time.time()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request, resolved: the policy is one of the operator's and the one that the target is released by."""
+
+    name: str
+    version: str
+    policy: Policy
+    path: str
+    target: str | None
+    since: int
+
+    @property
+    def uri(self) -> str:
+        """What MLflow calls the version."""
+        return f"models:/{self.name}/{self.version}"
+
+
+# One check in a process of its own, and one signature by a command of the operator's.
+
+#: what this process knows and untrusted training code must not find in its environment
+_SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without secrets of privgate's own, for work on anybody's word.
+
+    Training data lie beside the registry or where the operator says: a recipe names no other address.
+    """
+    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in _SECRETS}}
+
+
+def run_check(
+    uri: str, policy: str, folder: Path, options: Sequence[str], lost: threading.Event, *, nonce: str = ""
+) -> tuple[int, str]:
+    """Run ``privgate check`` on ``uri`` and return its exit code and its last words.
+
+    Parameters
+    ----------
+    uri, policy : str
+        Exact version, and policy by name or file.
+    folder : Path
+        Where the report goes; what the process says goes to ``check.log`` there.
+    options : sequence of str
+        More options of ``privgate check``.
+    lost : threading.Event
+        Ends the check at once, with all its workers, when it is set.
+    nonce : str
+        Goes into the report; the signer is told it, training code in a box cannot find it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").unlink(missing_ok=True)  # an older report must not look like this check's
+    command = [sys.executable, "-m", "privgate.serve.child", "check", uri, "--policy", policy]
+    command += ["--report-dir", str(folder), "--quiet", f"--nonce={nonce}", *options]
+    log = folder / "check.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            start_new_session=True,
+        )
+        try:
+            while process.poll() is None and not lost.is_set():
+                time.sleep(0.1)
+        finally:
+            _end(process)
+    said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return process.returncode, said[-1][:300] if said else ""
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End what is left of a process's group, workers included."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def signer_for(command: str, *, timeout: float = 600.0) -> Callable[[Mapping[str, str]], None]:
+    """Return a function that hands a report to the operator's signer command.
+
+    Parameters
+    ----------
+    command : str
+        Split as a shell would, run without one. In it stand for something: ``{out}`` the report's folder, ``{policy}``,
+        ``{uri}`` models:/NAME/VERSION, ``{nonce}`` the check's, ``{model}``, ``{version}``, ``{target}`` MODEL@ALIAS.
+        Part of a word may be such a name, a value never becomes two words.
+    timeout : float
+        Seconds.
+    """
+    words = shlex.split(command)
+
+    def hand_over(values: Mapping[str, str]) -> None:
+        filled = [_filled(word, values) for word in words]
+        try:
+            subprocess.run(  # noqa: S603  the operator's own command, without a shell
+                filled, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True, env=environment()
+            )
+        except subprocess.CalledProcessError as exc:
+            said = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise StatementError(f"the signer command ended with {exc.returncode}: {said[-1][:300]}") from exc
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
+
+    return hand_over
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    for key, value in values.items():
+        # one pass a name, and values hold no braces of names: model names come from the registry
+        word = word.replace(f"{{{key}}}", value.replace("{", "").replace("}", ""))
+    return word
+
+
+# What one request needs: a check, a signature, an alias that is moved; each only where the registry has no mark of it.
+#
+# A result decided since the work began needs no second check, and a statement that counts needs no check at all.
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +284,10 @@ class Work:
         if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
             return None
         try:
-            decided = times.when(tags.get("privgate.decided_at", ""))
+            decided = statement.when(tags.get("privgate.decided_at", ""))
         except StatementError:
             return None
-        if decided.timestamp() < job.since or (times.now() - decided).days >= job.policy.valid_days:
+        if decided.timestamp() < job.since or (statement.now() - decided).days >= job.policy.valid_days:
             return None
         return tags.get("privgate.outcome") in {"passed", "warned"}
 
@@ -117,7 +296,7 @@ class Work:
         row, text = row_and_statement(self.client, job.name, job.version)
         terms = Terms(guard.registry, job.policy.digest, job.policy.name, guard.accept_advisory)
         try:
-            check(text, guard.trust, row, terms, target=job.target, now=times.now())
+            check(text, guard.trust, row, terms, target=job.target, now=statement.now())
         except StatementError:
             return False
         return True

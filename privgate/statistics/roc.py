@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 
 def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError
-from privgate.subject import files
+from privgate.subject import storing as files
 from privgate.subject.domain import Domain
 from privgate.subject.records import Records
 from privgate.subject.storing import load, save

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.documents import door
+from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.subject import calling, estimators, sources, tasks
-from privgate.subject.answered import aligned, numbers
 from privgate.subject.claim import Claim
-from privgate.subject.library_classes import is_class_of, is_number_type
+from privgate.subject.libraries import is_class_of, is_number_type
+from privgate.subject.tasks import aligned, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,7 @@ class Recipe:
         """
         if not self.is_estimator:
             return None
-        with door.reading("the recipe's estimator cannot be made", SubjectError):
+        with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
             files = estimators.names_files(self.payload["estimator"])
         if files or not all(r.startswith(homes) or is_number_type(r) for r in named):
@@ -239,7 +239,7 @@ class Recipe:
         classes = {ref: sources.resolve(ref, None) for ref in named}
         if not all(is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
             return None
-        with door.reading("the recipe's estimator cannot be made", SubjectError):
+        with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
             return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
 
     @property

@@ -1,6 +1,7 @@
-"""Records in memory: what was trained on, labels, whom they belong to, and people who were not in it."""
+"""Records that are moments and no people: a series in time, or windows over one, of which nobody can be left out."""
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +11,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.arrays import Index
 from privgate.errors import SubjectError
-from privgate.subject import containers, labels, moments
-from privgate.subject.containers import Index, content_digest, length, stack
+from privgate.subject import containers
+from privgate.subject.containers import content_digest, length, stack
 from privgate.subject.domain import Domain
+
+#: a date, as text
+_DATE = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?"
+
+
+def refusal(X: Any) -> str:
+    """Return why no record of ``X`` is a person, and what to name instead; empty if they may be people."""
+    if where := _steps_of_time(X):
+        return (
+            f"{where} runs through time in equal steps, so that records are moments and no people; name what is "
+            "left out together: groups=(the person or the block of time that each record belongs to)"
+        )
+    if _windows(X):
+        return (
+            "each row of X is the one before it moved on by one column, so that records are windows over one "
+            "series and no people; name what is left out together: groups=(the block of time of each record)"
+        )
+    return ""
+
+
+def _windows(X: Any) -> bool:
+    """Whether each record is the one before it, moved on by one column: windows over one series."""
+    array = X if isinstance(X, np.ndarray) else None
+    if array is None and containers.is_frame(X) and all(getattr(d, "kind", "O") in "iuf" for d in X.dtypes):
+        array = X.to_numpy()
+    if array is None or array.ndim != 2 or array.dtype.kind not in "iuf" or array.shape[1] < 2 or len(array) < 10:
+        return False
+    many = len(np.unique(array[:, 0])) > len(array) // 2  # not codes and flags, which repeat by themselves
+    one = len(array) - 1
+    moved = [(array[1:, :-1] == array[:-1, 1:]), (array[1:, 1:] == array[:-1, :-1])]
+    return bool(many and max(int(m.all(axis=1).sum()) for m in moved) > 0.9 * one)
+
+
+def _steps_of_time(X: Any) -> str:
+    """Return what of a frame is a regular series of times, each once; empty if nothing is."""
+    if not containers.is_frame(X) or len(X) < 3:
+        return ""
+    import pandas as pd
+
+    named = [("the index of X", X.index), *((f"column {c!r} of X", X[c]) for c in X.columns)]
+    for name, values in named:
+        if getattr(values.dtype, "kind", "") != "M":
+            written = values.dtype == object or str(values.dtype).startswith(("str", "string"))
+            if not written or not all(isinstance(v, str) and re.fullmatch(_DATE, v) for v in values):
+                continue
+        times = pd.DatetimeIndex(pd.to_datetime(values, errors="coerce"))
+        if times.is_unique and not times.hasnans and pd.infer_freq(times.sort_values()) is not None:
+            return name
+    return ""
+
+
+# Records in memory: what was trained on, labels, whom they belong to, and people who were not in it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +91,7 @@ class Records:
         object.__setattr__(self, "X", containers.checked(self.X))
         n = length(self.X)
         self._check_shape()
-        y = labels.plain(self.y, "y")
+        y = containers.plain(self.y, "y")
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
             raise SubjectError(f"X has {n} records but y has shape {y.shape}; pass one label a record")
@@ -48,7 +102,7 @@ class Records:
         for name in ("ids", "groups"):
             value = getattr(self, name)
             if value is not None:
-                array = labels.plain(value, name)
+                array = containers.plain(value, name)
                 if array.shape != (n,):
                     raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
                 object.__setattr__(self, name, array)
@@ -81,21 +135,21 @@ class Records:
         if not (isinstance(self.candidates, tuple | list) and len(self.candidates) == 2):
             raise SubjectError("candidates: pass the pair (X, y) of people who were not trained on")
         X, y_out = self.candidates
-        y_out = labels.plain(y_out, "candidates: y")
+        y_out = containers.plain(y_out, "candidates: y")
         if length(X) != len(y_out):
             raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
         ours, theirs = containers.alike(self.X, containers.checked(X))
         object.__setattr__(self, "X", ours)
-        object.__setattr__(self, "candidates", (theirs, labels.like(y_out, self.y)))
+        object.__setattr__(self, "candidates", (theirs, containers.like(y_out, self.y)))
 
     def _check_shape(self) -> None:
         """Refuse what has no one answer about one person: series in time, several labels a record."""
-        if self.groups is None and (why := moments.refusal(self.X)):
+        if self.groups is None and (why := refusal(self.X)):
             raise SubjectError(why)
         try:
             shape = np.shape(self.y)
         except ValueError as exc:  # lists of unequal length
-            raise SubjectError(labels.SEVERAL.format(what="y")) from exc
+            raise SubjectError(containers.SEVERAL.format(what="y")) from exc
         if len(shape) == 2 and shape[1] > 1:
             raise SubjectError(
                 f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "

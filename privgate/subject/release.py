@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from privgate.arrays import Float
+
 Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
 
 

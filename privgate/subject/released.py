@@ -8,14 +8,11 @@ same reason an error of a log-probability is not an error of what is released: n
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float
 from privgate.statistics import leakage
 from privgate.subject import release as releases
 from privgate.subject.release import Release
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 #: relative; what a probability loses on its way to a rounding: one logarithm and back, or single precision
 HAIR = 2.0**-22

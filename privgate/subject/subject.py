@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.errors import SubjectError
 from privgate.subject import estimators, tasks
+from privgate.subject.containers import scale_of
 from privgate.subject.data import TrainingData
-from privgate.subject.labels import scale_of
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 

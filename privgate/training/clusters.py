@@ -7,12 +7,13 @@ import warnings
 from collections import deque
 from typing import Any
 
+from privgate.arrays import Index
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.training import worker
-from privgate.training.fit import Answer, Index
-from privgate.training.limits import TaskLimits
+from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
+from privgate.training.task_limits import TaskLimits
 
 #: what one task costs the scheduler, measured with tasks that do nothing (tests/bench/test_retrain_dask.py)
 SCHEDULING_SECONDS = 1.5e-3

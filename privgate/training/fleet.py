@@ -13,19 +13,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from privgate.arrays import Index
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, recognition
-from privgate.training.batch import Batch
-from privgate.training.box.pool import BoxPool
-from privgate.training.fit import Answer, Call, Index
-from privgate.training.freshness import Freshness, Recalled, same
+from privgate.training.box.boxes import BoxPool
+from privgate.training.context import Freshness, Recalled, same
+from privgate.training.fit import Answer, Call
 from privgate.training.ledger import Ledger
-from privgate.training.limits import TaskLimits
-from privgate.training.parts import Part, lay_out
-from privgate.training.payload import Payload
-from privgate.training.pools import LocalPool, Pool
+from privgate.training.payload import Part, Payload, lay_out
+from privgate.training.pools import Batch, LocalPool, Pool
 from privgate.training.storage import cache_folder
+from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
 Progress = Callable[[int, int, float], None]

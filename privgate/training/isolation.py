@@ -1,7 +1,16 @@
-"""What stands between training code and the host: a box where one can be made, or nothing."""
+"""What stands between training code and the host; and one call in a process of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from privgate.errors import UsageError
+from privgate.training import warm, worker
 from privgate.training.box import bubblewrap
+from privgate.training.payload import Payload, readable
+from privgate.training.task_limits import GRACE, TaskLimits
+
+# What stands between training code and the host: a box where one can be made, or nothing.
 
 #: training code runs as the user who checks
 NONE = "none"
@@ -51,3 +60,56 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     if not found.version:
         return NONE
     return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
+
+
+# One call in a worker process of its own, ended with it: for code that changes the libraries it runs under.
+
+
+def apart(
+    function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, runs: int, way: str, logs: Path
+) -> Any:
+    """Return the JSON value that ``function(shipped, *arguments)`` gives, or None if its worker died, hung or lied.
+
+    Parameters
+    ----------
+    function : callable
+        At the top of a module of privgate's.
+    shipped : Payload
+        The only thing in its folder's folder.
+    limits : TaskLimits
+        Of one training.
+    runs : int
+        Trainings that the call makes at most.
+    way : str
+        See ``isolation.of``.
+    logs : Path
+        Folder for what the user's code prints.
+    """
+    if of(way) == NONE:
+        return _beside(function, shipped, *arguments, limits=limits, logs=logs)
+    from privgate.training.box import wire
+    from privgate.training.box.boxes import Box, GoneError, ask
+
+    place = Path(shipped.folder).parent
+    readable(place)
+    seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
+    box = Box([place], memory=limits.memory, log=logs / "worker.log")
+    try:
+        return wire.json_value(ask(box, function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds), box.nonce)
+    except (GoneError, wire.LieError):
+        return None
+    finally:
+        box.end()
+
+
+def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, logs: Path) -> Any:
+    """Do the same in a process of this user."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    executor = warm.executor(worker.WorkerSettings(logs=str(logs), memory=limits.memory))
+    try:
+        return executor.submit(function, shipped, *arguments).result()
+    except BrokenProcessPool:
+        return None
+    finally:
+        warm.end(executor, kill=True)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from privgate.subject.subject import Subject
 from privgate.training import context
+from privgate.training.context import Freshness
 from privgate.training.fit import Block, Call, Fit
-from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
-from privgate.training.limits import OutOfTimeError
+from privgate.training.task_limits import OutOfTimeError
 
 #: bytes of one model, and of all models of one batch of calls
 EACH, ALL = 2**16, 2**26

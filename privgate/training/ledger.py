@@ -1,13 +1,19 @@
-"""The ledger: answers that are kept, so that nothing is trained twice and nothing finished is lost."""
+"""What seals a ledger: the operator's secret, or one of this user's own that is made when it is first needed.
+
+A public constant would let everybody who can write a file there say what training gave. Training code can read neither:
+a box has no home and no environment of anybody's.
+"""
 
 import hashlib
 import hmac
 import io
 import os
 import secrets
+import struct
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +22,148 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.training import ledger_key
-from privgate.training.ledger_file import KEY, Segment, build, sealing_key
 from privgate.training.storage import MemoryPlace, Place, place
+
+VARIABLE = "PRIVGATE_LEDGER_KEY"
+#: bytes, below which a secret could be guessed
+LEAST = 16
+
+
+def given_key(secret: bytes | None) -> bytes | None:
+    """Return the secret that somebody chose, or None.
+
+    Raises
+    ------
+    UsageError
+        It is too short.
+    """
+    chosen = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
+    if chosen is not None and len(chosen) < LEAST:
+        raise UsageError(f"the ledger's key has {len(chosen)} bytes; use {LEAST} or more, such as openssl rand -hex 32")
+    return chosen
+
+
+def own() -> bytes:
+    """Return this user's secret, which no other user can read.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made, or others can read it.
+    """
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = home / "privgate" / "ledger.key"
+    try:
+        if not path.is_file():
+            _make(path)
+        mode, secret = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as exc:
+        raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
+    if mode & 0o077:
+        raise UsageError(f"the ledger's key {path} can be read by others; delete it to have one made")
+    if len(secret) < LEAST:
+        raise UsageError(f"the ledger's key {path} is shorter than {LEAST} bytes; delete it to have one made")
+    return secret
+
+
+def _make(path: Path) -> None:
+    """Write a new secret whole, or leave the one that another process wrote meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as f:
+            f.write(secrets.token_hex(32).encode())
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    finally:
+        draft.unlink()
+
+
+# One file of the ledger: immutable, indexed, every entry authenticated by itself.
+
+_MAGIC = b"PRIVGATE"
+_VERSION = 1
+_HEAD = struct.Struct("<8sIIQ")
+KEY, TAG = 32, 16
+
+Body = bytes | memoryview
+
+
+def sealing_key(secret: bytes) -> bytes:
+    """Return the key of the tags, of fixed length, from a secret of any."""
+    return sha256(b"privgate ledger/1\0" + secret).digest()
+
+
+def tag(sealing: bytes, key: bytes, body: Body) -> bytes:
+    """Return the authentication tag of an entry: keyed BLAKE2b over its key and its body, 16 bytes (RFC 7693).
+
+    The entry's key is part of it, so that no entry can be served in another's place.
+    """
+    h = blake2b(key, key=sealing, digest_size=TAG)
+    h.update(body)
+    return h.digest()
+
+
+def build(entries: Iterable[tuple[bytes, Body]], sealing: bytes) -> bytes:
+    """Return the bytes of a segment with these (key of 32 bytes, body) entries."""
+    pairs = list(entries)
+    sizes = np.array([len(body) for _, body in pairs], dtype="<u8")
+    offsets = np.concatenate([np.zeros(1, "<u8"), np.cumsum(sizes, dtype="<u8")]).astype("<u8")
+    keys = b"".join(key for key, _ in pairs)
+    tags = b"".join(tag(sealing, key, body) for key, body in pairs)
+    head = _HEAD.pack(_MAGIC, _VERSION, 0, len(pairs))
+    return b"".join([head, keys, offsets.tobytes(), tags, *(body for _, body in pairs)])
+
+
+class Segment:
+    """A segment as read; nothing is trusted before its tag was checked.
+
+    Parameters
+    ----------
+    content : memoryview
+        The whole file.
+
+    Raises
+    ------
+    ValueError
+        Not a whole segment: foreign, truncated, or of another version.
+    """
+
+    def __init__(self, content: memoryview) -> None:
+        if len(content) < _HEAD.size:
+            raise ValueError("shorter than a header")
+        magic, version, _, count = _HEAD.unpack(content[: _HEAD.size])
+        start = _HEAD.size + KEY * count
+        self._tags_at = start + 8 * (count + 1)
+        self._bodies_at = self._tags_at + TAG * count
+        if magic != _MAGIC or version != _VERSION or len(content) < self._bodies_at:
+            raise ValueError("not a segment of this version")
+        self.count = int(count)
+        self._content = content
+        self.keys: NDArray[np.uint8] = np.frombuffer(content, np.uint8, KEY * count, _HEAD.size).reshape(-1, KEY)
+        self._offsets = np.frombuffer(content, "<u8", count + 1, start)
+
+    def bodies(self, entries: Sequence[int] | NDArray[np.int64], sealing: bytes) -> list[memoryview | None]:
+        """Return bodies of entries by position; None for one that was damaged or written without the secret."""
+        at = np.asarray(entries, dtype=np.int64)
+        low = (self._offsets[at] + np.uint64(self._bodies_at)).tolist()
+        high = (self._offsets[at + 1] + np.uint64(self._bodies_at)).tolist()
+        found: list[memoryview | None] = []
+        content, size = self._content, len(self._content)
+        for i, start, end in zip(at.tolist(), low, high, strict=True):
+            if not self._bodies_at <= start <= end <= size:
+                found.append(None)
+                continue
+            body = content[start:end]
+            key = bytes(content[_HEAD.size + KEY * i : _HEAD.size + KEY * (i + 1)])
+            kept = bytes(content[self._tags_at + TAG * i : self._tags_at + TAG * (i + 1)])
+            found.append(body if hmac.compare_digest(tag(sealing, key, body), kept) else None)
+        return found
+
+
+# The ledger: answers that are kept, so that nothing is trained twice and nothing finished is lost.
 
 #: many files are slow to open; beyond this number, those of one size are merged
 MANY_SEGMENTS = 64
@@ -46,11 +191,11 @@ class Ledger:
 
     def __init__(self, where: str | Path | Place | None = None, *, secret: bytes | None = None) -> None:
         self.place: Place = place(where) if where is None or isinstance(where, str | Path) else where
-        given = ledger_key.given(secret)
+        given = given_key(secret)
         if given is None and self.place.shared:
             raise UsageError("a ledger that others can write to needs a key; set PRIVGATE_LEDGER_KEY")
         if given is None:
-            given = secrets.token_bytes(32) if isinstance(self.place, MemoryPlace) else ledger_key.own()
+            given = secrets.token_bytes(32) if isinstance(self.place, MemoryPlace) else own()
         self._sealing = sealing_key(given)
         #: entries or whole segments that were found damaged, or written without the secret; they are computed again
         self.damaged = 0

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from privgate import digest
+from privgate.arrays import Index
 from privgate.errors import MeasurementError, UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context
-from privgate.training.fit import Call, Fit, Index
+from privgate.training.fit import Call, Fit
 from privgate.training.fleet import Fleet
 
 #: calls that are timed; they are remembered, so nothing is wasted

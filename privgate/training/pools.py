@@ -1,18 +1,26 @@
-"""Worker processes: where chunks of calls run, and what comes back when one of them dies."""
+"""Worker processes: where chunks of calls run, what comes back when one dies, and answers written as they arrive."""
 
+import hashlib
+import itertools
 import queue
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from privgate.training import recognition, warm, worker
-from privgate.training.fit import Answer, Call, Index
-from privgate.training.limits import TaskLimits
-from privgate.training.parts import Part
-from privgate.training.payload import Payload
+from privgate.arrays import Index
+from privgate.training import context, recognition, warm, worker
+from privgate.training.context import Freshness
+from privgate.training.fit import Answer, Call, Fit
+from privgate.training.ledger import Ledger
+from privgate.training.payload import Part, Payload
+from privgate.training.task_limits import TaskLimits
+
+# Worker processes: where chunks of calls run, and what comes back when one of them dies.
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,3 +182,171 @@ class LocalPool:
         for lane in self._lanes:
             warm.end(lane, kill=kill)
         self._lanes, self._free = [], []
+
+
+# One batch of calls on its way through a pool: chunks, deaths, and answers written as they arrive.
+
+#: below this, starting a chunk would cost more than 2 % of it
+LEAST_CHUNK_SECONDS = 0.05
+#: workers that may die one after another without any success before the rest is given up
+DEATHS = 20
+
+
+class Owner(Protocol):
+    """Whose batch it is: where its calls run, what remembers them, and who is told."""
+
+    ledger: Ledger
+    calls: int
+
+    @property
+    def freshness(self) -> Freshness:
+        """What was trained by this very process."""
+        ...
+
+    @property
+    def pool(self) -> Pool:
+        """Where calls run."""
+        ...
+
+    def report(self, done: int, total: int, seconds_left: float) -> None:
+        """Tell how far the batch is."""
+        ...
+
+
+class Batch:
+    """One batch of calls on its way through the pool.
+
+    A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
+    flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
+    """
+
+    def __init__(
+        self,
+        fleet: Owner,
+        shipped: Payload,
+        keys: list[bytes],
+        fits: Sequence[Call | Part],
+        models: Sequence[Sequence[bytes]] = (),
+    ) -> None:
+        self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, list(fits)
+        #: ledger keys of each call's models
+        self._models = models or [()] * len(fits)
+        self._todo = deque(range(len(fits)))
+        self._suspects: deque[int] = deque()
+        self._accused: deque[int] = deque()
+        self._answers: dict[bytes, Answer] = {}
+        self._trained = self._total = 0
+        self._flying = 0
+        #: seconds of one call, estimated from those that came back: of one that trains, and of one that only asks
+        self._paces: dict[bool, float] = {}
+        self._deaths = 0
+
+    def all(self) -> dict[bytes, Answer]:
+        """Return key -> answer for every fit."""
+        pool, started = self._fleet.pool, time.monotonic()
+        told, self._total = started, sum(self._trains(i) for i in range(len(self._fits)))
+        if self._total:
+            self._fleet.report(0, self._total, float("nan"))
+        while len(self._answers) < len(self._fits):
+            while chunk := self._next_chunk(pool):
+                pool.submit(self._shipped, chunk)
+                self._flying += 1
+            self._arrived(*pool.next())
+            now, total = time.monotonic(), self._total
+            if total and (now - told > 0.1 or len(self._answers) == len(self._fits)):
+                told, done = now, self._trained
+                self._fleet.report(done, total, (now - started) * (total - done) / done if done else float("nan"))
+        return self._answers
+
+    def _trains(self, i: int) -> int:
+        """Return how many models a call trains: none where all are known."""
+        return 0 if self._asks(i) else self._fits[i].trainings
+
+    def _next_chunk(self, pool: Pool) -> Chunk | None:
+        if self._flying >= self._slots(pool):
+            return None
+        if self._todo:
+            picked = [self._todo.popleft() for _ in range(self._size(pool))]
+        elif self._suspects:
+            picked = [self._suspects.popleft()]
+        elif self._accused and not self._flying:
+            picked = [self._accused.popleft()]
+            return Chunk(picked, [self._fits[i] for i in picked], last_try=True)
+        else:
+            return None
+        return Chunk(picked, [self._fits[i] for i in picked])
+
+    def _slots(self, pool: Pool) -> int:
+        return min(pool.slots, self._shipped.at_once or pool.slots)
+
+    def _size(self, pool: Pool) -> int:
+        asks = self._asks(self._todo[0])
+        seconds = self._paces.get(asks, 0.0)
+        if not seconds:
+            return 1
+        # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
+        fair = -(-len(self._todo) // (2 * self._slots(pool)))
+        least = int(LEAST_CHUNK_SECONDS / seconds)
+        size = max(1, least, min(int(pool.chunk_seconds / seconds), fair))
+        return sum(1 for _ in itertools.takewhile(lambda i: self._asks(i) == asks, itertools.islice(self._todo, size)))
+
+    def _asks(self, position: int) -> bool:
+        """Whether a call comes with all its models: a worker has nothing to train for it."""
+        call = self._fits[position]
+        return not isinstance(call, Part) and bool(call.models) and all(call.models)
+
+    def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
+        self._flying -= 1
+        if answers is None:
+            self._died(chunk)
+            return
+        self._deaths = 0
+        # a worker that was given no model has trained one, whatever it says
+        reused = [a.reused and self._asks(i) for i, a in zip(chunk.positions, answers, strict=True)]
+        new = [i for i, asked in zip(chunk.positions, reused, strict=True) if not asked]
+        self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in new)
+        for asked in set(reused):
+            times = [a.seconds for a, r in zip(answers, reused, strict=True) if r == asked]
+            took = max(1e-6, float(np.mean(times)))
+            self._paces[asked] = 0.7 * self._paces.get(asked, took) + 0.3 * took
+        # what nothing was trained for says nothing about how long training takes
+        found = {
+            self._keys[i]: replace(a, models=(), seconds=0.0 if asked else a.seconds)
+            for i, a, asked in zip(chunk.positions, answers, reused, strict=True)
+        }
+        self._answers.update(found)
+        self._trained += sum(self._trains(i) for i in chunk.positions)
+        self._fleet.freshness.trained += sum(
+            self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
+        )
+        bodies = {k: context.encode(a) for k, a in found.items() if a.lasting}
+        for i, answer in zip(chunk.positions, answers, strict=True):
+            models = {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
+            self._fleet.freshness.models |= {k: hashlib.sha256(m).digest() for k, m in models.items()}
+            bodies |= models
+        self._fleet.freshness.fresh.update(found)
+        known = self._fleet.ledger.find(list(bodies)).tolist()
+        self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
+
+    def _died(self, chunk: Chunk) -> None:
+        for i in chunk.positions:
+            if not isinstance(call := self._fits[i], Part):
+                self._total += call.trainings - self._trains(i)
+                self._fits[i] = replace(call, models=(), keep=0)  # opening one may have been what ended the worker
+        if len(chunk.positions) > 1:
+            self._suspects.extend(chunk.positions)
+            return
+        self._deaths += 1
+        if chunk.last_try:
+            self._fail(chunk.positions, "the worker process died while training: killed, out of memory, or crashed")
+        else:
+            self._accused.extend(chunk.positions)
+        if self._deaths >= DEATHS:
+            rest = [*self._todo, *self._suspects, *self._accused]
+            self._fail(rest, f"not tried to the end: {DEATHS} worker processes in a row died while training")
+            self._todo, self._suspects, self._accused = deque(), deque(), deque()
+
+    def _fail(self, positions: Sequence[int], problem: str) -> None:
+        for i in positions:
+            self._trained += self._trains(i)
+            self._answers[self._keys[i]] = Answer(np.zeros((0, 0)), problem=problem, lasting=False)

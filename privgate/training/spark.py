@@ -12,12 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from privgate.arrays import Index
 from privgate.errors import UsageError
 from privgate.training import worker
-from privgate.training.fit import Answer, Index
-from privgate.training.limits import TaskLimits
+from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
+from privgate.training.task_limits import TaskLimits
 
 #: starting a job costs the driver far more than a chunk of a local pool
 CHUNK_SECONDS = 1.0

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
 from typing import Any, TypeVar
 
-from privgate.training import environment, worker
+from privgate.training import task_limits, worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,7 +43,7 @@ def _spawned(path: str, arguments: Sequence[str], descriptors: Sequence[int]) ->
     for each in descriptors:
         os.set_inheritable(each, True)  # noqa: FBT003  the system's own order
     try:
-        return os.posix_spawn(path, [arguments[0], "-P", *arguments[1:]], environment.of_worker(os.environ))
+        return os.posix_spawn(path, [arguments[0], "-P", *arguments[1:]], task_limits.of_worker(os.environ))
     finally:
         for each in descriptors:
             os.set_inheritable(each, False)  # noqa: FBT003  the system's own order

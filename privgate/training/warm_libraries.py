@@ -6,8 +6,8 @@ import importlib
 import signal
 import sys
 
-from privgate.subject.opening_skops import skops_io
-from privgate.training import environment
+from privgate.subject.libraries import skops_io
+from privgate.training import task_limits
 
 #: most of what a worker imports, in the order in which one does
 LIBRARIES = (
@@ -25,7 +25,7 @@ LIBRARIES = (
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    environment.scrub()  # of what was set while Python started
+    task_limits.scrub()  # of what was set while Python started
     for name in LIBRARIES:
         with contextlib.suppress(Exception):  # a worker that needs it says so
             importlib.import_module(name)

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
-from privgate.training import answers, asking, context, environment, kept, parts
-from privgate.training.fit import Answer, Block, Call, Fit, Float, Index
-from privgate.training.limits import Clock, OutOfTimeError, TaskLimits, limit_memory
-from privgate.training.parts import Part
-from privgate.training.payload import Opened, Payload
-from privgate.training.rows import Rows
+from privgate.training import asking, context, kept, task_limits
+from privgate.training import asking as answers
+from privgate.training import payload as parts
+from privgate.training.fit import Answer, Block, Call, Fit, Rows
+from privgate.training.payload import Opened, Part, Payload
+from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
 #: least time for importing what a recipe needs
 LOADING_SECONDS = 120.0
@@ -56,14 +57,14 @@ class WorkerSettings:
     logs: str = ""
     memory: int = 0
     parent: int = field(default_factory=os.getpid)
-    environ: Mapping[str, str] = field(default_factory=lambda: environment.of_worker(os.environ))
+    environ: Mapping[str, str] = field(default_factory=lambda: task_limits.of_worker(os.environ))
 
 
 def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
-    environment.scrub(settings.environ)
+    task_limits.scrub(settings.environ)
     time.tzset()
     np.random.seed()  # noqa: NPY002  forked workers begin with one state of the stream that a recipe may draw from
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers
@@ -163,7 +164,7 @@ def _guest() -> Iterator[None]:
         return
     from threadpoolctl import threadpool_limits
 
-    with environment.scrubbed(), threadpool_limits(1):
+    with task_limits.scrubbed(), threadpool_limits(1):
         yield
 
 
@@ -310,7 +311,7 @@ def _served(opened: Opened, queries: Index, way: str) -> Float:
 
 def _in_deviations(opened: Opened, values: Float) -> Float:
     """Return a regressor's answers about the targets' mean, in their deviations: one tolerance fits all."""
-    from privgate.subject.labels import scale_of
+    from privgate.subject.containers import scale_of
 
     mean, deviation = scale_of(opened.y[: opened.n])
     return np.asarray((values - mean) / deviation)[:, None]

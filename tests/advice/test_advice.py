@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
-from privgate.advice import knobs, view
-from privgate.advice.advice import Advice
+from privgate.advice import advice_page
+from privgate.advice import change as knobs
+from privgate.advice.advice_page import Advice
+from privgate.advice.advice_search import HALVINGS, Search, combined
 from privgate.advice.apply import apply
 from privgate.advice.candidates import knob_change, most, present_values
 from privgate.advice.change import Change, changed, rehearsed
-from privgate.advice.combined import combined
-from privgate.advice.point import Point, front
-from privgate.advice.search import Search
-from privgate.advice.trials import HALVINGS
-from privgate.advice.usefulness import MEASURES, cross_validated, folds
+from privgate.advice.point import MEASURES, Point, cross_validated, folds, front
 from privgate.errors import UsageError
 from privgate.subject.release import Release
 
@@ -193,7 +191,7 @@ def test_a_passing_model_is_left_alone(fleet):
     subject = Subject.local(naive_bayes(alpha=50.0), table())
     advice = Search(Policy.load("dtp-1"), subject, fleet).advice()
     assert [p.number for p in advice.points] == [0]
-    assert "keeps every rule" in view.summary(advice)
+    assert "keeps every rule" in advice_page.summary(advice)
 
 
 def test_no_time_means_nothing_tried_and_said_so(fleet):
@@ -202,7 +200,7 @@ def test_no_time_means_nothing_tried_and_said_so(fleet):
     assert len(advice.points) == 1
     assert advice.left
     assert not advice.best
-    assert "No change" in view.summary(advice)
+    assert "No change" in advice_page.summary(advice)
 
 
 def fails(X, y, *, seed, C=1.0):
@@ -317,7 +315,7 @@ def test_the_front_holds_whom_nobody_beats():
 def test_the_page_shows_every_candidate_and_nothing_of_foreign_text_unescaped(found):
     advice, _, _ = found
     evil = advice.points[1].model_copy(update={"change": Change(says="<script>alert(1)</script>")})
-    shown = view.page(advice.model_copy(update={"points": (advice.points[0], evil, *advice.points[2:])}))
+    shown = advice_page.page(advice.model_copy(update={"points": (advice.points[0], evil, *advice.points[2:])}))
     assert "<script>" not in shown
     assert shown.count("<circle") == sum(not (math.isnan(p.of_limit) or math.isnan(p.useful)) for p in advice.points)
 
@@ -332,7 +330,7 @@ def test_a_notebook_draws_the_advice_and_others_read_it(found):
     assert "the limit" in drawn
     assert advice.best[0].change.says[1:] in repr(advice), "it begins a sentence"
     best = advice.best[0]
-    assert f"a whole check: {best.confirmed} at {best.confirmed_value:.3g}" in view.text(advice)
+    assert f"a whole check: {best.confirmed} at {best.confirmed_value:.3g}" in advice_page.text(advice)
 
 
 def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(found, tmp_path):

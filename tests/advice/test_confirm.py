@@ -7,13 +7,14 @@ import pytest
 from scipy import stats
 
 from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.advice import confirm as confirming
+from privgate.advice import advice_page
+from privgate.advice import point as usefulness
+from privgate.advice import probe as confirming
 from privgate.advice import probe as probing
-from privgate.advice import usefulness, view
+from privgate.advice.advice_search import Search
 from privgate.advice.change import Change
-from privgate.advice.confirm import FINALISTS, stricter
 from privgate.advice.point import Point
-from privgate.advice.search import Search
+from privgate.advice.probe import FINALISTS, stricter
 from privgate.evidence import BehindClaim, Measurement
 from privgate.kernel.sample import upper_limit
 from privgate.verdict import together
@@ -150,7 +151,7 @@ def test_the_chosen_candidate_is_measured_on_folds_that_did_not_choose_it(fleet)
     failed = point.model_copy(update={"confirmed": "failed"})
     assert search.again(failed) is failed
     advice = SimpleNamespace(points=(again,), measure="accuracy")
-    assert f"other folds {again.confirmed_useful:.4f}" in "\n".join(map(str, view._rows(advice)))
+    assert f"other folds {again.confirmed_useful:.4f}" in "\n".join(map(str, advice_page._rows(advice)))
 
 
 def test_what_is_remembered_is_not_timed_again(fleet):

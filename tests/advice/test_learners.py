@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.advice import candidates, learners
+from privgate.advice import candidates
+from privgate.advice.advice_search import Search
 from privgate.advice.change import Change, changed
-from privgate.advice.search import Search
-from privgate.advice.usefulness import cross_validated, folds
+from privgate.advice.point import cross_validated, folds
 from privgate.errors import UsageError
 from privgate.subject.release import Laplace, Release
 
@@ -42,7 +42,7 @@ def test_a_forest_is_tried_as_a_keyed_one_that_theorems_prove(fleet, monkeypatch
         return found
 
     monkeypatch.setattr(fleet, "fits", counted)
-    [(name, change)] = learners.families(subject, policy)
+    [(name, change)] = candidates.families(subject, policy)
     assert name == "KeyedForest"
     search = Search(policy, subject, fleet, measure="accuracy")
     weak = search.tried(change(0.0))
@@ -67,12 +67,12 @@ def test_boosting_is_tried_with_what_theorems_bound(fleet):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     subject = Subject.local(Recipe(HistGradientBoostingClassifier(max_iter=20), seed=0), DATA)
-    [(name, change)] = learners.families(subject, Policy.load("pdtp-1"))
+    [(name, change)] = candidates.families(subject, Policy.load("pdtp-1"))
     assert name == "regularised boosting"
     made = changed(subject, change(1.0)).recipe.training
     assert (made.max_depth, made.max_iter, made.l2_regularization) == (3, 20, 1e4)
     assert changed(subject, change(0.0)).recipe.training.l2_regularization == 10
-    [early] = learners.early(subject)
+    [early] = candidates.early(subject)
     assert changed(subject, early).recipe.training.early_stopping is True
 
 
@@ -82,10 +82,10 @@ def test_a_private_form_is_tried_where_the_policy_can_judge_it_and_said_where_no
     from sklearn.preprocessing import StandardScaler
 
     plain = Subject.local(Recipe(LogisticRegression(), seed=0), DATA)
-    assert "75 trainings a person" in learners.why_not_private(plain, Policy.load("pdtp-1"))
+    assert "75 trainings a person" in candidates.why_not_private(plain, Policy.load("pdtp-1"))
     piped = Subject.local(Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=0), DATA)
-    assert "learned first steps" in learners.why_not_private(piped, Policy.load("attacks-1"))
-    assert any("differential privacy" in s for s in learners.skipped(piped, Policy.load("attacks-1")))
+    assert "learned first steps" in candidates.why_not_private(piped, Policy.load("attacks-1"))
+    assert any("differential privacy" in s for s in candidates.skipped(piped, Policy.load("attacks-1")))
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen()
     from privgate.privacy_claims.accountant import Mechanism, epsilon_of
 
     subject, policy = Subject.local(Recipe(LogisticRegression(), seed=0), DATA), Policy.load("dp-trained")
-    scale = learners.named_private(subject, policy)
+    scale = candidates.named_private(subject, policy)
     assert "epsilon 0.25 " in scale(1.0).says
     made = changed(subject, scale(0.0)).recipe
     claim, training = made.dp, made.training
@@ -113,10 +113,10 @@ def test_private_training_has_the_epsilon_that_the_policy_names_and_it_is_seen()
 def test_a_network_becomes_private_and_its_claim_is_observed():
     from privgate.privacy_claims.observe import observe
     from privgate.torch_recipe import TorchTraining
-    from privgate.training.limits import TaskLimits
+    from privgate.training.task_limits import TaskLimits
 
     subject = Subject.local(Recipe(TorchTraining(hidden=(4,), epochs=2, dropout=0.5), seed=0), DATA)
-    change = learners.private(subject, 4.0, 1e-3)
+    change = candidates.private(subject, 4.0, 1e-3)
     assert "the network trained by DP-SGD, epsilon 4" in change.says
     made = changed(subject, change)
     assert made.recipe.training.hidden == (4,)

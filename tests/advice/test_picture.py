@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from privgate.advice import terminal
+from privgate.advice import advice_page
+from privgate.advice.advice_page import _HEIGHT, _WIDTH, picture
 from privgate.advice.change import Change
-from privgate.advice.picture import _HEIGHT, _WIDTH, picture
 from privgate.advice.point import Point, Tried
 
 
@@ -77,10 +77,10 @@ def test_one_point_alone_can_be_drawn():
 
 @pytest.mark.parametrize("risk", [0.0, 1e-9, 0.5, 0.999, 1.0, 1.001, 19.0, 1e12, math.inf])
 def test_in_a_terminal_a_candidate_stands_on_its_side_of_the_bar_and_the_front_names_costs(risk):
-    lines = list(terminal.drawn(tried((5.0, 0.9), (risk, 0.5))))
-    rows = lines[1 : 1 + terminal._HEIGHT]
+    lines = list(advice_page.drawn(tried((5.0, 0.9), (risk, 0.5))))
+    rows = lines[1 : 1 + advice_page._LINES]
     bar = rows[1].index("|")
-    assert all(len(row) <= terminal._WIDTH + 9 for row in rows)
+    assert all(len(row) <= advice_page._LETTERS + 9 for row in rows)
     assert rows[0].rindex("x") > bar
     assert (rows[-1].index("o") <= bar) if risk <= 1 else (rows[-1].rindex("x") > bar)
     told = "\n".join(lines[lines.index("beaten in both by none:") :])
@@ -89,6 +89,6 @@ def test_in_a_terminal_a_candidate_stands_on_its_side_of_the_bar_and_the_front_n
 
 
 def test_a_terminal_shows_what_is_advised_above_the_others_and_nothing_without_numbers():
-    rows = list(terminal.drawn(tried((1.5, 0.9), (0.5, 0.8), (0.5, 0.8), advised=1)))
-    assert sum(row.count("@") for row in rows[1 : 1 + terminal._HEIGHT]) == 1
-    assert list(terminal.drawn(tried((math.nan, 0.9)))) == []
+    rows = list(advice_page.drawn(tried((1.5, 0.9), (0.5, 0.8), (0.5, 0.8), advised=1)))
+    assert sum(row.count("@") for row in rows[1 : 1 + advice_page._LINES]) == 1
+    assert list(advice_page.drawn(tried((math.nan, 0.9)))) == []

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
-from privgate.advice import learners, pretrained, proposable
+from privgate.advice import apply, candidates
+from privgate.advice.advice_search import Search
 from privgate.advice.change import changed
-from privgate.advice.search import Search
 from privgate.errors import UsageError
 
 PEOPLE = 80
@@ -38,14 +38,14 @@ def public(tmp_path_factory):
     X, y = digits()
     path = tmp_path_factory.mktemp("public") / "digits.npz"
     np.savez(path, X=X[PEOPLE:], y=y[PEOPLE:])
-    return pretrained.Public.read(path)
+    return apply.Public.read(path)
 
 
 def test_the_encoder_is_the_scaled_hidden_layer_and_comes_out_the_same_again(public):
-    first, second = pretrained.encoder(public), pretrained.encoder(public)
+    first, second = apply.encoder(public), apply.encoder(public)
     assert first.digest == second.digest
     coded = first.fit_transform(public.X)
-    assert coded.shape == (len(public.X), pretrained.WIDTH)
+    assert coded.shape == (len(public.X), apply.WIDTH)
     assert np.abs(coded).max() <= 1
     # it tells apart what it was made to: classes have centres of their own
     centres = np.stack([coded[public.y == k].mean(axis=0) for k in range(3)])
@@ -53,40 +53,40 @@ def test_the_encoder_is_the_scaled_hidden_layer_and_comes_out_the_same_again(pub
 
 
 def test_the_change_replaces_the_whole_recipe_and_only_what_public_records_give_is_applied(subject, public):
-    scale = pretrained.scale(subject, public)
+    scale = apply.scale(subject, public)
     proposed = scale(0.5)
     made = changed(subject, proposed).recipe
     assert [type(step).__name__ for _, step in made.training.steps] == ["FrozenEncoder", "LogisticRegression"]
     assert scale(0.0).says.endswith("C 1")
     assert scale(1.0).says.endswith("C 1e-05")
-    assert proposable.before(subject, proposed, public) == ""
-    assert proposable.after(subject.recipe, made, proposed) == ""
+    assert apply.before(subject, proposed, public) == ""
+    assert apply.after(subject.recipe, made, proposed) == ""
     # other people's encoder, another last step, somebody left out beside it
-    other = pretrained.Public(public.X[::2], public.y[::2], public.source)
-    assert "another encoder" in proposable.before(subject, proposed, other)
+    other = apply.Public(public.X[::2], public.y[::2], public.source)
+    assert "another encoder" in apply.before(subject, proposed, other)
     spec = copy.deepcopy(proposed.learner.spec)
     spec["params"]["steps"][1]["value"][1]["params"]["penalty"] = None
     edited = proposed.model_copy(update={"learner": proposed.learner.model_copy(update={"spec": spec})})
     for bad in (edited, proposed.model_copy(update={"removed": (1,)}), proposed.model_copy(update={"learner": None})):
-        assert "another encoder" in proposable.before(subject, bad, public)
-    assert "without the public records" in proposable.before(subject, proposed)
+        assert "another encoder" in apply.before(subject, bad, public)
+    assert "without the public records" in apply.before(subject, proposed)
     # under another kind it is a learner that no search proposes
-    assert proposable.before(subject, proposed.model_copy(update={"kind": "learner"}), public)
+    assert apply.before(subject, proposed.model_copy(update={"kind": "learner"}), public)
 
 
 def test_training_records_are_not_public(subject, public):
     X = np.concatenate([public.X, subject.data.X[:2]])
     with pytest.raises(UsageError, match=rf"^2 of {len(X)} public records are training records"):
-        pretrained.unfit(subject, pretrained.Public(X, np.append(public.y, [0, 1]), "mixed"))
+        apply.unfit(subject, apply.Public(X, np.append(public.y, [0, 1]), "mixed"))
 
 
 def test_what_has_no_such_form_says_why(subject, public):
-    narrow = pretrained.Public(public.X[:, :5], public.y, "narrow")
-    assert "no table of 5 finite numbers" in pretrained.unfit(subject, narrow)
+    narrow = apply.Public(public.X[:, :5], public.y, "narrow")
+    assert "no table of 5 finite numbers" in apply.unfit(subject, narrow)
     words = Subject.local(network(), TrainingData(np.array([["a"], ["b"]] * 20, dtype=object), [0, 1] * 20))
-    assert "no table of numbers" in pretrained.unfit(words, public)
-    assert any("--public FILE.npz" in s for s in learners.skipped(subject, Policy.load("pdtp-1")))
-    assert not any("--public" in s for s in learners.skipped(subject, Policy.load("pdtp-1"), public=True))
+    assert "no table of numbers" in apply.unfit(words, public)
+    assert any("--public FILE.npz" in s for s in candidates.skipped(subject, Policy.load("pdtp-1")))
+    assert not any("--public" in s for s in candidates.skipped(subject, Policy.load("pdtp-1"), public=True))
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_a_file_that_is_none_is_refused_in_a_sentence(arrays, why, tmp_path):
     else:
         np.savez(path, **arrays)
     with pytest.raises(UsageError, match=why):
-        pretrained.Public.read(path)
+        apply.Public.read(path)
 
 
 @pytest.mark.slow
 def test_a_whole_check_passes_a_network_on_an_encoder_of_public_records(subject, public, fleet):
     search = Search(Policy.load("pdtp-1"), subject, fleet, Budget(), measure="accuracy", public=public)
-    assert search.halved(pretrained.scale(subject, public))
+    assert search.halved(apply.scale(subject, public))
     search.points.insert(0, search.points[0])  # the model as it stands is measured elsewhere
     search.points[:] = [p.model_copy(update={"number": k}) for k, p in enumerate(search.points)]
     search._confirm()

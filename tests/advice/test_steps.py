@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.advice import steps
-from privgate.advice.plan import plan
+from privgate.advice import evaluate as steps
+from privgate.advice.evaluate import costs_of_both as plan
 from privgate.check import gate
 from privgate.check.costs import costs
 from privgate.evidence import Removals
-from privgate.influence.remove_risky import remove_risky
-from privgate.report import schema
+from privgate.influence.risky_removal import remove_risky
+from privgate.report import report_schema
 from privgate.report.sections import removals
 from privgate.training.fleet import Fleet
 
@@ -139,7 +139,7 @@ def test_a_report_shows_the_saw_of_removals_and_where_to_stop(fleet):
     assert (found.limit, found.best) == (1.0, int(np.flatnonzero(path <= 1)[0]))
     assert path[found.best + 1] > 1 > path[found.best], "one more undoes it, as in the paper"
     doc = report.document(verdict, hash_key=b"k" * 32)
-    section = removals.section(schema.read(doc))
+    section = removals.section(report_schema.read(doc))
     assert [row[:2] for row in section.blocks[0].table.rows] == [
         (str(k), removals.number(float(v))) for k, v in enumerate(path)
     ]

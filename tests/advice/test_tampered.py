@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.advice import apply
 from privgate.advice import apply as applying
-from privgate.advice import proposable
-from privgate.advice.advice import Advice
+from privgate.advice.advice_page import Advice
 from privgate.advice.change import Change, Replacement, Setting, changed
 from privgate.advice.point import Point
 from privgate.errors import UsageError
@@ -61,11 +61,11 @@ def advice(change, monkeypatch, **more):
 
 def test_what_a_search_proposes_gets_through(monkeypatch):
     good = Change(says="", settings=(Setting(place=place_of_c(), value=0.1),))
-    assert proposable.before(ABOUT, good) == ""
-    assert proposable.after(ABOUT.recipe, changed(ABOUT, good).recipe, good) == ""
+    assert apply.before(ABOUT, good) == ""
+    assert apply.after(ABOUT.recipe, changed(ABOUT, good).recipe, good) == ""
     for change in (Change(says="", shards=4, dtp=1.0), Change(says="", removed=(0, 19)), ours()):
-        assert proposable.before(ABOUT, change) == ""
-        assert proposable.after(ABOUT.recipe, changed(ABOUT, change).recipe, change) == ""
+        assert apply.before(ABOUT, change) == ""
+        assert apply.after(ABOUT.recipe, changed(ABOUT, change).recipe, change) == ""
 
 
 STEPS = ABOUT.recipe.payload["estimator"]["params"]

@@ -9,16 +9,16 @@ import pytest
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
 from privgate.advice import probe as probing
+from privgate.advice.advice_search import Search
 from privgate.advice.apply import apply
 from privgate.advice.candidates import NOTHING
 from privgate.advice.change import Change
-from privgate.advice.confirm import finalists
 from privgate.advice.point import Point
-from privgate.advice.search import Search
+from privgate.advice.probe import finalists
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.membership import board
-from privgate.privacy_claims.measure_audit import AuditEffort, effort_of
+from privgate.privacy_claims.audit import AuditEffort, effort_of
 
 needs_dp = pytest.mark.skipif(
     any(find_spec(m) is None for m in ("torch", "opacus")), reason="the extra dp is not installed"

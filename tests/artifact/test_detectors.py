@@ -29,8 +29,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, QuantileTransform
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from privgate.artifact.carried import KINDS
 from privgate.artifact.examine import found
+from privgate.artifact.keepers import KINDS
 from privgate.models import KeyedForest
 
 N = 120

@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, SplineTransformer
 
-from privgate.artifact import files
+from privgate.artifact import walk
 from privgate.artifact.examine import found
 from privgate.artifact.walk import Held
 
@@ -159,7 +159,7 @@ def test_numbers_go_on_behind_texts_gaps_and_truths(tmp_path):
         '{"columns": ["a", "where", "b", "c"], "data": [[1.25, "12 Long Road", 0.5, true], [null, "7", 4.75, false]]}'
     )
     held = Held()
-    files.read(tmp_path / "input_example.json", "input_example.json", held)
+    walk.read(tmp_path / "input_example.json", "input_example.json", held)
     runs = [array.rows(3) for _, array in held.arrays]
     wanted = frame[["a", "b", "c"]].to_numpy(dtype=np.float64)[:2]
 

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privgate.artifact import rows
+from privgate.artifact import traces
 
 SMALL = settings(max_examples=60)
 
@@ -21,7 +21,7 @@ def test_rows_of_numbers_are_found_as_a_hand_finds_them(seed, n, d, kept):
     X = rng.normal(size=(n, d))
     chosen = rng.choice(n, min(kept, n), replace=False)
     array = rng.permutation(np.vstack([X[chosen], rng.normal(size=(7, d))]))
-    sure, perhaps = rows.found(array, rows.table(X))
+    sure, perhaps = traces.found(array, traces.table(X))
 
     np.testing.assert_array_equal(sure, by_hand(array, X))
     assert not perhaps.any()
@@ -33,7 +33,7 @@ def test_coarse_records_are_never_found_for_certain_where_chance_makes_them(seed
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 2, size=(n, d))
     every = np.array(np.meshgrid(*[[0, 1]] * d)).reshape(d, -1).T
-    sure, _ = rows.found(np.vstack([every, every]), rows.table(X))
+    sure, _ = traces.found(np.vstack([every, every]), traces.table(X))
 
     assert not sure.any()
 
@@ -57,22 +57,22 @@ def test_the_way_in_which_rows_are_laid_out_hides_none(seed, way):
         "sparse": sp.csr_matrix(some),
         "single": some.astype(np.float32),
     }[way]
-    sure, _ = rows.found(made, rows.table(X))
+    sure, _ = traces.found(made, traces.table(X))
     assert sure[5:12][some.any(axis=1)].all()
     assert not np.delete(sure, np.arange(5, 12)).any()
-    np.testing.assert_array_equal(rows.found(made, rows.table(sp.csr_matrix(X)))[0], sure)
+    np.testing.assert_array_equal(traces.found(made, traces.table(sp.csr_matrix(X)))[0], sure)
 
 
 def test_missing_numbers_and_signed_zeros_are_the_same_number():
     X = np.array([[1.0, np.nan, 0.0], [2.0, 5.0, -0.0], [3.0, 1.0, 1.0]])
-    sure, _ = rows.found(np.array([[1.0, np.nan, -0.0], [2.0, 5.0, 0.0]]), rows.table(X))
+    sure, _ = traces.found(np.array([[1.0, np.nan, -0.0], [2.0, 5.0, 0.0]]), traces.table(X))
 
     assert sure.tolist() == [True, True, False]
 
 
 def test_rows_of_zeros_are_nobodys():
     X = np.eye(20)[:, :10]
-    sure, perhaps = rows.found(np.zeros((50, 10)), rows.table(X))
+    sure, perhaps = traces.found(np.zeros((50, 10)), traces.table(X))
 
     assert not sure.any()
     assert not perhaps.any()
@@ -81,8 +81,8 @@ def test_rows_of_zeros_are_nobodys():
 def test_sequences_are_columns_in_order_and_constants_are_not():
     y = np.arange(10.0) + 0.5
 
-    assert rows.sequence(y.copy(), [y])
-    assert rows.sequence(y.astype(np.float32), [y])
-    assert rows.sequence(y.reshape(-1, 1), [y])
-    assert not rows.sequence(y[::-1].copy(), [y])
-    assert not rows.sequence(np.ones(10), [np.ones(10)])
+    assert traces.sequence(y.copy(), [y])
+    assert traces.sequence(y.astype(np.float32), [y])
+    assert traces.sequence(y.reshape(-1, 1), [y])
+    assert not traces.sequence(y[::-1].copy(), [y])
+    assert not traces.sequence(np.ones(10), [np.ones(10)])

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.influence import remove_risky
+from privgate.influence import risky_removal
 from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
@@ -181,7 +181,7 @@ def test_a_census_of_1_6_million_records():
         found = certificates.ALL["categorical_nb"].bound(subject, np.arange(n), None)
         certify = time.process_time() - started
         started = time.process_time()
-        curve = remove_risky.remove_risky(subject, limit=0.05, budget=100)
+        curve = risky_removal.remove_risky(subject, limit=0.05, budget=100)
         remove = time.process_time() - started
     note(
         figure="census",

@@ -9,13 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.check import plan as planning
+from privgate.check import check_plan as planning
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError
-from privgate.influence import leave_one_out, modes
-from privgate.report import rendering
+from privgate.influence import left_out, modes
+from privgate.report import document as rendering
 from privgate.run.run import Budget, Run
 from privgate.subject.domain import Domain
 from privgate.verdict import Outcome
@@ -238,7 +238,7 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
 
     assert planning.first_engine(bench).name == "refit"
     assert bench.once(modes.used) == "all"
-    assert len(bench.once(leave_one_out.chosen_units)) == 7
+    assert len(bench.once(left_out.chosen_units)) == 7
     _, said = planning.make(bench)
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     assert any("7 retrains" in s for s in said)

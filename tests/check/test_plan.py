@@ -11,12 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
-from privgate.check import beside, probe
+from privgate.check import check_plan
+from privgate.check import costs as beside
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.run.needs import Need
 from privgate.run.run import Budget
-from privgate.subject.distributions import providing
+from privgate.subject.libraries import providing
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
 
@@ -79,9 +80,9 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
 
     assert paces.start >= 1.0
     assert 0 < paces.each < 0.5
-    assert beside.seconds(run, paces.start) == paces.start  # no stored model to open, no attack
+    assert beside.seconds_beside(run, paces.start) == paces.start  # no stored model to open, no attack
     run.asked |= {Need.SHADOWS}
-    assert beside.seconds(run, paces.start) > paces.start + 3
+    assert beside.seconds_beside(run, paces.start) > paces.start + 3
     assert found.seconds < 0.5 * found.trainings + beside.START
 
 
@@ -106,12 +107,12 @@ def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_o
 @pytest.mark.parametrize(("common", "each", "total"), [(0.01, 1e-4, 50_000), (0.05, 0.0, 300), (0.0, 0.01, 8)])
 def test_a_straight_line_is_followed_from_a_few_people(monkeypatch, common, each, total):
     clock = [0.0]
-    monkeypatch.setattr(probe.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(check_plan.time, "process_time", lambda: clock[0])
 
     def work(units):
         clock[0] += common + each * len(units)
 
-    seconds, tried = probe._extrapolated(work, np.arange(total), np.inf)
+    seconds, tried = check_plan._extrapolated(work, np.arange(total), np.inf)
     assert seconds == pytest.approx(common + each * total)
     assert tried <= total
     assert clock[0] < 2.0
@@ -119,13 +120,13 @@ def test_a_straight_line_is_followed_from_a_few_people(monkeypatch, common, each
 
 def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(probe.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(check_plan.time, "process_time", lambda: clock[0])
 
     def work(units):
         clock[0] += 2.0 + 0.001 * len(units)
 
-    assert probe._extrapolated(work, np.arange(10_000), 12.0)[0] == 12.0
-    assert probe._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
+    assert check_plan._extrapolated(work, np.arange(10_000), 12.0)[0] == 12.0
+    assert check_plan._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
 
 
 def test_a_sample_that_may_grow_is_said_where_an_engine_trains():

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 from privgate.__main__ import run
 from privgate.cli import COMMANDS, GROUPS, cli, config, console
 from privgate.policy import Policy
-from privgate.policy.locate import shipped
+from privgate.policy.problems import shipped
 
 
 @pytest.fixture(autouse=True)

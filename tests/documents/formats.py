@@ -14,18 +14,17 @@ from privgate import report as rendering
 from privgate.cli.report import read as report_file
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import judged_again, times, trust
-from privgate.guard.config import Guard
-from privgate.guard.dsse import Envelope
+from privgate.guard import checks, signing, statement
+from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
-from privgate.guard.statement import Claims
+from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
-from privgate.registry import data_read as stored_data
-from privgate.registry import load, mlmodel
+from privgate.registry import layout, load
+from privgate.registry import training_data as stored_data
 from privgate.run import suites
-from privgate.serve.request import CheckRequest
-from privgate.serve.webhook import Deliveries
+from privgate.serve.app import Deliveries
+from privgate.serve.reconciler import CheckRequest
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.training.ledger import Ledger
@@ -156,10 +155,10 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        self.signer, self.stranger = trust.new_key(), trust.new_key()
+        self.signer, self.stranger = checks.new_key(), checks.new_key()
         self.policy = Policy.load("dtp-1")
-        self.now = times.now().replace(microsecond=0)
-        self.store = TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",), note="ci"),))
+        self.now = statement.now().replace(microsecond=0)
+        self.store = TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",), note="ci"),))
         self.store.save(folder / "trust.json")
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
@@ -169,8 +168,8 @@ class World:
             passed=False, decided=self.now, signed=self.now, expires=self.now + timedelta(days=30),
             targets=(("credit", "production"),), advisory=False,
         )  # fmt: skip
-        self.row = trust.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
-        self.terms = trust.Terms("test-registry", self.policy.digest, "dtp-1")
+        self.row = checks.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
+        self.terms = checks.Terms("test-registry", self.policy.digest, "dtp-1")
 
     def write(self, name, content):
         path = self.folder / name
@@ -178,7 +177,7 @@ class World:
         return path
 
     def counts(self, text, store=None):
-        trust.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
+        checks.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
         return True
 
     def signed(self, payload):
@@ -209,8 +208,8 @@ class World:
 
     def judged(self, content):
         """Return whether a signer would sign the report as an approval."""
-        document = judged_again.document(content)
-        judged_again.judged_again(document, self.policy)
+        document = signing.read_document(content)
+        signing.judged_again(document, self.policy)
         return document["outcome"] in {"passed", "warned"}
 
     def subject(self, content):
@@ -277,7 +276,7 @@ def formats(folder):
 
     def stored(content):
         world.write("MLmodel", content)
-        mlmodel.flavor_of(folder)
+        layout.flavor_of(folder)
         return False
 
     def evident(content):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from privgate import digest
-from privgate.documents import LARGE, SMALL, DocumentError, door, strict_json, strict_yaml
+from privgate.documents import LARGE, SMALL, DocumentError, strict_json, strict_yaml
 
 YAML, JSON = SMALL.size - 10, LARGE.size - 10
 
@@ -161,13 +161,13 @@ def test_only_regular_files_are_read(tmp_path):
     (tmp_path / "file").write_text("a: 1\n")
     for path in (tmp_path / "pipe", tmp_path, "/dev/zero", "/dev/tty"):
         with pytest.raises((DocumentError, OSError), match=r"no regular file|No such device"):
-            door.content(tmp_path / path)
+            strict_json.content(tmp_path / path)
     assert strict_yaml.read(tmp_path / "link") == {"a": 1}  # mounted configuration is made of links
     (tmp_path / "file").write_bytes(b" " * (SMALL.size + 1))
     with pytest.raises(DocumentError, match="larger than 1 MiB"):
-        door.content(tmp_path / "file")
+        strict_json.content(tmp_path / "file")
     with pytest.raises(DocumentError, match="name"):
-        door.content(tmp_path / "a\0b")
+        strict_json.content(tmp_path / "a\0b")
 
 
 def test_a_model_folder_holds_plain_files_with_plain_names(tmp_path):

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from privgate.families import ALL, answer, nearest
-from privgate.families.removal import vanishing
+from privgate.families.closed_form import vanishing
 from privgate.linear_scores import softmax_scores
 from privgate.models import ContingencyTable
 from privgate.subject.data import TrainingData

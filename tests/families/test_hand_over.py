@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families import answer, complement, discriminants, nearest
+from privgate.families import answer, closed_form, discriminants, nearest
 from privgate.families.engine import Declined
 from privgate.families.retrained import Retrained, Status
 from privgate.subject.data import TrainingData
@@ -152,12 +152,12 @@ def test_a_first_probability_that_rounding_swallows_is_not_answered_in_closed_fo
     got = answer(subject, np.arange(120), (None,), fleet)
     first = got.retrained.log_without[0, :, 0]
     assert got.rechecks[0].outcome == "passed"
-    assert got.shares[0].why[complement.WHY] == (got.retrained.engine == "refit").sum() > 0
-    charged = (first < complement.WHOLE) & ~np.isneginf(first) & (got.retrained.engine != "refit")
+    assert got.shares[0].why[closed_form.WHY] == (got.retrained.engine == "refit").sum() > 0
+    charged = (first < closed_form.WHOLE) & ~np.isneginf(first) & (got.retrained.engine != "refit")
     assert charged.sum() > 5
     assert (got.retrained.error[charged] > 2e-9).all()
     assert np.isneginf(first).any()  # the refits' own word, and the closed form's
-    assert (first > complement.WHOLE).sum() > 40
+    assert (first > closed_form.WHOLE).sum() > 40
     for k in range(120):
         refit = clone(estimator).fit(np.delete(X, k, axis=0), np.delete(y, k))
         with np.errstate(divide="ignore"):  # predict_log_proba would put a number in place of 0
@@ -168,7 +168,7 @@ def test_a_first_probability_that_rounding_swallows_is_not_answered_in_closed_fo
                 atol=1e-6 + got.retrained.error[k],
             )
 
-    monkeypatch.setattr(complement, "as_released", lambda made: (made, made.units[:0]))
+    monkeypatch.setattr(closed_form, "as_released", lambda made: (made, made.units[:0]))
     careless = answer(subject, np.arange(120), (None,), fleet)
     assert careless.rechecks[0].outcome == "warned"
 
@@ -182,14 +182,14 @@ def test_what_is_charged_covers_what_the_library_releases_and_no_hundred_times_m
     rows = np.arange(20_000), np.arange(20_000)
     made = Retrained.of("x", rows[0], (None,), rows, exact[None], exact[None], status=Status.CONVERGED, error=1e-12)
 
-    kept, rounded = complement.as_released(made)
+    kept, rounded = closed_form.as_released(made)
 
     released = np.log(1 - expit(margin))[kept.units]
     apart = np.abs(released - kept.log_without[0, :, 0])
     assert len(rounded) < 0.01 * 20_000
     assert (apart <= kept.error).all()
     assert apart.max() > 0.2 * kept.error.max()
-    assert kept.error.max() <= complement.CHARGED + 1e-12
+    assert kept.error.max() <= closed_form.CHARGED + 1e-12
 
 
 def test_what_rounding_could_shift_by_more_is_handed_on():
@@ -198,9 +198,9 @@ def test_what_rounding_could_shift_by_more_is_handed_on():
     rows = np.arange(6), np.arange(6)
     made = Retrained.of("x", rows[0], (None,), rows, values[None] * 0, values[None], status=Status.CONVERGED)
 
-    kept, rounded = complement.as_released(made)
+    kept, rounded = closed_form.as_released(made)
 
     assert rounded.tolist() == [3, 4]
     assert (kept.error > 0).tolist() == [False, True, True, False]
     wide = replace(made, error=np.full(6, 3.0))  # q may be twenty times smaller than it seems
-    assert complement.as_released(wide)[1].tolist() == [2, 3, 4, 5]
+    assert closed_form.as_released(wide)[1].tolist() == [2, 3, 4, 5]

@@ -13,11 +13,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families import catalogue, in_parts, remembered
+from privgate.families import catalogue, in_parts
 from privgate.families.engine import Asked
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
-from privgate.training.parts import Worked, packed, unpacked
+from privgate.training.payload import Worked, packed, unpacked
 
 N = 300
 RNG = np.random.default_rng(3)
@@ -63,32 +63,32 @@ def test_parts_make_the_whole_and_are_found_again(kind, tmp_path, worked):
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         engine, asked = question(kind, fleet)
         whole, left = engine.answers(asked)
-        made, left_too = remembered.answers(engine, asked)
+        made, left_too = in_parts.remembered_answers(engine, asked)
     assert len(worked) == in_parts.PARTS
     agree(made, whole)
     np.testing.assert_array_equal(left, left_too)
 
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         engine, asked = question(kind, fleet)
-        assert remembered.known(engine, asked)
-        again, _ = remembered.answers(engine, asked)
+        assert in_parts.remembered_known(engine, asked)
+        again, _ = in_parts.remembered_answers(engine, asked)
         assert len(worked) == in_parts.PARTS
         assert fleet.freshness.recalled > 0  # such a run cannot be signed
         assert fleet.freshness.trained == 0
         fleet.signable = True  # and one that is to be believes nothing
-        assert not remembered.known(engine, asked)
+        assert not in_parts.remembered_known(engine, asked)
     agree(again, made)
 
 
 def test_workers_say_the_same(tmp_path, monkeypatch, worked):
     with Fleet(jobs=1, ledger="none") as fleet:
         engine, asked = question("gaussian_nb", fleet)
-        alone, _ = remembered.answers(engine, asked)
+        alone, _ = in_parts.remembered_answers(engine, asked)
     monkeypatch.setattr(in_parts, "PATIENCE", -1.0)
     told, here = [], len(worked)
     with Fleet(jobs=2, ledger=tmp_path, progress=lambda done, total, _: told.append((done, total))) as fleet:
         engine, asked = question("gaussian_nb", fleet)
-        made, _ = remembered.answers(engine, asked)
+        made, _ = in_parts.remembered_answers(engine, asked)
     assert len(worked) == here
     assert told[-1] == (N, N)
     agree(made, alone)
@@ -118,7 +118,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.families import catalogue, in_parts, remembered
 from privgate.families.engine import Asked
 from privgate.training.fleet import Fleet
-from privgate.training.parts import Worked
+from privgate.training.payload import Worked
 
 in_parts.LONG = 0.0
 honest = Worked.answer

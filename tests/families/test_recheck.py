@@ -13,9 +13,9 @@ from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
 from privgate.training import kept
+from privgate.training.context import Freshness
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
-from privgate.training.freshness import Freshness
 from privgate.training.ledger import Ledger
 
 BY_NAME = {engine.name: engine for engine in ALL}

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.families import certificates, packing, remembered
+from privgate.families import certificates, in_parts
 from privgate.families.catalogue import ALL
 from privgate.families.engine import Asked
 from privgate.families.retrained import Retrained
@@ -32,7 +32,7 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def worth_it(monkeypatch):
-    monkeypatch.setattr(remembered, "WORTH", 10)
+    monkeypatch.setattr(in_parts, "WORTH", 10)
 
 
 def computing(monkeypatch, kind):
@@ -64,7 +64,7 @@ def test_a_second_policy_trains_and_computes_nothing_and_ends_with_the_same_numb
         done = computing(patch, kind)
         again = evaluate(Policy.load("dtp-1"), made, fleet=own)
     with pytest.MonkeyPatch.context() as patch, Fleet(jobs=1, ledger=tmp_path) as own_too:
-        patch.setattr(remembered, "WORTH", N + 1)
+        patch.setattr(in_parts, "WORTH", N + 1)
         alone = evaluate(Policy.load("dtp-1"), made, fleet=own_too)
 
     assert own.calls == 0
@@ -81,10 +81,10 @@ def test_an_answer_comes_back_as_it_was_and_only_for_the_same_question(kind, mon
     engine = next(e for e in ALL if e.name == kind)
     with Fleet(jobs=1, ledger="none") as own:
         asked = Asked(made, units, (1,), own, changes=True)
-        fresh, left = remembered.answers(engine, asked)
-        assert remembered.known(engine, asked)
+        fresh, left = in_parts.remembered_answers(engine, asked)
+        assert in_parts.remembered_known(engine, asked)
         assert own.freshness.told(signable=False).signable
-        kept, left_again = remembered.answers(engine, asked)
+        kept, left_again = in_parts.remembered_answers(engine, asked)
         assert not own.freshness.told(signable=False).signable
 
         np.testing.assert_array_equal(left, left_again)
@@ -100,12 +100,12 @@ def test_an_answer_comes_back_as_it_was_and_only_for_the_same_question(kind, mon
             replace(asked, subject=Subject.local(recipe, data, release=Release("rounded", step=0.1))),
             replace(asked, subject=made.with_data(replace(data, domain=narrower))),
         ):
-            assert not remembered.known(engine, other)
+            assert not in_parts.remembered_known(engine, other)
         own.signable = True
-        assert not remembered.known(engine, asked)
+        assert not in_parts.remembered_known(engine, asked)
         own.signable = False
-        monkeypatch.setattr(packing, "source", lambda: "another version of the package")
-        assert not remembered.known(engine, asked)
+        monkeypatch.setattr(in_parts, "source", lambda: "another version of the package")
+        assert not in_parts.remembered_known(engine, asked)
 
 
 def test_bounds_on_models_that_are_kept_as_objects_are_computed_every_time():
@@ -115,4 +115,4 @@ def test_bounds_on_models_that_are_kept_as_objects_are_computed_every_time():
     made = Retrained.of("tree_ensembles", units, (None,), rows, logs, logs, changes={"trees": trees})
     stub = SimpleNamespace(name="tree_cells", bound=lambda *_, **__: "computed")
     nothing_to_ask = SimpleNamespace(signable=False)
-    assert remembered.bound(stub, None, units, made, nothing_to_ask, limit=1.0) == "computed"
+    assert in_parts.bound(stub, None, units, made, nothing_to_ask, limit=1.0) == "computed"

@@ -10,10 +10,10 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, families
-from privgate.families import bound, certificates, questions
-from privgate.families.witness import Witness
+from privgate.families import bound, certificates, listed
+from privgate.families.bound import Witness
 from privgate.influence import per_unit
-from privgate.influence.part import part
+from privgate.influence.as_published import part
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 from privgate.run.run import Run
 from privgate.subject.data import TrainingData
@@ -156,9 +156,9 @@ def test_questions_are_records_of_the_same_kind_inside_the_domain(kind):
 
     subject = Subject.local(Recipe(GaussianNB()), data)
     rows = np.concatenate(
-        [questions.shared(subject, np.random.default_rng(1)), questions.around(subject, np.array([3, 4]))[0]]
+        [listed.shared(subject, np.random.default_rng(1)), listed.around(subject, np.array([3, 4]))[0]]
     )
-    asked, kept = questions.asked(subject, rows)
+    asked, kept = listed.asked(subject, rows)
     assert type(asked) is type(made)
     assert kept.sum() > 60
     from privgate.families.over_all_queries import applies

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.influence import aggregate
-from privgate.influence.dtp import _confidence
+from privgate.influence.dtp_measures import _confidence
 
 VALUES = st.lists(st.floats(0, 10), min_size=1, max_size=60)
 

@@ -7,12 +7,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.check import asked
+from privgate.check import prepare
 from privgate.evidence import Measurement, Request
 from privgate.families.chain import DECIDED
 from privgate.families.retrained import Retrained, Status
-from privgate.influence import aggregate, changes, leave_one_out
-from privgate.report import rendering
+from privgate.influence import aggregate, changes, left_out
+from privgate.report import document as rendering
 from privgate.run import changed
 from privgate.run.run import Budget
 from privgate.subject.release import Release
@@ -121,8 +121,8 @@ def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
         f"waivers:\n  - {{rule: pdtp, model: credit, version: 'sha256:{'0' * 64}', ceiling: 3, reason: r, requester: "
         f"Ada Example, approver: Bob Example, granted: 2026-01-01, expires: 2026-01-31}}\n"
     )
-    assert list(asked.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
-    assert not asked.breaks(policy(LARGEST.format(1), rest=waiver))
+    assert list(prepare.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
+    assert not prepare.breaks(policy(LARGEST.format(1), rest=waiver))
 
 
 def test_a_suite_over_everybody_is_not_computed_and_says_why(fleet, tmp_path):
@@ -220,7 +220,7 @@ POLICIES = {
 def test_what_some_people_decide_no_value_of_the_others_takes_back(policy, name, population):
     rng = np.random.default_rng(7)
     mine = policy(POLICIES[name])
-    ((request, (_, breaks)),) = asked.breaks(mine).items()
+    ((request, (_, breaks)),) = prepare.breaks(mine).items()
 
     def judged(value, low, high):
         found = aggregate.asked(request, value, low, high, population)
@@ -231,7 +231,7 @@ def test_what_some_people_decide_no_value_of_the_others_takes_back(policy, name,
         value = rng.exponential(rng.choice([0.05, 0.2, 4.0]), 40)
         value[rng.random(40) < 0.01] = np.inf
         known = np.argsort(-value)[: rng.integers(1, 40)]
-        if judged(*leave_one_out.with_left(40 - len(known), value[known], value[known], value[known])):
+        if judged(*left_out.with_left(40 - len(known), value[known], value[known], value[known])):
             decided += 1
             rest = rng.choice([0.0, 0.5, np.inf], 40 - len(known))
             whole = np.append(value[known], rest)

@@ -10,7 +10,7 @@ from privgate.check.gate import evaluate
 from privgate.families.retrained import Retrained, Status
 from privgate.influence.changes import per_unit
 from privgate.run.run import Budget
-from privgate.statistics.paired import SEEDS_FOR_A_LIMIT
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 from privgate.verdict import Outcome
 
 N = 24

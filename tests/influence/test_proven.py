@@ -13,10 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
-from privgate.check import asked, gate
+from privgate.check import gate
+from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
 from privgate.families.sharded import ShardedMembers
-from privgate.influence import per_unit, proven
+from privgate.influence import modes, per_unit
 from privgate.models import Sharded
 from privgate.run import controls
 from privgate.run.needs import Need
@@ -36,8 +37,8 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(proven, "WORTH", 20)
-    monkeypatch.setattr(proven, "SAMPLE", SAMPLE)
+    monkeypatch.setattr(modes, "WORTH", 20)
+    monkeypatch.setattr(modes, "SAMPLE", SAMPLE)
 
 
 def subject(dtp=0.9):
@@ -75,8 +76,8 @@ def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monk
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     assert finding.high == np.inf
     assert not verdict.outcome.releases
-    assert proven.CLAIM not in verdict.evidence.influence.coverage.claim
-    assert not any(proven.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
+    assert modes.CLAIM not in verdict.evidence.influence.coverage.claim
+    assert not any(modes.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
     assert "certificate_sharded" in [p.name for p in verdict.evidence.preconditions]
 
 
@@ -114,7 +115,7 @@ def outside(model):
 def test_what_stands_around_shards_is_not_covered_by_their_theorem(model, fleet):
     made = prepare(Policy.load("pdtp-1"), outside(model), fleet=fleet, limits=Budget())
     made.seeds = (0,)
-    assert proven.limits(made) is None
+    assert modes.limits(made) is None
 
 
 def test_dtp_is_limited_likewise(fleet):
@@ -132,15 +133,15 @@ def test_dtp_is_limited_likewise(fleet):
 )
 def test_everybody_counts_where_the_theorem_is_not_enough(about, limits, fleet):
     made = run(Policy.load("pdtp-1"), subject(about), fleet, **limits)
-    assert proven.limits(made) is None
+    assert modes.limits(made) is None
 
 
 @pytest.mark.parametrize("audit", ["min_coverage: 1.0", "min_units: 40", "min_seeds: 10"])
 def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(f"schema: privgate/policy/v1\nname: own\nversion: '1'\nextends: pdtp-1\naudit:\n  {audit}\n")
-    assert proven.limits(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
-    assert proven.limits(run(Policy.load(path), subject(), fleet)) is None
+    assert modes.limits(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
+    assert modes.limits(run(Policy.load(path), subject(), fleet)) is None
 
 
 def test_a_rule_that_wants_everybodys_value_gets_it():

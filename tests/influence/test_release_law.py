@@ -16,11 +16,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData
 from privgate.families.retrained import Status
-from privgate.influence import changes, leave_one_out
+from privgate.influence import changes
+from privgate.influence import left_out as leave_one_out
 from privgate.policy.rules import METRICS
 from privgate.run.run import Budget, Run
 from privgate.subject import released
-from privgate.subject.answered import aligned
+from privgate.subject.tasks import aligned
 from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 

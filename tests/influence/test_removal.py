@@ -8,7 +8,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
-from privgate.influence import remove_risky
+from privgate.influence import risky_removal
 from privgate.training.fleet import Fleet
 
 
@@ -23,8 +23,8 @@ def census(seed=0, n=200, groups=None):
 
 def test_the_table_of_counts_gives_what_certifying_all_data_again_gives():
     subject = census()
-    fast = remove_risky.remove_risky(subject, limit=0.0, budget=25)
-    slow = remove_risky.remove_risky(subject, limit=0.0, budget=25, values=certified)
+    fast = risky_removal.remove_risky(subject, limit=0.0, budget=25)
+    slow = risky_removal.remove_risky(subject, limit=0.0, budget=25, values=certified)
     np.testing.assert_allclose(fast.upper, slow.upper, atol=1e-9)
     np.testing.assert_allclose(fast.lower, slow.lower, atol=1e-9)
     X, y = subject.data.X, subject.data.y
@@ -34,12 +34,12 @@ def test_the_table_of_counts_gives_what_certifying_all_data_again_gives():
 
 
 def certified(subject):
-    return remove_risky._certified(subject)
+    return risky_removal._certified(subject)
 
 
 def test_the_claimed_maximum_is_that_of_the_data_that_are_left():
     subject = census(1)
-    found = remove_risky.remove_risky(subject, limit=0.3)
+    found = risky_removal.remove_risky(subject, limit=0.3)
     left = found.data(subject.data)
     assert left.n == subject.data.n - len(found.removed)
     _, upper = certified(subject.with_data(left))
@@ -48,7 +48,7 @@ def test_the_claimed_maximum_is_that_of_the_data_that_are_left():
 
 def test_never_a_set_worse_than_the_best_seen():
     for seed in range(5):
-        found = remove_risky.remove_risky(census(seed), limit=0.0, budget=20)
+        found = risky_removal.remove_risky(census(seed), limit=0.0, budget=20)
         assert found.upper[found.best] == found.upper.min()
         assert found.upper[found.best] <= found.upper[0]
         assert len(found.removed) == found.best
@@ -56,11 +56,11 @@ def test_never_a_set_worse_than_the_best_seen():
 
 def test_the_maximum_can_rise_again_and_patience_ends_the_saw():
     """Long et al. (2017), Figure 6: removing one record makes others stand out."""
-    teeth = [remove_risky.remove_risky(census(seed), limit=0.0, budget=30) for seed in range(4)]
+    teeth = [risky_removal.remove_risky(census(seed), limit=0.0, budget=30) for seed in range(4)]
     assert any((np.diff(t.upper) > 0).any() for t in teeth)
     sharp = next(t for t in teeth if (np.diff(t.upper) > 0).any())
     seed = teeth.index(sharp)
-    patient = remove_risky.remove_risky(census(seed), limit=0.0, budget=30, patience=1)
+    patient = risky_removal.remove_risky(census(seed), limit=0.0, budget=30, patience=1)
     first_rise = int(np.flatnonzero(np.diff(sharp.upper) >= 0)[0])
     assert patient.best == first_rise
     assert "nothing better" in patient.stopped
@@ -68,13 +68,13 @@ def test_the_maximum_can_rise_again_and_patience_ends_the_saw():
 
 def test_it_stops_at_the_limit_the_budget_or_when_nothing_is_needed():
     subject = census(2)
-    start = remove_risky.remove_risky(subject, limit=0.0, budget=0)
+    start = risky_removal.remove_risky(subject, limit=0.0, budget=0)
     assert "budget" in start.stopped
     assert start.best == 0
-    generous = remove_risky.remove_risky(subject, limit=float(start.upper[0]))
+    generous = risky_removal.remove_risky(subject, limit=float(start.upper[0]))
     assert "limit" in generous.stopped
     assert not len(generous.removed)
-    reached = remove_risky.remove_risky(subject, limit=float(start.upper[0]) * 0.8, budget=60)
+    reached = risky_removal.remove_risky(subject, limit=float(start.upper[0]) * 0.8, budget=60)
     assert "limit" in reached.stopped
     assert reached.upper[reached.best] <= start.upper[0] * 0.8
 
@@ -83,7 +83,7 @@ def test_people_with_several_records_leave_with_all_of_them():
     rng = np.random.default_rng(3)
     groups = rng.integers(0, 60, 200)
     subject = census(3, groups=groups)
-    found = remove_risky.remove_risky(subject, limit=0.0, budget=5)
+    found = risky_removal.remove_risky(subject, limit=0.0, budget=5)
     left = found.data(subject.data)
     gone = {subject.data.unit_names[u] for u in found.removed}
     assert not gone & set(left.groups.astype(str))
@@ -94,8 +94,8 @@ def test_bernoulli_counts_work_too():
     rng = np.random.default_rng(4)
     X, y = (rng.random((150, 5)) < 0.3).astype(int), rng.integers(0, 2, 150)
     subject = Subject.local(Recipe(BernoulliNB()), TrainingData(X, y))
-    fast = remove_risky.remove_risky(subject, limit=0.0, budget=10)
-    slow = remove_risky.remove_risky(subject, limit=0.0, budget=10, values=certified)
+    fast = risky_removal.remove_risky(subject, limit=0.0, budget=10)
+    slow = risky_removal.remove_risky(subject, limit=0.0, budget=10, values=certified)
     np.testing.assert_allclose(fast.upper, slow.upper, atol=1e-9)
 
 
@@ -107,7 +107,7 @@ def test_logistic_regression_is_certified_again_after_every_removal():
         Recipe(LogisticRegression(C=0.5, tol=1e-10, solver="newton-cholesky")),
         TrainingData(X, y, domain=Domain.of([(0, 1)] * 2)),
     )
-    found = remove_risky.remove_risky(subject, limit=0.0, budget=3)
+    found = risky_removal.remove_risky(subject, limit=0.0, budget=3)
     assert found.meaning.startswith("certified")
     assert np.isfinite(found.upper).all()
 
@@ -117,7 +117,7 @@ def test_without_certificate_direct_queries_are_measured_and_said_so():
     X, y = rng.random((25, 2)), np.array([0, 1] * 12 + [1])
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2, min_samples_leaf=5), seed=0), TrainingData(X, y))
     with Fleet(jobs=1, ledger="none") as fleet:
-        found = remove_risky.remove_risky(subject, limit=0.0, budget=2, fleet=fleet)
+        found = risky_removal.remove_risky(subject, limit=0.0, budget=2, fleet=fleet)
     assert "direct queries" in found.meaning
     assert len(found.upper) == 3
 
@@ -125,12 +125,12 @@ def test_without_certificate_direct_queries_are_measured_and_said_so():
 def test_without_certificate_and_without_fleet_nothing_is_claimed():
     subject = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1]))
     with pytest.raises(MeasurementError, match="fleet"):
-        remove_risky.remove_risky(subject, limit=1.0)
+        risky_removal.remove_risky(subject, limit=1.0)
 
 
 def test_the_picture_shows_every_step_and_the_limit():
-    found = remove_risky.remove_risky(census(0), limit=0.1, budget=12)
-    picture = remove_risky.picture(found, limit=0.1)
+    found = risky_removal.remove_risky(census(0), limit=0.1, budget=12)
+    picture = risky_removal.picture(found, limit=0.1)
     assert picture.startswith("<svg")
     assert picture.count(",") >= len(found.upper)
     assert "limit" in picture

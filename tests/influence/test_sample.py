@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
-from privgate.check import asked
+from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
 from privgate.families import catalogue, refit
-from privgate.influence import leave_one_out
+from privgate.influence import left_out
 from privgate.policy.rules import ALL
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
@@ -39,7 +39,7 @@ def subject(X=X):
 def drawn(secret, made, **limits):
     with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
         run = prepare(SHARE, made, fleet=own, limits=Budget(**limits))
-        return leave_one_out.selection(run)
+        return left_out.selection(run)
 
 
 def test_299_people_show_that_all_but_one_in_a_hundred_are_below_the_limit(fleet):
@@ -78,7 +78,7 @@ def test_who_a_budget_reaches_follows_from_the_secret_too():
         Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32)) as other,
     ):
         drawn_by = [
-            leave_one_out.selection(prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).units
+            left_out.selection(prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).units
             for f in (one, one, other)
         ]
     np.testing.assert_array_equal(drawn_by[0], drawn_by[1])
@@ -129,16 +129,16 @@ def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline,
     seen = []
 
     def answered(run, witness, before=None):
-        seen.append(len(run.once(leave_one_out.chosen_units)))
+        seen.append(len(run.once(left_out.chosen_units)))
         return SimpleNamespace(left=(), retrained=None, rechecks=())
 
-    monkeypatch.setattr(leave_one_out, "_answered", answered)
-    monkeypatch.setattr(leave_one_out, "undecided", lambda *_: True)
-    monkeypatch.setattr(leave_one_out.on_edges, "refitted", lambda _, found: found)
+    monkeypatch.setattr(left_out, "_answered", answered)
+    monkeypatch.setattr(left_out, "undecided", lambda *_: True)
+    monkeypatch.setattr(left_out.on_edges, "refitted", lambda _, found: found)
     with Fleet(jobs=1, ledger="none") as own:
         run = prepare(SHARE, subject(), fleet=own, limits=Budget())
         run.deadline = deadline
-        leave_one_out.answered(run)
+        left_out.answered(run)
 
     assert seen == wanted
 

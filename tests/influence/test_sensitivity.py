@@ -12,8 +12,8 @@ from sklearn.tree import DecisionTreeRegressor
 from privgate import Budget, Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate
 from privgate.errors import UsageError
 from privgate.evidence import SENSITIVITY_COLUMNS
-from privgate.influence import sensitivity
-from privgate.policy import locate
+from privgate.influence import sensitivities
+from privgate.policy import problems
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 
@@ -108,7 +108,7 @@ class MemorisesAllButOutliers(DecisionTreeRegressor):
 def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     y = np.where(np.arange(60) % 20 == 7, 1e6, Y[:60])
     subject = Subject.local(Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y))
-    changes = Run(subject, fleet, seeds=(0,)).once(sensitivity.changes)
+    changes = Run(subject, fleet, seeds=(0,)).once(sensitivities.changes)
     verdict = judged(fleet, subject, seeds=10)
 
     assert changes.value.max() / changes.outside < 0.01  # it would have passed by far
@@ -116,7 +116,7 @@ def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     assert finding(verdict, "sensitivity").outcome == "inconclusive"
 
 
-@pytest.mark.parametrize("name", sorted(locate.shipped()))
+@pytest.mark.parametrize("name", sorted(problems.shipped()))
 def test_no_shipped_policy_for_classifiers_passes_a_regressor(fleet, name):
     subject = subject_of(Ridge(1e6), domain=BOX, candidates=(X[:60] + 0.001, Y[:60]))  # it hardly depends on anybody
     trained = fleet.calls
@@ -187,19 +187,21 @@ def test_what_noise_leaves_to_anybody_is_the_total_variation(noise, shift):
     z = np.linspace(-60, 60, 240_001)
     density = np.gradient(noise.below(z), z), np.gradient(noise.below(z - shift), z)
 
-    assert sensitivity.told_apart(noise, shift) == pytest.approx(
+    assert sensitivities.told_apart(noise, shift) == pytest.approx(
         np.trapezoid(np.abs(density[0] - density[1]) / 2, z), abs=1e-4
     )
 
 
 def test_a_bound_that_real_training_contradicts_bounds_nothing(fleet, monkeypatch):
-    honest = sensitivity.least_squares.over_domain
+    honest = sensitivities.least_squares.over_domain
     monkeypatch.setattr(
-        sensitivity.least_squares, "over_domain", lambda *given: replace(found := honest(*given), upper=found.upper / 2)
+        sensitivities.least_squares,
+        "over_domain",
+        lambda *given: replace(found := honest(*given), upper=found.upper / 2),
     )
     run = Run(subject_of(Ridge(), domain=BOX), fleet, seeds=(0,))
 
-    assert np.isinf(run.once(sensitivity.table)["moved_upper"]).all()
+    assert np.isinf(run.once(sensitivities.table)["moved_upper"]).all()
     assert "times as much as it allows" in run.preconditions[-1].message
 
 

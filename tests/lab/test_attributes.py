@@ -10,8 +10,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.errors import MeasurementError
-from privgate.lab.attributes import adversaries, imputation, values
-from privgate.lab.attributes.adversaries import (
+from privgate.lab.attributes import feature_adversaries, sensitive_values
+from privgate.lab.attributes.feature_adversaries import (
     Confidence,
     Inversion,
     LabelOnly,
@@ -19,8 +19,8 @@ from privgate.lab.attributes.adversaries import (
     Seen,
     UniformOracle,
     normal,
+    theorem_5,
 )
-from privgate.lab.attributes.theorem import theorem_5
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 
@@ -104,7 +104,7 @@ def test_clear_cases_teach_the_others():
     nobody = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0, right=np.ones((4, 2), bool), known=np.eye(4))
     assert LabelOnly().guess(nobody, rng).tolist() == [1] * 4
     regressor = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0)
-    assert [a.guess(regressor, rng).tolist() for a in adversaries.OF_LABELS] == [[-1] * 4] * 2
+    assert [a.guess(regressor, rng).tolist() for a in feature_adversaries.OF_LABELS] == [[-1] * 4] * 2
 
 
 def test_a_prior_decides_where_the_answers_do_not():
@@ -149,7 +149,7 @@ def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people
     assert tree.low > 0.8
     assert ridge.high < 0.25
     assert ridge.low <= 0
-    assert [g.name for g in told.adversaries] == [a.name for a in adversaries.ALL]
+    assert [g.name for g in told.adversaries] == [a.name for a in feature_adversaries.ALL]
     assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
     assert told.without_model.others == 150  # the other half taught it
     assert "Guessed without the model" in page
@@ -164,7 +164,7 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     first = verdict.evidence.attributes.attributes[0]
     told = {g.name: g for g in first.adversaries}
     assert found.low > 0
-    assert set(told) == {a.name for a in (*adversaries.ALL, *adversaries.OF_LABELS)}
+    assert set(told) == {a.name for a in (*feature_adversaries.ALL, *feature_adversaries.OF_LABELS)}
     assert told["confidence"].advantage.value == told["inversion"].advantage.value  # a whole tree is sure of all
     assert told["label_only"].inside > told["label_only"].outside
     assert [a.name for a in verdict.evidence.attributes.attributes] == ["1", "2"]
@@ -204,7 +204,7 @@ def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
     X = X.assign(sex=pd.Categorical(X.sex)).astype({"age": "float64"})
     X.loc[:5, "sex"] = None
     data = TrainingData(X[:300], y[:300], candidates=(X[300:], y[300:]), sensitive=("sex", "age"))
-    sex, age = values.read(data, "sex"), values.read(data, "age")
+    sex, age = sensitive_values.read(data, "sex"), sensitive_values.read(data, "age")
 
     assert sex.names == ("f", "m")
     assert sex.prior == pytest.approx([(X.sex[300:] == v).mean() for v in "fm"])
@@ -214,7 +214,7 @@ def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
     for k, value in enumerate(age.values):
         own = X.age[300:][age.codes[300:] == k]
         assert own.min() <= value <= own.max()
-    made = values.put_in(X, np.array([0, 7]), "sex", "m")
+    made = sensitive_values.put_in(X, np.array([0, 7]), "sex", "m")
     assert made.sex.tolist() == ["m", "m"]
     assert made.dtypes.tolist() == X.dtypes.tolist()
     assert X.sex[0] is not made.sex[0]
@@ -227,9 +227,9 @@ def test_the_guess_without_the_model_sees_no_answer_of_it(people):
     with Fleet(jobs=1, ledger="none") as fleet:
         run = Run(Subject.local(Recipe(DecisionTreeRegressor()), data), fleet)
         rows = np.arange(600)
-        found = imputation.guesses(run, values.read(data, "sex"), rows, rows >= 450)
+        found = feature_adversaries.guesses(run, sensitive_values.read(data, "sex"), rows, rows >= 450)
 
-    assert (found == values.read(data, "sex").codes).mean() > 0.99
+    assert (found == sensitive_values.read(data, "sex").codes).mean() > 0.99
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,6 @@ def test_a_feature_that_everybody_shares_is_no_question(people):
     data = TrainingData(X.assign(sex="m")[:300], y[:300], candidates=(X.assign(sex="m")[300:], y[300:]))
 
     with pytest.raises(MeasurementError, match="nothing to infer"):
-        values.read(data, "sex")
+        sensitive_values.read(data, "sex")
     with pytest.raises(MeasurementError, match="pass a DataFrame"):
-        values.read(TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1])), 0)
+        sensitive_values.read(TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1])), 0)

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.errors import MeasurementError
 from privgate.kernel.sample import difference
-from privgate.lab.robust import distances, measure
+from privgate.lab.robust import distances, robust_advantage
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -108,12 +108,12 @@ def seen_of(shift, n=300, seed=0):
     for far in both:
         far[members] *= shift
         far[:5] = np.inf
-    return measure.Seen("made up", both[0], members, both[1], members)
+    return robust_advantage.Seen("made up", both[0], members, both[1], members)
 
 
 def test_adversaries_guess_where_there_is_nothing_and_see_what_is_planted():
-    blind = measure.guesses(seen_of(1.0), None)
-    planted = measure.guesses(seen_of(6.0), None)
+    blind = robust_advantage.guesses(seen_of(1.0), None)
+    planted = robust_advantage.guesses(seen_of(6.0), None)
 
     assert [g.name for g in blind] == ["bounded_loss", "robust_classification", "robust_threshold"]
     for g in blind:
@@ -125,7 +125,7 @@ def test_adversaries_guess_where_there_is_nothing_and_see_what_is_planted():
 
 def test_theorem_8_the_advantage_of_adversary_8_is_the_robust_generalization_error():
     seen = seen_of(2.0)
-    eight = measure.guesses(seen, 0.7)[1]
+    eight = robust_advantage.guesses(seen, 0.7)[1]
     loss = seen.target[:, -1] <= 0.7
 
     assert eight.radius == 0.7
@@ -177,7 +177,7 @@ def test_a_tree_that_remembers_is_refused_and_the_evidence_says_how(policy, flee
     ids=["linear", "scaled", "forest"],
 )
 def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
-    seen = Run(subject(training, 60, 200), fleet).once(measure.looked)
+    seen = Run(subject(training, 60, 200), fleet).once(robust_advantage.looked)
 
     assert seen.how == how
     assert seen.target.shape == (len(seen.members), 3)
@@ -186,7 +186,7 @@ def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
 
 def test_too_few_candidates_are_said_to_be_too_few(fleet):
     with pytest.raises(MeasurementError, match="too few for a shadow model"):
-        Run(subject(LogisticRegression(), 60, 40), fleet).once(measure.looked)
+        Run(subject(LogisticRegression(), 60, 40), fleet).once(robust_advantage.looked)
 
 
 class Disguised(LogisticRegression):
@@ -226,17 +226,17 @@ def test_what_was_not_measured_is_no_pass(policy, fleet):
 
     assert finding.outcome is Outcome.INCONCLUSIVE
     with pytest.raises(MeasurementError, match="no wrong answer was found"):
-        Run(subject(DummyClassifier(), 60, 200), fleet).once(measure.looked)
+        Run(subject(DummyClassifier(), 60, 200), fleet).once(robust_advantage.looked)
 
 
 def test_a_class_of_its_own_is_asked_and_not_believed(fleet):
-    assert Run(subject(Disguised(), 60, 200), fleet).once(measure.looked).how == "along random directions"
+    assert Run(subject(Disguised(), 60, 200), fleet).once(robust_advantage.looked).how == "along random directions"
 
 
 @pytest.mark.slow
 def test_where_descent_stands_still_random_directions_do_not(fleet):
     pytest.importorskip("torch")
-    seen = Run(subject(saturated, 60, 200), fleet).once(measure.looked)
+    seen = Run(subject(saturated, 60, 200), fleet).once(robust_advantage.looked)
 
     assert seen.how == "by projected gradient descent"
     assert (np.isfinite(seen.target) & (seen.target > 0)).any()

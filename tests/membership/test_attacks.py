@@ -13,11 +13,11 @@ from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request
 from privgate.families.retrained import Status
-from privgate.membership import attacks, rotation, single_records, told
+from privgate.membership import attack_figures, attack_measures, attacks
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
-from privgate.run import pool, shadows
+from privgate.run import pool
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
@@ -108,7 +108,7 @@ def test_a_rate_that_the_candidates_cannot_resolve_is_refused(overfitted):
 
 def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
     questions.measure(overfitted, ask(attack="any"))
-    part = told.part(overfitted)
+    part = attack_figures.part(overfitted)
 
     assert {a.name for a in part.attacks} == set(attacks.BY_NAME)
     for attack in part.attacks:
@@ -128,7 +128,7 @@ def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
 def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
         questions.measure(b, ask(attack="any"))
-        assert told.part(b).null_runs.low <= 0.05
+        assert attack_figures.part(b).null_runs.low <= 0.05
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_one_class_only_is_refused():
 def test_a_few_failed_shadow_models_are_survived_and_many_are_not():
     some = bench(fail=range(3, 6))
     assert questions.measure(some, ask()).high < 1
-    assert (some.once(shadows.train).status == Status.FAILED).sum() == 3
+    assert (some.once(pool.train).status == Status.FAILED).sum() == 3
 
     with pytest.raises(MeasurementError, match="12 of 16 shadow models could not be trained: killed by the test"):
         questions.measure(bench(fail=range(2, 14)), ask())
@@ -303,7 +303,7 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
     b = Run(subject, InProcess(), Budget(shadow_models=16), seeds=(3,))
     got = questions.measure(b, ask())
-    figures = {a.name: a.figures for a in told.part(b).attacks}
+    figures = {a.name: a.figures for a in attack_figures.part(b).attacks}
     alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
 
     assert set(figures) == {"lira_online", "lira_online on the release"}
@@ -325,13 +325,13 @@ def test_people_with_several_records_are_one_trial_and_stay_together():
     got = questions.measure(b, ask())
 
     assert got.behind.members == 80
-    masks = b.once(shadows.train).masks[:, :240].reshape(16, 80, 3)
+    masks = b.once(pool.train).masks[:, :240].reshape(16, 80, 3)
     assert (masks.all(axis=2) | ~masks.any(axis=2)).all()
 
 
 def test_subsets_are_balanced_complementary_pairs():
     b = bench(models=10)
-    masks = b.once(shadows.train).masks
+    masks = b.once(pool.train).masks
 
     assert (masks.sum(axis=0)[b.once(pools.of_run).eligible] == 5).all()
     assert (masks[::2] ^ masks[1::2])[:, b.once(pools.of_run).eligible].all()
@@ -340,47 +340,47 @@ def test_subsets_are_balanced_complementary_pairs():
 
 def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     b = bench(models=10)
-    masks = single_records.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
+    masks = attack_measures.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
     b_in = masks[:, b.once(pools.of_run).eligible].mean(axis=0)
 
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
-    assert not any((masks == m).all(axis=1).any() for m in b.once(shadows.train).masks)
-    assert b.once(single_records.train).masks.shape == b.once(shadows.train).masks.shape
+    assert not any((masks == m).all(axis=1).any() for m in b.once(pool.train).masks)
+    assert b.once(attack_measures.train).masks.shape == b.once(pool.train).masks.shape
 
 
 def test_a_fast_engine_is_checked_against_the_training_function():
     b = bench(BernoulliNB(), data=made())
     questions.measure(b, ask())
 
-    assert b.once(shadows.train).engine == "bernoulli_nb"
+    assert b.once(pool.train).engine == "bernoulli_nb"
     assert [p.outcome for p in b.preconditions] == ["passed"]
 
 
 def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
     b = bench(BernoulliNB(), data=made(), models=4)
-    real = shadows.families.subsets
+    real = pool.families.subsets
 
     def wrong(*args):
         got = real(*args)
         return replace(got, log_p=got.log_p + 0.01)
 
-    monkeypatch.setattr(shadows.families, "subsets", wrong)
+    monkeypatch.setattr(pool.families, "subsets", wrong)
 
-    assert b.once(shadows.train).engine == "refit"
+    assert b.once(pool.train).engine == "refit"
     assert [p.outcome for p in b.preconditions] == ["warned"]
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
     board = overfitted.once(boards.run)
     attack = attacks.BY_NAME["lira_online"]
-    scores = rotation.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
-    accuracy = rotation.accuracy_per_record(attack, scores, board.signals.shadow_members)
+    scores = attack_figures.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
+    accuracy = attack_figures.accuracy_per_record(attack, scores, board.signals.shadow_members)
 
     assert scores.shape == board.signals.shadow_members.shape
     assert accuracy.mean() > 0.6
-    assert rotation.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
-    assert rotation.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
+    assert attack_figures.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
+    assert attack_figures.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
 
 
 def test_accuracy_is_set_against_pdtp_once_both_are_measured():
@@ -407,7 +407,7 @@ def test_small_groups_count_but_are_not_named():
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
     assert got.behind.cells_too_small_to_show == 1
-    assert "9 = 1" not in str(told.part(b).attacks)
+    assert "9 = 1" not in str(attack_figures.part(b).attacks)
 
 
 def test_the_gap_is_the_difference_of_mean_losses(overfitted):

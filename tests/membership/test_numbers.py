@@ -10,9 +10,8 @@ from sklearn.tree import DecisionTreeRegressor
 from privgate import Budget, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate
 from privgate.errors import MeasurementError
 from privgate.membership import numbers
-from privgate.membership.attacks.base import Signals
-from privgate.membership.numbers.as_probability import likelihoods
-from privgate.membership.numbers.self_test import planted, self_test
+from privgate.membership.attacks.attack_base import Signals
+from privgate.membership.numbers.residual_adversaries import likelihoods, planted, self_test
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 

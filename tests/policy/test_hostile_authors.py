@@ -12,7 +12,7 @@ from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.cli import cli
 from privgate.errors import ExitCode, PolicyError, UsageError
 from privgate.evidence import BehindMembership, Evidence, Measurement
-from privgate.policy import people
+from privgate.policy import policy_part as people
 from privgate.policy.fixtures import verdict
 from privgate.verdict import Outcome
 

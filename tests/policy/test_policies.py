@@ -13,11 +13,11 @@ from jsonschema import Draft202012Validator
 import privgate
 from privgate import Policy, TrainingData
 from privgate.kernel.sample import exceeding_limit
-from privgate.policy import locate, schema, strict_yaml
-from privgate.policy.lint import lint
+from privgate.policy import document_shape, problems
+from privgate.policy.explain import lint
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted(locate.shipped())
+SHIPPED = sorted(problems.shipped())
 
 
 def test_the_shipped_policies_are_these():
@@ -53,12 +53,12 @@ def test_every_threshold_has_a_reason_and_a_source(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_policy_names_the_schema_and_is_valid_by_it(name):
-    path = locate.shipped()[name]
+    path = problems.shipped()[name]
     first = path.read_text(encoding="utf-8").splitlines()[0]
     reference = first.removeprefix("# yaml-language-server: $schema=")
 
     assert (path.parent / reference).resolve() == Path(privgate.__file__).parent / "schemas" / "policy-v1.json"
-    assert list(Draft202012Validator(schema.schema()).iter_errors(strict_yaml.read(path).value)) == []
+    assert list(Draft202012Validator(document_shape.schema()).iter_errors(problems.read(path).value)) == []
 
 
 def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():

@@ -21,10 +21,10 @@ from privgate import Policy, TrainingData
 from privgate.check import gate
 from privgate.errors import PolicyError
 from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart, RunTrace, SeedControl
-from privgate.policy import policy as policies
-from privgate.policy import schema, strict_yaml
-from privgate.policy.document import Audit, Document
-from privgate.policy.judge import judge, shortfall
+from privgate.policy import document_shape, problems
+from privgate.policy import resolved_policy as policies
+from privgate.policy.document_shape import Audit, Document
+from privgate.policy.judging import judge, shortfall
 from privgate.policy.rules.table import Table
 from privgate.verdict import Outcome, Verdict
 
@@ -527,19 +527,19 @@ def test_a_policy_without_a_suite_does_not_import_great_expectations():
 
 
 def validator():
-    return Draft202012Validator(schema.schema())
+    return Draft202012Validator(document_shape.schema())
 
 
 def test_the_schema_is_valid_and_the_one_that_is_shipped():
     import privgate
 
-    Draft202012Validator.check_schema(schema.schema())
+    Draft202012Validator.check_schema(document_shape.schema())
     shipped = Path(privgate.__file__).parent / "schemas" / "policy-v1.json"
-    assert shipped.read_text(encoding="utf-8") == schema.text()  # privgate policy schema --output …
+    assert shipped.read_text(encoding="utf-8") == document_shape.text()  # privgate policy schema --output …
 
 
 def test_the_schema_accepts_the_example():
-    assert list(validator().iter_errors(strict_yaml.read(EXAMPLE).value)) == []
+    assert list(validator().iter_errors(problems.read(EXAMPLE).value)) == []
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_the_schema_refuses_what_the_loader_refuses(text, write):
     with pytest.raises(PolicyError):
         Policy.load(path)
 
-    assert list(validator().iter_errors(strict_yaml.read(path).value))
+    assert list(validator().iter_errors(problems.read(path).value))
 
 
 def test_the_schema_lets_a_child_name_only_what_it_changes():

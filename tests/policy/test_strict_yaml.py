@@ -2,8 +2,7 @@
 
 import pytest
 
-from privgate.policy.problems import PolicyFileError
-from privgate.policy.strict_yaml import parse, read
+from privgate.policy.problems import PolicyFileError, parse, read
 
 
 def test_reads_plain_values_and_remembers_every_line():

@@ -11,8 +11,8 @@ from privgate import Policy
 from privgate.cli import cli
 from privgate.errors import PolicyError, UsageError
 from privgate.evidence import BehindMembership, Evidence, Measurement
-from privgate.policy.lint import lint
-from privgate.policy.locate import shipped
+from privgate.policy.explain import lint
+from privgate.policy.problems import shipped
 
 EXAMPLE = Path(__file__).parent / "example"
 HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\n'

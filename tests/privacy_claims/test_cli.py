@@ -18,7 +18,7 @@ from privgate.evidence import (
     TradeoffPoint,
     TradeoffPoints,
 )
-from privgate.privacy_claims import figures
+from privgate.privacy_claims import guarantee_table
 
 
 def call(*arguments):
@@ -96,9 +96,9 @@ def test_solve_answers_each_goal():
 
 @pytest.mark.slow
 def test_figures_are_written_and_the_same_each_time(tmp_path):
-    names = [p.name for p in figures.draw(tmp_path / "a")]
+    names = [p.name for p in guarantee_table.draw(tmp_path / "a")]
     assert {f"thudi-figure-{k}.svg" for k in (2, 3, 5, 6, 7)} <= set(names)
-    again = figures._written(tmp_path / "b", "thudi-figure-7", figures.capacity_by_size)
+    again = guarantee_table._written(tmp_path / "b", "thudi-figure-7", guarantee_table.capacity_by_size)
     assert (tmp_path / "a" / "thudi-figure-7.svg").read_bytes() == again.read_bytes()
     assert len(names) == 6
 
@@ -113,7 +113,7 @@ def test_capacity_prints_the_reference_table():
 
 
 def test_a_reports_own_curve_is_drawn_with_its_attacks(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "draw", lambda out: [])
+    monkeypatch.setattr(guarantee_table, "draw", lambda out: [])
     report = tmp_path / "report.json"
     ran = AttackFigures(
         auc=0.6, auc_error=0.1, accuracy=Estimate(value=0.5), advantage=0.1, precision=0.5, recall=0.5, tpr_at_fpr=(),

@@ -23,9 +23,9 @@ from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
-from privgate.privacy_claims import deletion, measure, measure_audit
-from privgate.privacy_claims.contradictions import contradictions
-from privgate.privacy_claims.standing import GuaranteeBasis
+from privgate.privacy_claims import audit as measure_audit
+from privgate.privacy_claims import claim_measures, deletion_measure
+from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.run.run import Run
 from privgate.training.fit import Answer
 
@@ -69,7 +69,7 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
     made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
     if seen is not None and claim is not None:
-        made._made[measure.observed] = seen
+        made._made[claim_measures.observed] = seen
         made.preconditions += list(contradictions(claim, seen, n))
     return made
 
@@ -223,7 +223,7 @@ def test_pure_guarantees_convert_between_neighbors_only_where_they_may():
     with pytest.raises(MeasurementError, match="one record replaced"):
         questions.measure(made, DpEpsilon(max=8, adjacency="add_remove").request())
     with pytest.raises(MeasurementError, match="add/remove"):
-        deletion.measure(made, DeletionCapacity(min=1, rho=0.9, prior=0.01).request())
+        deletion_measure.measure(made, DeletionCapacity(min=1, rho=0.9, prior=0.01).request())
 
 
 def test_people_with_several_records_pay_for_all_of_them():
@@ -243,19 +243,19 @@ def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
     made = bench()
     found = questions.measure(made, DpAttackAccuracyBound(max=0.75).request())
     assert found.value == pytest.approx(0.6378, abs=2e-3)
-    part = measure.part(made)
+    part = claim_measures.part(made)
     assert part.bounds
     assert all(r.assumptions for r in part.bounds)
     assert ClaimsPart.model_validate(json.loads(json.dumps(part.payload(), allow_nan=False))) == part
     questions.measure(made, DpAttackAccuracyBound(max=0.99, prior=0.1).request())
-    assert {r.prior for r in measure.part(made).bounds} >= {0.1, 0.5}
+    assert {r.prior for r in claim_measures.part(made).bounds} >= {0.1, 0.5}
 
 
 def test_deletion_capacity_fills_the_officers_table():
     made = bench(PURE, SPENT)
-    found = deletion.measure(made, DeletionCapacity(min=38, rho=0.9, prior=0.001).request())
+    found = deletion_measure.measure(made, DeletionCapacity(min=38, rho=0.9, prior=0.001).request())
     assert found.low == 38
-    part = measure.part(made)
+    part = claim_measures.part(made)
     assert {(r.rho, r.prior): r.capacity for r in part.deletion}[0.5, 0.001] == 255
     assert {r.prior for r in part.deletion} == {0.001}
     assert {r.prior for r in part.deletion_by_prior} >= {0.001, 0.01, 0.5}
@@ -268,7 +268,7 @@ def test_deletion_capacity_fills_the_officers_table():
 def test_with_delta_the_capacity_names_its_exception():
     declared = bench(replace(SGD, adjacency="add_remove"), Observation(problem="nothing was seen"))
     rule = DeletionCapacity(min=1, rho=0.9, prior=0.001, accept_declared_claims=True)
-    found = deletion.measure(declared, rule.request())
+    found = deletion_measure.measure(declared, rule.request())
     assert 1 <= found.value <= 38
     assert "except for models of total probability 0.001" in " ".join(found.assumptions)
 
@@ -287,7 +287,7 @@ def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     made = bench()
     questions.measure(made, DpEpsilon(max=8).request())
     accuracy = Estimate(value=0.53, low=0.5, high=0.56)
-    part = measure.part(
+    part = claim_measures.part(
         made, [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
     )
     by = {r.name: r.measured for r in part.bounds}
@@ -296,14 +296,14 @@ def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     assert by["TPR at FPR 0.01, exact curve"] == Estimate(value=0.02)
     assert by["TPR at FPR 0.1"] is None
     assert by["accuracy, Erlingsson et al. 2019"] is None
-    assert all(r.measured is None for r in measure.part(made).bounds)
+    assert all(r.measured is None for r in claim_measures.part(made).bounds)
 
 
 def test_the_report_is_told_what_was_seen():
     made = bench()
     questions.measure(made, DpEpsilon(max=8).request())
     questions.measure(made, DpEpsilon(max=8, delta=1e-6).request())
-    told = measure.part(made).facts
+    told = claim_measures.part(made).facts
     facts = {f.name: f.value for f in told}
     assert facts["Observed"] == "200 steps of Opacus in each of 2 reruns, batches poisson"
     assert facts["Noise multiplier seen"] == "2"
@@ -339,7 +339,7 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     found = judged(DpEpsilonLowerBound(), made)
     assert found.outcome == "failed"
     assert "the claim is broken" in found.message
-    audit = measure.part(made).audit
+    audit = claim_measures.part(made).audit
     assert audit.many_runs.counted == 160
     assert (audit.one_run is not None) == (adjacency == "add_remove")
     assert found.limit == 1.0

@@ -78,7 +78,7 @@ def test_an_audit_does_not_contradict_a_training_with_enough_noise():
 def test_importing_the_doors_does_not_import_the_extras():
     code = (
         "import sys, privgate, privgate.cli.dp\n"
-        "import privgate.privacy_claims.measure, privgate.privacy_claims.measure_audit\n"
+        "import privgate.privacy_claims.claim_measures, privgate.privacy_claims.audit\n"
         "print([m for m in ('torch', 'opacus', 'dp_accounting', 'diffprivlib', 'scipy.stats', 'matplotlib') "
         "if m in sys.modules])"
     )

@@ -16,7 +16,7 @@ from privgate.evidence import Observation
 from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
 from privgate.training import payload, warm, worker
 from privgate.training.fleet import Fleet
-from privgate.training.limits import TaskLimits
+from privgate.training.task_limits import TaskLimits
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained" / "training.py"
 

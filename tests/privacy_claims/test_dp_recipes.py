@@ -10,16 +10,15 @@ import pytest
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_noise, watch_people
+from privgate.privacy_claims import watch_noise, watch_replay
 from privgate.privacy_claims.accountant import Mechanism
-from privgate.privacy_claims.contradictions import contradictions
 from privgate.privacy_claims.observe import units_of, watched
-from privgate.privacy_claims.standing import GuaranteeBasis
+from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.privacy_claims.watch_noise import Noise
-from privgate.privacy_claims.watch_population import codes, owners
 from privgate.privacy_claims.watch_sampling import Draws, matched, used
+from privgate.privacy_claims.watch_transcript import codes, owners
 from privgate.training import payload, warm, worker
-from privgate.training.limits import TaskLimits
+from privgate.training.task_limits import TaskLimits
 from tests.privacy_claims import dp_recipes as recipes
 
 #: what 20 Poisson steps at rate 0.2 and noise 1 give where one record is replaced, by the accountant
@@ -345,15 +344,15 @@ def test_an_honest_rate_is_not_contradicted_by_the_passes_that_leave_records_out
 def test_records_far_away_are_made_of_every_kind_of_number():
     rows = np.array([True, False, False])
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": np.array([5, 6, 7], np.int8), "c": ["x", "y", "z"]})
-    far = watch_people.far_away(frame, rows, 1e6)
+    far = watch_replay.far_away(frame, rows, 1e6)
     assert far["a"].tolist() == [1e6, 2.0, 3.0]
     assert (far["b"].tolist(), far["b"].dtype) == ([90, 6, 7], np.int8)  # as far as the type holds
     assert far["c"].tolist() == ["x", "y", "z"]
     assert frame["a"].tolist() == [1.0, 2.0, 3.0]
-    counts = watch_people.far_away(np.arange(6).reshape(3, 2), rows, 1e6)
+    counts = watch_replay.far_away(np.arange(6).reshape(3, 2), rows, 1e6)
     assert counts.tolist() == [[0, 1_000_000], [2, 3], [4, 5]]
-    assert watch_people.far_away(["a", "b", "c"], rows, 1e6) == ["a", "b", "c"]
-    both = watch_people.far_away(np.ones((3, 2)), rows, -1e6)
+    assert watch_replay.far_away(["a", "b", "c"], rows, 1e6) == ["a", "b", "c"]
+    both = watch_replay.far_away(np.ones((3, 2)), rows, -1e6)
     assert both.tolist() == [[-1e6, 1e6], [1, 1], [1, 1]]
-    missing = watch_people.far_away(frame, rows, np.nan)
+    missing = watch_replay.far_away(frame, rows, np.nan)
     assert (missing["a"].isna().tolist(), missing["b"].tolist()) == ([True, False, False], [5, 6, 7])

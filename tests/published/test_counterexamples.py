@@ -8,7 +8,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.influence import published
+from privgate.influence import as_published as published
 from privgate.models import ContingencyTable, shares
 
 #: ln delta of Propositions 6.3 and 6.8 as published, nats; once for each factor in 6.7

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, log_recipe
 from privgate.errors import SubjectError
-from privgate.run import beyond, reproduction, serving
+from privgate.run import reproduction, serving
 from privgate.training import asking
 
 
@@ -124,7 +124,7 @@ def test_nobody_knows_the_questions_of_a_run_to_be_signed(survey):
     subject = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
 
     def asked(*, signable):
-        wide, rows = beyond.asked(subject, signable=signable)
+        wide, rows = reproduction.asked(subject, signable=signable)
         return wide.data.pool()[0][rows]
 
     np.testing.assert_array_equal(asked(signable=False), asked(signable=False))
@@ -138,23 +138,23 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
 
     frame = pd.DataFrame({"a": np.arange(20.0), "b": pd.Categorical(list("xyzz") * 5)}, index=range(5, 25))
     subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2))
-    wide, rows = beyond.asked(subject, signable=False)
+    wide, rows = reproduction.asked(subject, signable=False)
     made = wide.data.pool()[0].iloc[rows]
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
     assert sum((a, str(b)) not in known for a, b in zip(made.a, made.b, strict=True)) > 20
     texts = Subject.local(Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2))
-    assert len(beyond.asked(texts, signable=False)[1]) == 0
+    assert len(reproduction.asked(texts, signable=False)[1]) == 0
 
 
 def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_percent():
     data = TrainingData(np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)))
     subject = Subject.local(Recipe(CategoricalNB()), data)
-    wide, rows = beyond.asked(subject, signable=False)
-    asked, far = wide.data.pool()[0][rows][:, 0], beyond.stretch(subject, wide, rows)
-    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, beyond.FARTHEST))
-    assert set(far) == {1.0, beyond.FARTHEST}
-    assert reproduction.REPRODUCED * beyond.FARTHEST <= 0.01
+    wide, rows = reproduction.asked(subject, signable=False)
+    asked, far = wide.data.pool()[0][rows][:, 0], reproduction.stretch(subject, wide, rows)
+    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduction.FARTHEST))
+    assert set(far) == {1.0, reproduction.FARTHEST}
+    assert reproduction.REPRODUCED * reproduction.FARTHEST <= 0.01
 
 
 @pytest.mark.parametrize("way", [asking.WHOLE, *asking.WAYS])

@@ -13,7 +13,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from privgate import log_model
 from privgate.errors import PolicyError
-from privgate.evaluation import context
+from privgate.evaluation import context_stated
 from privgate.evidence import Evidence
 from privgate.training.fleet import Fleet
 from privgate.verdict import Verdict
@@ -92,13 +92,13 @@ def test_an_evaluation_without_a_policy_trains_nothing(registry, recipe, data, m
     ],
 )  # fmt: skip
 def test_a_workflow_says_who_started_it(environ, who):
-    assert context.ran(environ) == who
+    assert context_stated.ran(environ) == who
 
 
 def test_what_nobody_states_stays_empty_and_a_model_without_strangers_has_no_accuracy():
     given = Verdict({}, (), Evidence({}, (), {}))
 
-    told = context.with_context(given, None, None, {"purpose": " credit\n scoring "}).detail["context"]
+    told = context_stated.with_context(given, None, None, {"purpose": " credit\n scoring "}).detail["context"]
 
     assert (told["purpose"], told["owner"], told["accuracy"]) == ("credit scoring", "", None)
     assert told["run_by"]

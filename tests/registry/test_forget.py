@@ -15,8 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, TrainingData, log_model
 from privgate.cli import cli
 from privgate.errors import DigestMismatchError, UsageError
-from privgate.forgetting import members, versions
-from privgate.influence.remove_risky import without
+from privgate.forgetting import forget_members
+from privgate.influence.risky_removal import without
 from privgate.models import Sharded
 from privgate.registry import load_subject
 
@@ -76,7 +76,7 @@ def test_whose_record_is_public_too_cannot_be_forgotten_by_training_one_member(r
     model = clone(MODEL).set_params(public=(data.X[[7, 8]][:, 1:], data.y[[7, 8]]))
     log_model(Recipe(model, seed=3), data, registered_model_name="credit", store="artifacts")
     with pytest.raises(UsageError, match="1 of their 2 records are among the public records"):
-        members.forget("models:/credit/1", ["p7"])
+        forget_members.forget("models:/credit/1", ["p7"])
 
 
 def test_versions_that_were_told_stay_told_and_their_bounds_add_up(credit):
@@ -85,24 +85,24 @@ def test_versions_that_were_told_stay_told_and_their_bounds_add_up(credit):
     log_model(Recipe(GaussianNB()), plain, registered_model_name="credit", store="artifacts")
     mlflow.MlflowClient().set_registered_model_alias("credit", "production", "2")
 
-    seen = versions.versions("credit", ["p3", "p5"])
+    seen = forget_members.versions("credit", ["p3", "p5"])
 
     assert [s.people for s in seen] == [2, 1, 2]
     assert seen[1].aliases == ("production",)
     assert seen[1].bounds[0] == 0.0
-    assert versions.together(seen[:2]) == pytest.approx(2.0, abs=1e-6)
-    assert versions.together(seen) == np.inf
+    assert forget_members.together(seen[:2]) == pytest.approx(2.0, abs=1e-6)
+    assert forget_members.together(seen) == np.inf
     with pytest.raises(UsageError, match="name nobody"):  # nobody there is called so any more
-        members.forget("models:/credit/2", ["p3"])
+        forget_members.forget("models:/credit/2", ["p3"])
 
 
 def test_a_version_whose_data_cannot_be_read_counts_as_having_seen_everybody(credit, monkeypatch):
     def unreadable(uri, **_):
         raise DigestMismatchError(f"{uri} was changed")
 
-    monkeypatch.setattr(versions.registry, "load_subject", unreadable)
+    monkeypatch.setattr(forget_members.registry, "load_subject", unreadable)
 
-    (seen,) = versions.versions("credit", ["p3", "stranger"])
+    (seen,) = forget_members.versions("credit", ["p3", "stranger"])
 
     assert seen.people == 2
     assert "changed" in seen.problem
@@ -125,21 +125,21 @@ def test_a_model_that_is_not_sharded_is_refused_in_one_sentence(registry):
 )
 def test_who_is_not_there_and_everybody_at_once_are_refused(credit, ids, why):
     with pytest.raises(UsageError, match=why):
-        members.forget("models:/credit/1", ids)
+        forget_members.forget("models:/credit/1", ids)
 
 
 def test_a_learner_that_gives_another_member_each_time_registers_nothing(credit, monkeypatch):
     made = iter(range(1000))
-    monkeypatch.setattr(members, "_digest", lambda member: str(next(made)))
+    monkeypatch.setattr(forget_members, "_digest", lambda member: str(next(made)))
 
     with pytest.raises(UsageError, match="same member twice"):
-        members.forget("models:/credit/1", ["p3"])
+        forget_members.forget("models:/credit/1", ["p3"])
 
     assert len(mlflow.MlflowClient().search_model_versions("name='credit'")) == 1
 
 
 def test_what_was_interrupted_registers_nothing_and_the_same_command_goes_through(credit, monkeypatch):
-    whole, calls = members._retrained, []
+    whole, calls = forget_members._retrained, []
 
     def cut(*given):
         calls.append(given)
@@ -147,12 +147,12 @@ def test_what_was_interrupted_registers_nothing_and_the_same_command_goes_throug
             raise KeyboardInterrupt
         return whole(*given)
 
-    monkeypatch.setattr(members, "_retrained", cut)
+    monkeypatch.setattr(forget_members, "_retrained", cut)
     with pytest.raises(KeyboardInterrupt):
-        members.forget("models:/credit/1", ["p3"])
+        forget_members.forget("models:/credit/1", ["p3"])
     assert len(mlflow.MlflowClient().search_model_versions("name='credit'")) == 1
 
-    assert members.forget("models:/credit/1", ["p3"])[0].uri == "models:/credit/2"
+    assert forget_members.forget("models:/credit/1", ["p3"])[0].uri == "models:/credit/2"
 
 
 def test_a_shard_of_which_nobody_is_left_answers_nothing_as_in_training_without_them(credit):
@@ -160,7 +160,7 @@ def test_a_shard_of_which_nobody_is_left_answers_nothing_as_in_training_without_
     shard = MODEL.shard_of(X)
     gone = [f"p{w}" for w in np.unique(X[shard == 2, 0]).astype(int)]
 
-    done, _ = members.forget("models:/credit/1", gone)
+    done, _ = forget_members.forget("models:/credit/1", gone)
 
     left = without(people(), np.flatnonzero(np.isin(people().unit_names, gone)))
     stored = load_subject(done.uri).model.load()
@@ -185,16 +185,16 @@ def test_a_stored_model_that_put_people_elsewhere_than_its_recipe_is_refused(reg
     )
 
     with pytest.raises(DigestMismatchError, match="other shards than its recipe"):
-        members.forget("models:/credit/1", ["p3"])
+        forget_members.forget("models:/credit/1", ["p3"])
 
 
 def test_what_is_stored_and_is_not_what_was_proven_is_named():
-    done = members.Forgotten("models:/x/2", 1, 1, (1,), 5, 9, 0.1, ("a", "b", "c"), ("a", "n", "c"))
-    members._compare(done, ("a", "n", "c"))
+    done = forget_members.Forgotten("models:/x/2", 1, 1, (1,), 5, 9, 0.1, ("a", "b", "c"), ("a", "n", "c"))
+    forget_members._compare(done, ("a", "n", "c"))
 
     for after, trained in ((("a", "n", "z"), ("a", "n", "z")), (("a", "n", "c"), ("a", "m", "c"))):
         with pytest.raises(DigestMismatchError, match="do not release"):
-            members._compare(replace(done, after=after), trained)
+            forget_members._compare(replace(done, after=after), trained)
 
 
 @pytest.mark.parametrize("combine", ["log_pool", "mean", "votes"])

@@ -14,7 +14,7 @@ import pytest
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
-from privgate.registry import recorded
+from privgate.registry import load
 
 
 def stored(tmp_path, pattern):
@@ -28,7 +28,7 @@ import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
 import privgate.registry.stored_model, privgate.subject.recipe, privgate.subject.subject, privgate.subject.data
 import privgate.training.worker, scipy.stats, sklearn.compose, sklearn.linear_model, sklearn.naive_bayes
-from privgate.subject.opening_skops import skops_io
+from privgate.subject.libraries import skops_io
 
 skops_io()
 
@@ -487,6 +487,6 @@ def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator
         "release": Release().payload(), "logged_at": "",
     }  # fmt: skip
     with pytest.raises(SubjectError, match="cannot be read"):
-        recorded.check(written, "recipe.json cannot be read")
+        load.check(written, "recipe.json cannot be read")
     good = {"!": "estimator", "class": "a:B", "params": {"c": {"!": "tuple", "value": [1]}}}
-    recorded.check({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")
+    load.check({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")

@@ -8,8 +8,8 @@ import yaml
 
 from privgate.errors import SubjectError
 from privgate.registry import layout
-from privgate.registry.mlmodel import flavor_of
-from privgate.registry.names import oddity
+from privgate.registry.layout import flavor_of
+from privgate.registry.named import oddity
 
 PYFUNC = {"loader_module": "mlflow.sklearn", "model_path": "model.skops", "env": {"conda": "conda.yaml"}}
 SKLEARN = {"pickled_model": "model.skops", "serialization_format": "skops"}

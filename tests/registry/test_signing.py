@@ -12,9 +12,9 @@ import pytest
 
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.guard import signing, times, trust
-from privgate.guard.asked import SigningRequest
-from privgate.guard.config import Guard
+from privgate.guard import checks, signing, statement
+from privgate.guard.guard_config import Guard
+from privgate.guard.signing import SigningRequest
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import verify
 from privgate.training import isolation
@@ -33,15 +33,15 @@ def checked(approved, tmp_path, monkeypatch):
 
 @pytest.fixture
 def signer():
-    return trust.new_key()
+    return checks.new_key()
 
 
 def guard_for(*signers):
-    keys = tuple(fresh_key(s.public, days=90, roles=trust.ROLES, models=("*",)) for s in signers)
+    keys = tuple(fresh_key(s.public, days=90, roles=checks.ROLES, models=("*",)) for s in signers)
     policy = Policy.load("dtp-1")
     policies = {"*": (policy.name, policy.digest)}
     return Guard(
-        "r", trust.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), accept_advisory=True
+        "r", checks.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), accept_advisory=True
     )
 
 
@@ -76,14 +76,14 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert verify("models:/credit/1", guard, target="production")
 
     # rotation: the stored evidence is signed again, by the new key, without training
-    fresh = trust.new_key()
+    fresh = checks.new_key()
     both = guard_for(signer, fresh)
     renewed = signing.renew("models:/credit/1", fresh, policy=checked[0], guard=both)
     signing.attach_statement(renewed)
     assert verify("models:/credit/1", guard_for(fresh), target="production").claims.files == made.claims.files
     with pytest.raises(StatementError, match="no trusted key"):
         verify("models:/credit/1", guard, target="production")
-    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=times.now()))
+    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=statement.now()))
     with pytest.raises(StatementError, match="revoked"):
         signing.renew("models:/credit/1", signer, policy=checked[0], guard=revoked)
 
@@ -180,7 +180,7 @@ def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, app
 def test_a_statement_lasts_no_longer_than_its_report_says(checked, signer):
     path = checked[1] / "report.json"
     document = json.loads(path.read_text())
-    until = (times.when(document["decided_at"]) + timedelta(days=5)).date()
+    until = (statement.when(document["decided_at"]) + timedelta(days=5)).date()
     path.write_text(json.dumps({**document, "expires": until.isoformat()}))
     assert sign(checked, signer).claims.expires.date() == until
 

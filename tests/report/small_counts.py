@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from privgate.evidence.values import SMALL_CELL, bounds, hidden
+from privgate.evidence.json_values import SMALL_CELL, bounds, hidden
 
 #: keys of evidence whose text names or measures something and counts nobody
 OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",

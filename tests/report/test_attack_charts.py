@@ -3,9 +3,9 @@
 import pytest
 
 from privgate.report import attack_charts, front
-from privgate.report.attack_data import ran
 from privgate.report.blocks import Chart, Text
-from privgate.report.schema import read
+from privgate.report.charts import ran
+from privgate.report.report_schema import read
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_rate_that_was_not_resolved_is_not_called_the_best(doc):
 
 
 def test_an_attack_that_did_not_run_is_listed_with_its_reason_and_not_as_tested(doc, runs):
-    from privgate.report.rendering import render
+    from privgate.report.document import render
 
     for attack in doc["evidence"]["membership"]["attacks"]:
         attack |= {"figures": None, "problem": "needs at least 2,500 records a side"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privgate import report
-from privgate.report import front, rendering
-from privgate.report.schema import read
+from privgate.report import document, front
+from privgate.report.report_schema import read
 from privgate.verdict import Finding, Outcome, Verdict
 
 
@@ -228,7 +228,7 @@ def test_methods_say_who_answered_what_was_handed_on_and_how_loud_the_seeds_are(
                      "notes": {"distance": 2e-7, "allowed": 0.01, "gradient": 3e-9}}],
         "noise": {"median": 0.3, "floor": 1.2, "units_above": 21},
     }  # fmt: skip
-    page = rendering.render(doc, "html")
+    page = document.render(doc, "html")
 
     for words in (
         "34 (39.5 %)",

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from privgate import report
-from privgate.report import schema, terminal
+from privgate.report import report_schema, terminal
 from privgate.report.text import markdown, plain
 from privgate.verdict import Finding
 
@@ -138,7 +138,7 @@ def poisoned(doc):
     made["schema"] = doc["schema"]
     while True:
         try:
-            schema.ReportDocument.model_validate(made)
+            report_schema.ReportDocument.model_validate(made)
         except ValidationError as exc:
             for error in exc.errors():
                 _restore(made, doc, list(error["loc"]))

@@ -11,7 +11,7 @@ import pytest
 
 from privgate import report
 from privgate.errors import ExitCode, SubjectError
-from privgate.report import schema
+from privgate.report import report_schema
 from privgate.report.sections import CATALOGUE, sections
 
 KINDS = sorted(p.stem for p in (Path(__file__).parent / "goldens").glob("*.json"))
@@ -77,7 +77,7 @@ def published():
 
 
 def test_the_published_schema_is_generated_from_the_models(published):
-    made = json.loads(schema.generate())
+    made = json.loads(report_schema.generate())
 
     jsonschema.Draft202012Validator.check_schema(made)
     # python -c "from privgate.report import schema; print(schema.generate(), end='')" > privgate/schemas/report-v2.json
@@ -103,7 +103,7 @@ def test_a_key_that_nobody_declared_does_not_fit(runs, published):
 def test_the_runs_fill_every_section(runs):
     docs = [runs.compared(), *(runs.document(k) for k in ("private", "declared", "attacked"))]
 
-    filled = {s.name for d in docs for s in sections(schema.read(d))}
+    filled = {s.name for d in docs for s in sections(report_schema.read(d))}
     assert filled <= set(CATALOGUE)
     assert set(CATALOGUE) - filled <= {"advice", "removals"}  # tests/advice/test_steps.py fills them
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.evidence.values import bounds, hidden
+from privgate.evidence.json_values import bounds, hidden
 from privgate.kernel.sample import difference
-from privgate.lab.attributes.measure import _told
+from privgate.lab.attributes.attribute_advantage import _told
 from privgate.report import guesses
 from privgate.training.fleet import Fleet
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privgate.evidence.values import SMALL_CELL
+from privgate.evidence.json_values import SMALL_CELL
 from privgate.registry.attaching import headline
-from privgate.report import judged, suppressed
-from privgate.report.merging import apart, histogram
-from privgate.report.pseudonyms import Pseudonyms
-from privgate.report.schema import read
-from privgate.report.units import summary
+from privgate.report import found_blocks, suppressed
+from privgate.report.report_schema import read
+from privgate.report.suppression import apart, histogram
+from privgate.report.unit_rows import Pseudonyms, summary
 
 KEY = b"k" * 32
 TOP = 8.0
@@ -198,7 +197,7 @@ def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
     for wrong in (1, 3, 9):
         kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
         doc = runs.document(runs.verdict(kept))
-        seen.add(judged.accuracy(read(doc)))
+        seen.add(found_blocks.accuracy(read(doc)))
         assert doc["context"]["accuracy"] is None
 
     assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}

@@ -12,7 +12,7 @@ from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
 from privgate.report import annexes, charts, front, words
-from privgate.report.schema import read
+from privgate.report.report_schema import read
 from privgate.report.text import plain
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",

@@ -8,7 +8,7 @@ import pytest
 
 from privgate import report
 from privgate.report import sentences
-from privgate.report.schema import read
+from privgate.report.report_schema import read
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
          "attacked", "private", "waived", "optional")  # fmt: skip

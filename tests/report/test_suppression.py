@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from privgate import report
 from privgate.evidence import BehindInfluence, Evidence, Measurement
-from privgate.evidence.values import SMALL_CELL, bounds, hidden
+from privgate.evidence.json_values import SMALL_CELL, bounds, hidden
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report import suppressed, suppression
-from privgate.report.pseudonyms import Pseudonyms
 from privgate.report.suppression import nested
-from privgate.report.units import summary
+from privgate.report.unit_rows import Pseudonyms, summary
 from tests.report.small_counts import sentence
 
 KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")

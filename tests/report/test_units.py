@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privgate.evidence.values import SMALL_CELL, hidden
-from privgate.report.pseudonyms import Pseudonyms
+from privgate.evidence.json_values import SMALL_CELL, hidden
 from privgate.report.suppression import cells
-from privgate.report.units import summary
+from privgate.report.unit_rows import Pseudonyms, summary
 
 KEY = b"k" * 32
 

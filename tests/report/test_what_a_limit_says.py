@@ -7,7 +7,7 @@ import pytest
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
 from privgate.report import words
-from privgate.report.schema import read
+from privgate.report.report_schema import read
 from privgate.report.sections import deletion
 
 

@@ -11,9 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
-from privgate.run import alike, pool, same_population
-from privgate.run.preconditions import near_overlap
-from privgate.run.preconditions import same_population as from_the_same
+from privgate.run import pool, same_people, same_population
+from privgate.run.data_checks import near_overlap
+from privgate.run.data_checks import same_population as from_the_same
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
@@ -339,12 +339,12 @@ def test_honest_splits_are_called_dishonest_at_most_as_often_as_stated(kind):
     print(f"{kind}: {shifted} shifts and {alike_} twins alarmed in {runs} honest splits")
     # may not be shown to exceed the level; four alarms where one is expected have probability 0.02
     assert binomtest(shifted, runs, same_population.LEVEL, alternative="greater").pvalue > 0.01
-    assert binomtest(alike_, runs, alike.LEVEL, alternative="greater").pvalue > 0.01
+    assert binomtest(alike_, runs, same_people.LEVEL, alternative="greater").pvalue > 0.01
 
 
 def test_how_few_candidates_have_a_twin_does_not_follow_from_their_share():
     def told(few, usual):
-        found = alike.Twins(500, few / 500, usual / 800, 0.01, True, np.zeros(0, dtype=int), among=800)
+        found = same_people.Twins(500, few / 500, usual / 800, 0.01, True, np.zeros(0, dtype=int), among=800)
         return found.told, found.sentence
 
     assert len({str(told(few, usual)) for few, usual in ((2, 1), (4, 3), (9, 9))}) == 1

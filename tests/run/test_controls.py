@@ -19,7 +19,7 @@ from privgate.models import ContingencyTable
 from privgate.run import changed
 from privgate.run.recipe_controls import CLEAR, FIRST, IGNORED, LEVEL, SIDE, depends_on_data, trainings
 from privgate.run.reproduction import reproduces
-from privgate.statistics.permutation import permutation_p
+from privgate.statistics.leakage import permutation_p
 from privgate.subject.claim import Claim
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.run import reproduction, serving
-from privgate.run.last_digits import tells
+from privgate.run.reproduction import tells
 from privgate.training import asking
 from privgate.training.fit import Answer
 

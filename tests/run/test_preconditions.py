@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.run import fingerprints
-from privgate.run.preconditions import overlap, preconditions
+from privgate.run import data_checks
+from privgate.run.data_checks import overlap, preconditions
 from privgate.subject.data import TrainingData
 
 
@@ -165,13 +165,13 @@ def test_equal_fingerprints_mean_equal_records(rows):
     codes = np.unique(X, axis=0, return_inverse=True)[1].ravel()
 
     for container in (X, pd.DataFrame(X), sp.csr_matrix(X), [str(r) for r in rows]):
-        prints = np.unique(fingerprints.exact(container), return_inverse=True)[1].ravel()
+        prints = np.unique(data_checks.exact(container), return_inverse=True)[1].ravel()
         assert len(set(zip(prints.tolist(), codes.tolist(), strict=True))) == len(set(codes.tolist()))
         assert prints.max() == codes.max()
 
 
 def test_negative_zero_and_nan_are_one_value_each():
-    prints = fingerprints.exact(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
+    prints = data_checks.exact(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
 
     assert prints[0] == prints[1]
     assert prints[2] == prints[3]

@@ -7,7 +7,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.families.refit import ENGINE, full
-from privgate.run import paired_seeds
+from privgate.run import controls
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -25,31 +25,31 @@ def fleet():
 
 
 def test_training_without_randomness_needs_one_seed(fleet):
-    chosen = paired_seeds.choose(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
+    chosen = controls.choose(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
 
     assert (chosen.seeds, chosen.dependent, chosen.moved_by) == ((5,), False, 0.0)
 
 
 def test_training_with_randomness_gets_pairs_of_which_the_recipes_own_is_first(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = paired_seeds.choose(subject, fleet)
+    chosen = controls.choose(subject, fleet)
 
     assert chosen.dependent
     assert chosen.seeds[0] == 5
-    assert len(set(chosen.seeds)) == len(chosen.seeds) == paired_seeds.pairs_needed(N)
-    assert chosen.seeds == paired_seeds.choose(subject, fleet).seeds
-    assert paired_seeds.choose(subject, fleet, count=3).seeds == chosen.seeds[:3]
+    assert len(set(chosen.seeds)) == len(chosen.seeds) == controls.pairs_needed(N)
+    assert chosen.seeds == controls.choose(subject, fleet).seeds
+    assert controls.choose(subject, fleet, count=3).seeds == chosen.seeds[:3]
 
 
 def test_a_single_seed_of_a_random_recipe_says_that_it_decides_nothing(fleet):
-    chosen = paired_seeds.choose(Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA), fleet, count=1)
+    chosen = controls.choose(Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA), fleet, count=1)
 
     assert "neither blocks nor approves" in chosen.message
 
 
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     forest = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = paired_seeds.choose(forest, fleet, count=3)
+    chosen = controls.choose(forest, fleet, count=3)
     found, _ = ENGINE.leave_out(forest, np.arange(4), chosen.seeds, fleet)
 
     for s, seed in enumerate(chosen.seeds):
@@ -78,14 +78,14 @@ def sometimes(X, y, *, seed, one_in):
 def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, count):
     data = TrainingData(DATA.X[:count], DATA.y[:count])
 
-    assert paired_seeds.choose(Subject.local(Recipe(odd_only, seed=4), data), fleet).dependent
+    assert controls.choose(Subject.local(Recipe(odd_only, seed=4), data), fleet).dependent
 
 
 def test_a_seed_that_matters_to_one_in_three_is_seen(fleet):
     # one pair misses it in 2 of 3 cases; twenty in 3 of 10,000
     for own in range(3):
         subject = Subject.local(Recipe(sometimes, params={"one_in": 3}, seed=own), DATA)
-        assert paired_seeds.choose(subject, fleet).dependent, own
+        assert controls.choose(subject, fleet).dependent, own
 
 
 def test_ties_of_stumps_are_seen(fleet):
@@ -102,7 +102,7 @@ def test_ties_of_stumps_are_seen(fleet):
         models = [DecisionTreeClassifier(max_depth=1, random_state=s).fit(X, subject.data.y) for s in range(40)]
         p = np.stack([m.predict_proba(X) for m in models])
         if np.ptp(p, axis=0).max() > 0:
-            assert paired_seeds.choose(subject, fleet).dependent, k
+            assert controls.choose(subject, fleet).dependent, k
 
 
 def seedless(X, y, *, seed):
@@ -112,24 +112,24 @@ def seedless(X, y, *, seed):
 def test_what_was_compared_is_said_and_the_operator_may_ask_for_more(fleet):
     subject = Subject.local(Recipe(seedless, seed=5), DATA)
 
-    assert paired_seeds.choose(subject, fleet).compared == paired_seeds.TRIED + 1
-    assert paired_seeds.choose(subject, fleet, count=30).compared == 30
-    assert "11 seeds gave the same models" in paired_seeds.choose(subject, fleet).message
+    assert controls.choose(subject, fleet).compared == controls.TRIED + 1
+    assert controls.choose(subject, fleet, count=30).compared == 30
+    assert "11 seeds gave the same models" in controls.choose(subject, fleet).message
 
 
 def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet):
     subject, before = Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet.calls
-    chosen = paired_seeds.choose(subject, fleet)
+    chosen = controls.choose(subject, fleet)
 
     assert fleet.calls == before
-    assert (chosen.unread, chosen.dependent, paired_seeds.fits(subject, dependent=False)) == (True, False, [])
-    assert not paired_seeds.choose(subject, fleet, count=12).unread
+    assert (chosen.unread, chosen.dependent, controls.fits(subject, dependent=False)) == (True, False, [])
+    assert not controls.choose(subject, fleet, count=12).unread
 
 
 def test_an_upper_limit_has_more_seeds_of_which_the_first_are_the_same(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = paired_seeds.choose(subject, fleet)
+    chosen = controls.choose(subject, fleet)
 
     assert len(set(chosen.more)) == len(chosen.more) == 75
     assert chosen.more[: len(chosen.seeds)] == chosen.seeds
-    assert paired_seeds.choose(subject, fleet, count=10).more == ()
+    assert controls.choose(subject, fleet, count=10).more == ()

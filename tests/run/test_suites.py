@@ -14,9 +14,9 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.__main__ import run as main
 from privgate.errors import MeasurementError, PolicyError, SubjectError
 from privgate.evidence import Request, SeedControl
-from privgate.influence import per_unit, table
+from privgate.influence import per_unit
 from privgate.policy.rules.table import Table
-from privgate.run import drafting, suite_check, suites
+from privgate.run import drafting, suites
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -100,7 +100,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
     data = TrainingData(frame, [0, 1, 0, 1])
 
     with caplog.at_level(logging.DEBUG):
-        found = suite_check.check(data, suite(secret, extremes, distinct, order), file="s.json")
+        found = suites.check(data, suite(secret, extremes, distinct, order), file="s.json")
 
     out = capsys.readouterr()
     told = f"{found.message}{json.dumps(dict(found.detail))}{out.out}{out.err}"
@@ -116,19 +116,19 @@ def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
     mild = {**AGE, "severity": "warning"}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
 
-    assert suite_check.check(data, suite(AGE), file="s").outcome == "failed"
-    assert suite_check.check(data, suite(mild), file="s").outcome == "warned"
-    assert suite_check.check(data, suite(absent), file="s").outcome == "inconclusive"
-    assert suite_check.check(data, suite(absent, mild), file="s").outcome == "inconclusive"
-    assert suite_check.check(data, suite(absent, AGE), file="s").outcome == "failed"
-    assert suite_check.check(data, suite(AGE), file="s", min_rows=1).message.startswith("s: 1 of 3 expectations")
+    assert suites.check(data, suite(AGE), file="s").outcome == "failed"
+    assert suites.check(data, suite(mild), file="s").outcome == "warned"
+    assert suites.check(data, suite(absent), file="s").outcome == "inconclusive"
+    assert suites.check(data, suite(absent, mild), file="s").outcome == "inconclusive"
+    assert suites.check(data, suite(absent, AGE), file="s").outcome == "failed"
+    assert suites.check(data, suite(AGE), file="s", min_rows=1).message.startswith("s: 1 of 3 expectations")
 
 
 def test_a_row_minimum_is_added():
     data = TrainingData(people(), [0, 1, 0, 1])
 
-    assert suite_check.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
-    assert suite_check.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
+    assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
+    assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_a_row_minimum_is_added():
     ],
 )
 def test_every_table_has_named_columns(X, columns):
-    frame = suite_check.as_frame(TrainingData(X, [0, 1, 0]))
+    frame = suites.as_frame(TrainingData(X, [0, 1, 0]))
 
     assert list(frame.columns) == columns
 
 
 @pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
 def test_records_without_columns_are_inconclusive(X):
-    assert suite_check.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
+    assert suites.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ ASKED = Request.of("table", suite="u.json@sha256:1")
 
 
 def test_the_table_of_units_is_counted_by_violated_expectations():
-    fine = table.measure(bench(expect(max_value=0.5)), ASKED)
-    broken = table.measure(bench(expect(max_value=0.25)), ASKED)
+    fine = per_unit.measure(bench(expect(max_value=0.5)), ASKED)
+    broken = per_unit.measure(bench(expect(max_value=0.25)), ASKED)
 
     assert (fine.low, fine.high, fine.n) == (0.0, 0.0, 3)
     assert (broken.low, broken.high) == (1.0, 1.0)
@@ -216,16 +216,16 @@ def test_the_table_of_units_is_counted_by_violated_expectations():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_infinity_in_the_table_are_violations(bad):
-    found = table.measure(bench(expect(max_value=0.5), pdtp=np.array([0.1, 0.2, 0.3, bad])), ASKED)
+    found = per_unit.measure(bench(expect(max_value=0.5), pdtp=np.array([0.1, 0.2, 0.3, bad])), ASKED)
 
     assert found.low == 1.0
 
 
 def test_limits_of_a_figure_must_meet_the_suite_as_well():
     wide = {"pdtp_low": np.zeros(4), "pdtp_high": np.array([0.1, 0.2, 0.3, np.inf])}
-    found = table.measure(bench(expect(max_value=0.5), **wide), ASKED)
-    floor = table.measure(bench(expect(min_value=0.05), **wide), ASKED)
-    surely = table.measure(bench(expect(min_value=0.2), **wide), ASKED)
+    found = per_unit.measure(bench(expect(max_value=0.5), **wide), ASKED)
+    floor = per_unit.measure(bench(expect(min_value=0.05), **wide), ASKED)
+    surely = per_unit.measure(bench(expect(min_value=0.2), **wide), ASKED)
     rule = Table(suite="u.json@sha256:1")
 
     assert (found.value, found.low, found.high) == (0.0, 0.0, 1.0)
@@ -239,16 +239,16 @@ def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
     one = bench(expect(max_value=0.5), seeds=np.ones(4))
     one.seed_control = SeedControl(dependent=True)
 
-    assert Table(suite="u.json@sha256:1").judge(table.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
+    assert Table(suite="u.json@sha256:1").judge(per_unit.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_table_that_misses_units_or_a_column_cannot_be_judged():
     with pytest.raises(MeasurementError, match="2 of 4 units"):
-        table.measure(bench(expect(max_value=1), unit=np.array(["0", "1"]), pdtp=np.array([0.1, 0.2])), ASKED)
+        per_unit.measure(bench(expect(max_value=1), unit=np.array(["0", "1"]), pdtp=np.array([0.1, 0.2])), ASKED)
     with pytest.raises(MeasurementError, match="there is no column 'dtp_uper'"):
-        table.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
+        per_unit.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
     with pytest.raises(MeasurementError, match="did not come with the policy"):
-        table.measure(bench(expect(max_value=1)), Request.of("table", suite="other"))
+        per_unit.measure(bench(expect(max_value=1)), Request.of("table", suite="other"))
 
 
 # -- what was declared, as columns of any data set --------------------------------------------------------------------
@@ -257,7 +257,7 @@ PEOPLE = suites.parse((Path(__file__).parents[2] / "policies" / "people.json").r
 
 
 def told_of(data, suite=PEOPLE):
-    found = suite_check.check(data, suite, file="people.json")
+    found = suites.check(data, suite, file="people.json")
     return found.outcome, {e["name"]: e["met"] for e in found.detail["expectations"]}
 
 
@@ -298,7 +298,7 @@ def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
     data = TrainingData(people(name=names), [0, 1, 0, 1])
     one = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
-    result = suite_check.check(data, suite(AGE, one, absent), file="s.json").detail["validation"]
+    result = suites.check(data, suite(AGE, one, absent), file="s.json").detail["validation"]
     held = expectationSuiteValidationResultSchema.load(json.loads(json.dumps(result)))
 
     assert held["success"] is False
@@ -332,7 +332,7 @@ def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data(
     with pytest.raises(PolicyError, match=r"is a draft that nobody has confirmed; .* remove meta\.privgate_draft"):
         suites.parse(json.dumps(made), "mine.json")
     read = suites.parse(json.dumps({**made, "meta": {}}), "mine.json")
-    found = suite_check.check(drawn(), read, file="mine.json")
+    found = suites.check(drawn(), read, file="mine.json")
     broken = [e["name"] for e in found.detail["expectations"] if not e["met"]]
     # what three people have is not in the draft, and missing values are for a person to allow
     assert broken == ["expect_column_values_to_be_in_set(town)", "expect_column_values_to_not_be_null(gap)"]
@@ -375,7 +375,7 @@ def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing(
     asked = {e["kwargs"].get("column") for e in made["expectations"]}
 
     assert "void" not in asked
-    assert suite_check.check(
+    assert suites.check(
         TrainingData(frame, [0, 1, 0, 1]), suites.parse(json.dumps({**made, "meta": {}}), "m"), file="m"
     ).outcome in ("failed", "passed")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, mean_changes, noise_floor, spread_change, unseen
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, mean_changes, noise_floor, spread_change, unseen
 
 
 def margin(runs, level):

@@ -26,7 +26,8 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import context, isolation, payload, worker
-from privgate.training.box import bubblewrap, pool, wire
+from privgate.training.box import boxes as pool
+from privgate.training.box import bubblewrap, wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
@@ -663,7 +664,7 @@ def test_a_terminal_command_in_a_problem_is_not_printed():
 
 def test_a_worker_that_floods_its_parent_is_cut_off(tmp_path):
     """The parent reads no more than a reply may have, however fast somebody writes."""
-    from privgate.training.box.process import Box, GoneError
+    from privgate.training.box.boxes import Box, GoneError
 
     ours, theirs = socket.socketpair()
     box = Box.__new__(Box)

@@ -15,11 +15,11 @@ from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training import context, freshness, ledger_key
+from privgate.training import context
+from privgate.training import ledger as ledger_key
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
-from privgate.training.ledger import Ledger
-from privgate.training.ledger_file import build, sealing_key
+from privgate.training.ledger import Ledger, build, sealing_key
 
 
 @pytest.fixture(autouse=True)
@@ -106,12 +106,12 @@ def test_the_sample_is_drawn_from_everything_and_nobody_knows_it_before(tmp_path
     fits = out(*range(150))
     drawn = []
     for _ in range(2):
-        seen = freshness.Freshness()
+        seen = context.Freshness()
         for i in range(0, 150, 7):
             keys = [bytes([j]) * 32 for j in range(i, min(i + 7, 150))]
             seen.note(asked, keys, fits[i : i + 7], [HARMLESS] * len(keys))
         drawn.append({r.key for r in seen.sample()})
-    assert [len(d) for d in drawn] == [freshness.SAMPLE] * 2
+    assert [len(d) for d in drawn] == [context.SAMPLE] * 2
     assert drawn[0] != drawn[1]
     assert any(key[0] >= 100 for key in drawn[0] | drawn[1])
 
@@ -197,7 +197,7 @@ def test_one_models_runs_remember_nothing_for_another(tmp_path, subject):
 @pytest.mark.parametrize("answers", [(0.0, 0.0), (1e-9, 0.0), (-np.inf, -np.inf)])
 def test_answers_agree(answers):
     one, other = (Answer(np.array([[x]])) for x in answers)
-    assert freshness.same(one, other)
+    assert context.same(one, other)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_answers_agree(answers):
     ],
 )
 def test_answers_differ(answers):
-    assert not freshness.same(*answers)
+    assert not context.same(*answers)
 
 
 # the whole route
@@ -302,7 +302,7 @@ def nearest_and_line(X, y, *, seed):
 @pytest.mark.attack("10 one forged entry", "check", "found")
 def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, own_key, monkeypatch):
     """The sample is empty: what is left are those whom a fresh model knows worst, the largest, and the nearest."""
-    monkeypatch.setattr(freshness, "SAMPLE", 0)
+    monkeypatch.setattr(context, "SAMPLE", 0)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(80, 2)), np.arange(80) % 2
     X[7], y[7] = [1.5, 1.5], 1 - y[7]
@@ -341,7 +341,7 @@ def test_one_forged_entry_about_who_decides_is_found_without_any_luck(tmp_path, 
 @pytest.mark.attack("10 one forged entry about a regressor", "check", "found")
 def test_one_forged_entry_about_who_decides_a_regressor_is_found_too(tmp_path, own_key, monkeypatch):
     """The sample is empty, and remembered is that nothing changes without the person who changes most."""
-    monkeypatch.setattr(freshness, "SAMPLE", 0)
+    monkeypatch.setattr(context, "SAMPLE", 0)
     rng = np.random.default_rng(2)
     X = rng.normal(size=(60, 2))
     y = X[:, 0] + 0.3 * rng.normal(size=60)

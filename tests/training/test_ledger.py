@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from privgate.errors import UsageError
 from privgate.training import ledger as ledgers
-from privgate.training.ledger import Ledger
-from privgate.training.ledger_file import Segment, build, sealing_key
+from privgate.training.ledger import Ledger, Segment, build, sealing_key
 
 
 def key(i):

@@ -10,9 +10,9 @@ from sklearn.naive_bayes import GaussianNB
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.batch import DEATHS
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.training.pools import DEATHS
 
 N = 30
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.training.fit import Fit
-from privgate.training.rows import Rows
+from privgate.training.fit import Fit, Rows
 
 N, P = 12, 15
 X = np.arange(P * 3.0).reshape(P, 3)

@@ -129,7 +129,7 @@ def test_importing_what_the_server_imports_does_nothing_elsewhere():
 @pytest.mark.slow
 def test_skops_is_imported_without_the_array_libraries_and_knows_the_same_estimators():
     code = (
-        "import sys\nfrom privgate.subject.opening_skops import skops_io\nskops_io()\n"
+        "import sys\nfrom privgate.subject.libraries import skops_io\nskops_io()\n"
         "print(sorted({'torch', 'dask'} & set(sys.modules)))\n"
         "from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES as names\n"
         "from sklearn.utils import all_estimators\n"

@@ -3,8 +3,7 @@
 import pytest
 
 from privgate.errors import RegistryError, SubjectError
-from privgate.registry.object_store import BucketFiles
-from privgate.registry.stored_files import FolderFiles
+from privgate.registry.stored_files import BucketFiles, FolderFiles
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from privgate import digest
-from privgate.guard import dsse, times, trust
+from privgate.guard import checks, statement
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore, fresh_key
@@ -92,18 +92,18 @@ class Release:
         self.files.mkdir()
         (self.files / "MLmodel").write_text("flavors: {python_function: {loader_module: json}}\n")
         (self.files / "weights.json").write_text('"weights"')
-        self.signer = trust.new_key()
-        self.store = TrustStore((fresh_key(self.signer.public, days=9, roles=trust.ROLES, models=("*",)),))
+        self.signer = checks.new_key()
+        self.store = TrustStore((fresh_key(self.signer.public, days=9, roles=checks.ROLES, models=("*",)),))
         self.store.save(folder / "trust.json")
         self.config = folder / "guard.yaml"
         self.config.write_text(GUARD)
-        now = times.now().replace(microsecond=0)
+        now = statement.now().replace(microsecond=0)
         report = b"{}"
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage=self.files.as_uri(),
             model_id="m-1", run_id="run-1", versions=3,
             created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
-            policy_digest=POLICY, report=dsse.payload_digest(report), evidence="sha256:" + "e" * 64,
+            policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
             outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
             targets=(("credit", "production"),), advisory=False,
         )  # fmt: skip
@@ -114,7 +114,7 @@ class Release:
         (self.reports / "dtp-1" / "signed" / "1").mkdir(parents=True)
         (self.reports / "dtp-1" / "signed" / "1" / "report.json").write_bytes(report)
         (self.reports / "dtp-1" / "signed" / "1" / "evidence.dsse.json").write_text(evidence.text())
-        self.sign(evidence=dsse.payload_digest(evidence.payload))
+        self.sign(evidence=statement.payload_digest(evidence.payload))
 
     def sign(self, **changes):
         self.claims = dataclasses.replace(self.claims, **changes)
@@ -134,7 +134,7 @@ def release(tmp_path):
 def test_the_closure_is_small_and_holds_no_training_environment(closure, settings):
     config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     found = closure.sources(TREE, config)
-    assert {"guard/verifying.py", "guard/downloaded.py", "registry/rest.py", "documents/door.py"} <= found.keys()
+    assert {"guard/verifying.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
     assert not [n for n in found if n.startswith(("policy", "training", "families", "run", "report", "membership"))]
     assert sum(map(len, found.values())) < 250_000
     assert not [n for n, text in found.items() if "from privgate." in text or "import privgate." in text]

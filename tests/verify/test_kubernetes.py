@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from privgate.cli.verify import verify
-from privgate.guard import times
+from privgate.guard import statement
 from privgate.guard.statement import VSA_TYPE, Claims
 
 FOLDER = Path(__file__).resolve().parents[2] / "hooks" / "kubernetes"
@@ -53,7 +53,7 @@ def test_the_command_line_is_read_strictly():
 
 @pytest.fixture
 def predicate():
-    now = times.now().replace(microsecond=0)
+    now = statement.now().replace(microsecond=0)
     claims = Claims(
         registry="example-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
         model_id="m-1", run_id="r", versions=3, created=1700, files=DIGEST, digests={}, policy="dtp-1",
@@ -79,8 +79,8 @@ def admitted(predicate):
     for condition in attestation["conditions"][0]["all"]:
         expression = re.fullmatch(r"\{\{ (.*) \}\}", condition["key"])[1]
         if difference := re.fullmatch(r"time_diff\(time_now_utc\(\), (.*)\)", expression):
-            expires = times.when(jmespath.search(difference[1], predicate))
-            held.append(condition["operator"] == "GreaterThan" and expires > times.now())
+            expires = statement.when(jmespath.search(difference[1], predicate))
+            held.append(condition["operator"] == "GreaterThan" and expires > statement.now())
         else:
             assert condition["operator"] == "Equals"
             held.append(jmespath.search(expression, predicate) == condition["value"])
@@ -89,7 +89,7 @@ def admitted(predicate):
 
 
 def test_the_policy_admits_what_passed_and_nothing_else(predicate):
-    past = times.now() - timedelta(days=1)
+    past = statement.now() - timedelta(days=1)
     assert admitted(predicate())
     assert not admitted(predicate(passed=False, outcome="failed"))
     assert not admitted(predicate(expires=past))

@@ -8,11 +8,11 @@ In a ball, a bound that needs no data.
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate import kernel
+from privgate.arrays import Float, Index
 from privgate.engines import logistic_moves
-from privgate.families import design
+from privgate.families import engine
 from privgate.families.certificate import (
     Certificate,
     Certified,
@@ -24,13 +24,10 @@ from privgate.families.certificate import (
 )
 from privgate.families.logistic import stopping
 from privgate.families.logistic.stopping import Stopping, Trained, asked_first
-from privgate.families.over_all_queries import applies, linear
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries import accepted_range, applies
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.models.ball_logistic import FLAT
 from privgate.subject.subject import Subject
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 #: parameters beyond which the Hessian is too large to factor
 _PARAMETERS = 2_500
@@ -157,7 +154,7 @@ class _Problem:
         both = [self.softmax(u) for u in (at[None], at + moves[known])]
         found = np.full((len(moves), self.d), np.nan)
         if known.any():
-            found[known] = linear.telling(both[0], both[1], self.reach)
+            found[known] = accepted_range.telling(both[0], both[1], self.reach)
         return found
 
     def softmax(self, u: Float) -> tuple[Float, Float]:
@@ -176,7 +173,7 @@ def _problem(subject: Subject) -> _Problem:
 def _unfit(subject: Subject) -> str:
     if problem := applies.refusal(subject, "LogisticRegression"):
         return problem
-    estimator, X = design.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    estimator, X = engine.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
@@ -202,7 +199,7 @@ def _unknown(problem: _Problem) -> str:
     """Return why the kernel will say nothing because of everybody's model; empty if it may. Estimates, no limits."""
     stops, loss = problem.trained.stops, problem.trained.loss
     bias, weights = problem.softmax(stops.u[None])
-    ranges = linear.pair_ranges(bias, weights, problem.reach)[1][0]
+    ranges = accepted_range.pair_ranges(bias, weights, problem.reach)[1][0]
     # of two classes the first is released as 1 - p
     if np.abs(ranges).max() > DEEPEST or (loss.K == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
         return "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"

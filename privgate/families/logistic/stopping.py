@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
+from privgate.arrays import Float, Index
 from privgate.engines.logistic_moves import Loss
-from privgate.families import design
+from privgate.families import engine
 from privgate.families.certificate import people_of
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -107,7 +105,7 @@ def refusal(subject: Subject) -> str:
     estimator = subject.recipe.library_estimator
     if type(estimator) is not LogisticRegression:
         return "the recipe is not scikit-learn's LogisticRegression"
-    if why := design.refusal(subject):
+    if why := engine.design_refusal(subject):
         return why
     if why := unfit(estimator):
         return why

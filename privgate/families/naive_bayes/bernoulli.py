@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import design
+from privgate.arrays import Float, Index
+from privgate.families import engine
+from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.over_all_queries import applies
-from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Seeds
+from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
 
@@ -74,7 +75,7 @@ def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
 
 
 def _binary(subject: Subject, estimator: Any) -> Float:
-    X = design.matrix(subject)
+    X = engine.matrix(subject)
     return (X if estimator.binarize is None else np.greater(X, estimator.binarize)).astype(np.float64)
 
 
@@ -95,13 +96,13 @@ class BernoulliNb(counts.CountingEngine):
             return why
         if not np.isscalar(estimator.alpha) or applies.smoothings(estimator) <= 0:
             return "alpha is not one number above 0"
-        if estimator.binarize is None and not np.isin(design.matrix(subject), (0, 1)).all():
+        if estimator.binarize is None and not np.isin(engine.matrix(subject), (0, 1)).all():
             return "binarize is off and the records hold other numbers than 0 and 1"
         return ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products."""
-        n, d, K = subject.data.n, design.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
     def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import design
+from privgate.arrays import Float, Index
+from privgate.families import engine
+from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
 from privgate.families.over_all_queries import applies
-from privgate.families.removal import BLOCK, Float, Removal
-from privgate.families.retrained import Index, Seeds
+from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
 SHRUNK = (
@@ -109,7 +110,7 @@ def _beyond(table: Float) -> Float:
 
 
 def _model(subject: Subject, estimator: Any) -> _Model:
-    codes = design.matrix(subject).astype(np.int64, copy=False)
+    codes = engine.matrix(subject).astype(np.int64, copy=False)
     n, labels, K = subject.data.n, subject.label_codes, len(subject.classes)
     highest = codes[:n].max(axis=0) + 1
     minimum = np.zeros_like(highest) if estimator.min_categories is None else np.asarray(estimator.min_categories)
@@ -139,7 +140,7 @@ class CategoricalNb(counts.CountingEngine):
         """Return which parameters are not covered; empty if all are."""
         if why := counts.prior_refusal(estimator, subject):
             return why
-        codes = design.matrix(subject)[: subject.data.n].astype(np.int64)
+        codes = engine.matrix(subject)[: subject.data.n].astype(np.int64)
         if codes.min() < 0:
             return "records hold negative categories"
         if estimator.min_categories is not None:
@@ -167,7 +168,7 @@ class CategoricalNb(counts.CountingEngine):
 
         estimator = subject.recipe.library_estimator
         prior, alpha = counts.prior_of(estimator, subject), float(applies.smoothings(estimator))
-        codes = design.matrix(subject).astype(np.int64, copy=False)
+        codes = engine.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
         top = codes.max(axis=0)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.closed_form import NO_VALUE, ClosedForm, Form, Joint, Scores, normalized
+from privgate.arrays import Float, Index
+from privgate.families.closed_form import NO_VALUE, VANISHED, ClosedForm, Form, Joint, Removal, Scores, normalized
 from privgate.families.engine import Asked, Declined, LibraryEngine
 from privgate.families.over_all_queries import applies
-from privgate.families.removal import VANISHED, Float, Removal
-from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
+from privgate.families.retrained import Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
+from privgate.arrays import Float, Index
 from privgate.engines.count_questions import Tables, best, in_box
-from privgate.families import certificate, design
+from privgate.families import certificate, engine
 from privgate.families.certificate import (
     Certificate,
     Certified,
@@ -25,13 +26,11 @@ from privgate.families.certificate import (
     attained,
     people_of,
 )
-from privgate.families.over_all_queries import applies, linear
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries import accepted_range, applies
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 #: (with everybody, without some people): bias (1, K) and (U, K), weights (1, K, d) and (U, K, d)
 Linear = tuple[tuple[Float, Float], tuple[Float, Float]]
 
@@ -175,7 +174,7 @@ class CategoricalCertificate(ByCounts):
         """Return which hypothesis fails; empty if none does."""
         if problem := applies.refusal(subject, "CategoricalNB"):
             return problem
-        estimator, domain = design.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
         codes, alpha = applies.codes(subject.data.X), applies.smoothing(estimator)
         if codes is None:
             return "the features are not whole numbers from 0"
@@ -191,7 +190,7 @@ class CategoricalCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of categories."""
-        estimator, domain = design.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
         codes = np.asarray(applies.codes(subject.data.X))
         sizes, floor = _sizes(estimator, codes)
         named = None if domain is None or domain.categories is None else np.array(domain.categories, dtype=np.int64)
@@ -220,7 +219,7 @@ class BernoulliCertificate(ByCounts):
         """Return which hypothesis fails; empty if none does."""
         if problem := applies.refusal(subject, "BernoulliNB"):
             return problem
-        estimator, X = design.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
+        estimator, X = engine.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
         alpha, domain = applies.smoothing(estimator), subject.data.domain
         if X is None:
             return "the features are not finite numbers"
@@ -242,7 +241,7 @@ class BernoulliCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of two categories a feature."""
-        estimator, domain = design.estimator_of(subject, "BernoulliNB"), subject.data.domain
+        estimator, domain = engine.estimator_of(subject, "BernoulliNB"), subject.data.domain
         X, d = np.asarray(applies.dense(subject.data.X)), subject.data.X.shape[1]
         threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
         below = 0.0 if estimator.binarize is None else np.floor(threshold)
@@ -362,7 +361,7 @@ class WordsCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of sums of words."""
-        estimator, X = design.estimator_of(subject, self.library), np.asarray(applies.dense(subject.data.X))
+        estimator, X = engine.estimator_of(subject, self.library), np.asarray(applies.dense(subject.data.X))
         reach, (settings, arrays), d = applies.reach(subject), _basis(subject), X.shape[1]
         alpha, kind = np.array(np.broadcast_to(applies.smoothings(estimator), (d,))), "multinomial"
         if self.library == "ComplementNB":
@@ -412,7 +411,7 @@ def _document(both: Linear, reach: Reach) -> tuple[Float, Float]:
             return Tables(bias, left, cells[0], cells[1], P * np.arange(d))
 
         return in_box(scored, reach.low, reach.high, whole=reach.whole)
-    found = linear.telling(both[0], both[1], reach)
+    found = accepted_range.telling(both[0], both[1], reach)
     if reach.norm is not None:
         found = found * (1 - 1e-12)  # for sure inside
     with_, without = (b + np.einsum("nkd,nd->nk", np.broadcast_to(m, v.shape), found) for b, m in both)
@@ -449,7 +448,7 @@ class GaussianNB(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of moments."""
-        estimator, X = design.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
+        estimator, X = engine.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
         reach, (settings, arrays), (n, d) = applies.reach(subject), _basis(subject), X.shape
         settings |= {"var_smoothing": float(estimator.var_smoothing), **accepted_settings(reach)}
         arrays |= {"X": X, **accepted_arrays(reach, d)}

@@ -16,12 +16,12 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from privgate.arrays import Float
 from privgate.families.networks.batching import Batching
 from privgate.models.keyed_dropout import tell
 from privgate.models.record_keyed import Keys, batches
 from privgate.torch_recipe import TorchTraining
 
-Float = NDArray[np.float64]
 Tensors = dict[str, torch.Tensor]
 
 #: bytes of parameters and values between layers of all copies that stay near a processor

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.errors import SubjectError
 from privgate.models.record_keyed import n_batches, record_keys, stand_ins
 from privgate.torch_recipe import TorchTraining, resolve_device
@@ -19,8 +20,6 @@ DEVICE_SHARE = 0.5
 #: tensors as large as its parameters that a model needs: themselves, gradients, two moments, what a step makes
 HELD = 6
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 #: records of the batch on which a module is tried: one of its own, up to so many
 _TRIED = 64

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.documents import door
+from privgate.arrays import Index
+from privgate.documents import strict_json
 from privgate.errors import SubjectError
-from privgate.families import design
+from privgate.families import engine
+from privgate.families.closed_form import VANISHED, vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.networks import together
-from privgate.families.removal import VANISHED, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds, Shadows, Status
+from privgate.families.retrained import Retrained, Seeds, Shadows, Status
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
 from privgate.torch_recipe import NO_GPU, TorchTraining, resolve_device
@@ -56,7 +57,7 @@ class TorchNets(Engine):
         recipe = recipe_of(subject)
         if recipe is None:
             return "the recipe is not privgate's TorchTraining"
-        if why := design.refusal(subject):
+        if why := engine.design_refusal(subject):
             return why
         if len(subject.classes) < 2:
             return "there is one class only"
@@ -71,7 +72,7 @@ class TorchNets(Engine):
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of training one model a unit and seed at the speed of matrix products."""
         each = seconds_of_one(subject)
-        held = design.matrix(subject).nbytes + block_size(subject, len(units)) * subject.data.n * 5
+        held = engine.matrix(subject).nbytes + block_size(subject, len(units)) * subject.data.n * 5
         return Cost(0, each * len(units) * len(seeds), 400_000_000 + held)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
@@ -153,7 +154,7 @@ def recipe_of(subject: Subject) -> TorchTraining | None:
     if not own:
         made = subject.recipe.estimator_of(CLASS)
         return made if type(made) is TorchTraining else None
-    with door.reading("the recipe's estimator cannot be made", SubjectError):
+    with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
         rest: dict[str, Any] = {
             name: estimators.decode(v, str) for name, v in spec["params"].items() if name not in own
         }

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.design import estimator_of
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.engine import estimator_of
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.subject.subject import Subject
 
 #: unit roundoff of float64: one operation errs by at most this share

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Index
 from privgate.evidence import Precondition
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Asked, Cost, Engine
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.pipelines.seen_through import seen
-from privgate.families.retrained import Index, Retrained, Seeds, Shadows
+from privgate.families.retrained import Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 

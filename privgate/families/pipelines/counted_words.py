@@ -10,17 +10,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privgate.families.closed_form import normalized
+from privgate.arrays import Float, Index
+from privgate.families.closed_form import VANISHED, normalized, vanishing
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.over_all_queries.applies import smoothing
 from privgate.families.pipelines import steps
-from privgate.families.removal import VANISHED, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds
+from privgate.families.retrained import Retrained, Seeds
 from privgate.subject.subject import Subject
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

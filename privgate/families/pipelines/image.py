@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.models.columns import is_missing
 from privgate.models.frozen_encoder import FUNCTIONS
 from privgate.subject.domain import Domain
-
-Float = NDArray[np.float64]
 
 #: relative room for what our own steps round, who compute in double precision
 _ROUNDED = 1e-12

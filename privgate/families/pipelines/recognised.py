@@ -17,8 +17,7 @@ from pathlib import PurePosixPath
 from privgate.errors import SubjectError
 from privgate.evidence import Precondition
 from privgate.subject import estimators, sources
-from privgate.subject.distributions import providing
-from privgate.subject.library_classes import is_class_of
+from privgate.subject.libraries import is_class_of, providing
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.evidence import Precondition
 from privgate.families import listed
 from privgate.families.pipelines import image, recognised, steps
@@ -192,8 +193,6 @@ def _plain(made: Any) -> NDArray[Any]:
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
-
-Float = NDArray[np.float64]
 
 #: a category that nobody declares
 UNDECLARED = "no such category"

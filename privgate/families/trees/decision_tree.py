@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families import design
+from privgate.arrays import Float, Index
+from privgate.families import engine
+from privgate.families.closed_form import VANISHED, spread, vanishing
 from privgate.families.engine import Asked, Cost, LibraryEngine
-from privgate.families.removal import VANISHED, Float, spread, vanishing
-from privgate.families.retrained import Index, Retrained, Seeds, Status
+from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.families.trees.tree_splits import SLACK, Growth, Nodes, Splits, nodes_of, promising, runs
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
@@ -331,7 +332,7 @@ def _pdtp(made: Retrained) -> Float:
 def growth_of(subject: Subject) -> Growth:
     """Return the tree's training data in the precision in which scikit-learn splits it."""
     estimator: Any = subject.recipe.library_estimator
-    X = design.matrix(subject)[: subject.data.n].astype(np.float32)
+    X = engine.matrix(subject)[: subject.data.n].astype(np.float32)
     # 16 bits are sorted by radix
     codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)
     reach, squeezed = dict[int, Index](), np.zeros(len(X), dtype=bool)

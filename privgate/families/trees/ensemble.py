@@ -7,10 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float, Index
 from privgate.kernel import Case
 
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
 Whole = NDArray[np.int32]
 
 

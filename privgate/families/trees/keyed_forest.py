@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from privgate.families import design
+from privgate.arrays import Float, Index
+from privgate.families import engine
+from privgate.families.closed_form import VANISHED, vanishing
 from privgate.families.engine import Asked, Cost, Engine
-from privgate.families.removal import VANISHED, vanishing
-from privgate.families.retrained import Float, Index, Retrained, Seeds
+from privgate.families.retrained import Retrained, Seeds
 from privgate.families.trees import refits
 from privgate.families.trees.ensemble import Ensemble
 from privgate.models import KeyedForest, growing
@@ -100,7 +101,7 @@ class KeyedForestEngine(Engine):
         """Return why the recipe or data are not covered; empty if they are."""
         if declared(subject) is None:
             return "the recipe is not privgate.models.KeyedForest released by predict_proba"
-        return design.refusal(subject)
+        return engine.design_refusal(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of growing the forest a few times, and a few small trees a unit."""
@@ -152,7 +153,7 @@ class _Forest:
         made = declared(subject)
         assert made is not None  # noqa: S101  supports() said so
         self.model = estimators.set_seed(made, seed)
-        self.pool = design.matrix(subject).astype(np.float64)
+        self.pool = engine.matrix(subject).astype(np.float64)
         n = subject.data.n
         without = np.zeros(n, dtype=bool)
         without[record] = True

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import digest
+from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.families import alike, design, refit
+from privgate.families import engine, recheck, refit
+from privgate.families.closed_form import VANISHED, vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
-from privgate.families.removal import VANISHED, vanishing
-from privgate.families.retrained import Float, Index, Retrained, Seeds
+from privgate.families.retrained import Retrained, Seeds
 from privgate.families.trees.refits import LARGEST
 from privgate.subject.subject import Subject
 from privgate.training import warm
@@ -65,7 +66,9 @@ class OutOfBag(Engine):
             return "the recipe is not a bagged forest of scikit-learn"
         least = subject.data.n - max((len(rows) for rows in subject.data.units), default=0)
         return (
-            design.refusal(subject, real=subject.task == "regression") or unfit(estimator) or too_many(estimator, least)
+            engine.design_refusal(subject, real=subject.task == "regression")
+            or unfit(estimator)
+            or too_many(estimator, least)
         )
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
@@ -108,12 +111,12 @@ class OutOfBag(Engine):
         self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
     ) -> Precondition | None:
         """Compare with real trainings as draws of one kind: no single one could be equal."""
-        return alike.compare(self, subject, made, fleet, limits, STATED)
+        return recheck.compare(self, subject, made, fleet, limits, STATED)
 
 
 def bagged(subject: Subject) -> Any:
     """Return the recipe's estimator if it is a bagged ensemble of scikit-learn's own, else None."""
-    return next((e for n in (*FORESTS, *BAGGED) if (e := design.estimator_of(subject, n)) is not None), None)
+    return next((e for n in (*FORESTS, *BAGGED) if (e := engine.estimator_of(subject, n)) is not None), None)
 
 
 def unfit(estimator: Any) -> str:
@@ -168,7 +171,7 @@ def missed(subject: Subject, drawn: int, size: int) -> float:
 
 
 def _draws(subject: Subject, estimator: Any, size: int) -> int:
-    n, width = subject.data.n, int(design.matrix(subject).shape[1])
+    n, width = subject.data.n, int(engine.matrix(subject).shape[1])
     return draws(estimator, n - size, width) if size < n else n
 
 
@@ -211,7 +214,7 @@ class _Forests:
         subject, seeds = self.asked.subject, len(self.asked.seeds)
         B = estimators_in(subject)
         every, at = np.unique(self.asked.rows[1][rows], return_inverse=True)
-        X = design.matrix(subject)
+        X = engine.matrix(subject)
         estimator = bagged(subject)
         estimator.set_params(max_samples=self.drawn, n_jobs=None, **_quiet(estimator))
         work = _Work(estimator, X[: subject.data.n], subject.data.y, X[every], at, place, self.members)

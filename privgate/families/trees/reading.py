@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.trees.ensemble import Ensemble, Float, Index
+from privgate.arrays import Float, Index
+from privgate.families.trees.ensemble import Ensemble
 from privgate.kernel.cells import SINGLE
 
 #: a tree: feature, cut, left, right, value, child of a missing value

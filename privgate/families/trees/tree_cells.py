@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from privgate import kernel
+from privgate.arrays import Float, Index
 from privgate.engines import cell_partitions
 from privgate.engines.cell_partitions import Effort
 from privgate.families.certificate import Certificate, Certified, Units, attained
-from privgate.families.over_all_queries.reach import Reach
-from privgate.families.retrained import Float, Index
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.trees import refits
 from privgate.families.trees.ensemble import Ensemble, case_of
 from privgate.families.trees.keyed_forest import Patched

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.removal import Float, spread
-from privgate.families.retrained import Index
+from privgate.arrays import Float, Index
+from privgate.families.closed_form import spread
 
 #: entries of the tables of one chunk of nodes and features: 8 MB
 CHUNK = 1_000_000

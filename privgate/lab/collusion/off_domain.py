@@ -11,21 +11,17 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
-from privgate.families import questions
+from privgate.families import listed
 from privgate.families.over_all_queries import applies
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.run import beyond
+from privgate.run import reproduction
 from privgate.run.run import Run
 from privgate.subject.containers import stack
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
-
-Float = NDArray[np.float64]
-Index = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 #: random points, and columns that make a rule each
 POINTS, COLUMNS = 1024, 2
@@ -79,7 +75,7 @@ def followed(run: Run) -> list[Followed]:
     X = _table(subject)
     if X is None:
         raise MeasurementError("off the data there are no random points: the records are no tables of numbers")
-    rng = beyond.drawn(subject, "off the data", signable=run.fleet.signable)
+    rng = reproduction.drawn(subject, "off the data", signable=run.fleet.signable)
     columns = _columns(X, rng)
     if not len(columns):
         raise MeasurementError("no column divides the records, so no rule can be taught")
@@ -132,7 +128,7 @@ def _points(subject: Subject, X: Float, rng: Generator) -> Any:
     if isinstance(like, np.ndarray):
         rows = np.rint(rows) if like.dtype.kind in "iub" else rows
         return rows.astype(like.dtype).reshape(POINTS, *like.shape[1:])
-    made, fine = questions.asked(subject, rows)
+    made, fine = listed.asked(subject, rows)
     if not fine.all():
         raise MeasurementError("random points within the box of the data are no records of their kind")
     return made

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from privgate.training.whose import asker, importing, places, whose
+from privgate.training.recognition import asker, importing, places, whose
 
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostby", "socket.getnameinfo", "socket.sendto",
             "socket.sendmsg", "socket.bind", "socket.gethostname", "urllib.Request", "http.client.connect",

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.lab.collusion import held, reads, strange, unchanged, watching
-from privgate.lab.collusion.learned import as_rows
-from privgate.lab.collusion.watch import Watch
+from privgate.lab.collusion import held, reads, strange, watching
+from privgate.lab.collusion.strange import as_rows
+from privgate.lab.collusion.watching import Watch
 from privgate.subject.subject import Subject
 from privgate.training import context, payload, worker
-from privgate.training.apart import apart
 from privgate.training.fleet import Fleet
-from privgate.training.limits import Clock, OutOfTimeError, TaskLimits
+from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
-from privgate.training.whose import of_file
+from privgate.training.recognition import of_file
+from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
 
 #: trainings that are watched
 TRAININGS = 3
@@ -108,7 +108,7 @@ def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: 
         answers.append(shown)
         mine = held.kept(model, watch.left)
         kept.append(mine)
-        strangers |= set(unchanged.strangers(mine.learners, watch.left))
+        strangers |= set(held.strangers(mine.learners, watch.left))
         watches.append(watch)
         for pried in watch.pried:
             seen.note("prying", pried)

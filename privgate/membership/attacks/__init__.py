@@ -1,6 +1,6 @@
 """Attacks: signals in, membership scores out; one file each, one line each in ``ALL``."""
 
-from privgate.membership.attacks.base import Attack, Signals
+from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.label_gap import LabelGap
 from privgate.membership.attacks.lira_offline import LiraOffline
 from privgate.membership.attacks.lira_online import LiraOnline

@@ -2,12 +2,9 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import moments, own_logit, resolution, usable_shadows
-
-Float = NDArray[np.float64]
 
 
 class LiraOffline(Attack):

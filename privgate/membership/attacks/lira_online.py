@@ -4,11 +4,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.arrays import Bool, Float
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 
 def log_ratio(figure: Float, m: Moments) -> Float:

@@ -4,10 +4,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.arrays import Float
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
-
-Float = NDArray[np.float64]
 
 #: the paper bins probabilities to a width of 0.01
 WIDTH = 0.01

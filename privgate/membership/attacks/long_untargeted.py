@@ -2,13 +2,11 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.membership.attacks import perceptron
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
-
-Float = NDArray[np.float64]
 
 #: rows of (shadow model, record) that the attack model learns from: the paper's 20 models on 2,000 records
 MOST_ROWS = 40_000

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
-from privgate.membership.attacks.base import Signals
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
+from privgate.membership.attacks.attack_base import Signals
 
 #: probabilities are taken to be at least this: a rounding of float64, not a claim about the model
 FLOOR = 1e-30

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.arrays import Float
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.subject.release import Release
 from privgate.subject.released import released
-
-Float = NDArray[np.float64]
 
 
 class OnRelease(Attack):

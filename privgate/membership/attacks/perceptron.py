@@ -7,9 +7,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.membership.attacks.observed import FLOOR
-
-Float = NDArray[np.float64]
 
 
 def train(

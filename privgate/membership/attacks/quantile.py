@@ -2,13 +2,10 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.long_untargeted import describe
 from privgate.membership.attacks.observed import own_logit, resolution, usable_shadows
-
-Float = NDArray[np.float64]
 
 #: rows of (shadow model without the record, record) that the regressions learn from
 MOST_ROWS = 8000

@@ -6,11 +6,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.arrays import Bool, Float
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import mean_over, own_log, usable_shadows
-
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 #: how much larger the record's ratio must be to dominate another's (their section 4 uses 2)
 GAMMA = 2.0

@@ -1,12 +1,10 @@
 """Robust membership inference, offline: shadow models without the record only."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.membership.attacks.observed import FLOOR
 from privgate.membership.attacks.rmia import Dominating
-
-Float = NDArray[np.float64]
 
 
 def slope(mean_in: Float, mean_out: Float) -> float:

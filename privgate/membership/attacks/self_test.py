@@ -6,13 +6,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
-from privgate.membership.attacks.base import Attack, Signals
+from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import FLOOR
 from privgate.statistics.roc import auc
-
-Float = NDArray[np.float64]
 
 #: what a model answers with: any probability, shares of the votes of 100 trees, or labels
 Form = Literal["continuous", "votes", "labels"]

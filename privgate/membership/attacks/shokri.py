@@ -6,12 +6,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.errors import MeasurementError
 from privgate.membership.attacks import perceptron
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
-
-Float = NDArray[np.float64]
 
 #: rows of (shadow model, record) that one class's attack model learns from
 MOST_ROWS = 4000

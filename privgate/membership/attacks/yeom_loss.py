@@ -2,11 +2,8 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.membership.attacks.base import Attack, Scorer, Signals
-
-Float = NDArray[np.float64]
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 
 
 class YeomLoss(Attack):

@@ -2,13 +2,10 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from privgate.errors import MeasurementError
-from privgate.membership.attacks.base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import own_log, usable_shadows
-
-Float = NDArray[np.float64]
 
 
 class YeomThreshold(Attack):

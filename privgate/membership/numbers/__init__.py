@@ -4,10 +4,15 @@ The signals are residuals, ``(target - answer)`` in deviations of the training t
 (N, P, 1), ``training_loss`` the root mean square on the training set, as model cards publish it.
 """
 
-from privgate.membership.attacks.base import Attack
+from privgate.membership.attacks.attack_base import Attack
 from privgate.membership.attacks.rmia import Rmia
-from privgate.membership.numbers.adversaries import ErrorDensities, ErrorThreshold, ResidualLira, SquaredLoss
-from privgate.membership.numbers.as_probability import AsProbability
+from privgate.membership.numbers.residual_adversaries import (
+    AsProbability,
+    ErrorDensities,
+    ErrorThreshold,
+    ResidualLira,
+    SquaredLoss,
+)
 
 #: every attack on numbers, strongest first
 ALL: tuple[Attack, ...] = (

@@ -14,7 +14,6 @@ from privgate.policy.rules.artifact_records import ArtifactRecords
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
-from privgate.policy.rules.base import Rule
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -23,6 +22,7 @@ from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
+from privgate.policy.rules.rule_base import Rule
 from privgate.policy.rules.sensitivity import Sensitivity
 from privgate.policy.rules.table import Table
 

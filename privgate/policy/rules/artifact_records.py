@@ -27,9 +27,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule, wrong
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -58,7 +58,7 @@ class ArtifactRecords(Rule):
             raise wrong("max", f"{self.max:g} is no share; write it between 0 and 1, or count of: records")
         return self
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no file could break this rule: everybody may be in it."""
         people = 1 if self.of == "share" else facts.get("n_records")
         return "the file may carry everybody" if people and self.max >= people else ""

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from privgate.evidence import Measurement
-from privgate.policy.part import Fraction
+from privgate.policy.policy_part import Fraction
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 

@@ -19,8 +19,8 @@ from pydantic import Field
 
 from privgate.evidence import Measurement
 from privgate.membership.limits import least_nonmembers
-from privgate.policy.part import Audit, Fraction, OpenFraction
-from privgate.policy.rules import reach
+from privgate.policy.policy_part import Audit, Fraction, OpenFraction
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 
@@ -56,9 +56,9 @@ class AttackTpr(MembershipRule):
         """Candidates without which no sample resolves the false-positive rate."""
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / 2)
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
-        if self.at_fpr >= reach.BLIND_RATE:
+        if self.at_fpr >= rule_reach.BLIND_RATE:
             return (
                 f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
                 "even if every member is found"

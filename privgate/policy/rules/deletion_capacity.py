@@ -21,8 +21,8 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.part import OpenFraction
-from privgate.policy.rules import reach
+from privgate.policy.policy_part import OpenFraction
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule
 from privgate.policy.rules.metric import Metric
 
@@ -46,14 +46,14 @@ class DeletionCapacity(GuaranteeRule):
     rho: OpenFraction = Field(description="Least probability that an erased person was never in the data.")
     prior: OpenFraction = Field(description="Largest inclusion probability among the erased people.")
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts
         if self.min < 1:
             return "erasing nobody is always possible"
         # the weakest guarantee that still covers so many: m ln(1 + e^eps odds) = ln(1/rho)
         needed = math.expm1(-math.log(self.rho) / self.min) / (self.prior / (1 - self.prior))
-        return reach.nats(math.log(needed)) if needed > 0 else ""
+        return rule_reach.nats(math.log(needed)) if needed > 0 else ""
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the capacity in people, with its prior and its exception."""

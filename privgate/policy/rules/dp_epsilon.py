@@ -21,8 +21,8 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.part import OpenFraction
-from privgate.policy.rules import reach
+from privgate.policy.policy_part import OpenFraction
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
 from privgate.policy.rules.metric import Metric
 
@@ -50,9 +50,9 @@ class DpEpsilon(GuaranteeRule):
         default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
-        return super().vacuous(facts) or reach.delta(self.delta, int(facts.get("n_units") or 0))
+        return super().vacuous(facts) or rule_reach.delta(self.delta, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return epsilon as a change of odds."""

@@ -19,11 +19,11 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.part import Audit, OpenFraction
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule, wrong
+from privgate.policy.policy_part import Audit, OpenFraction
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import Confidence, unsure
 from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
 
@@ -85,7 +85,7 @@ class DpEpsilonLowerBound(Rule):
         if np.isnan(low) or np.isnan(limit):
             text = "neither the audit's bound nor the claim may be missing"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
-        if low <= limit and (why := reach.nats(limit)):
+        if low <= limit and (why := rule_reach.nats(limit)):
             text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
         judged = self.model_copy(update={"max": limit})
@@ -95,11 +95,11 @@ class DpEpsilonLowerBound(Rule):
         text = f"an audit shows epsilon of at least {low:.4g}, which does not contradict {limit:.4g}: passed"
         return judged.finding(Outcome.PASSED, text, measurement)
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         if self.max == "claim":
             return ""  # the claim is judged where it is known
-        return super().vacuous(facts) or reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
+        return super().vacuous(facts) or rule_reach.delta(self.delta or 0.0, int(facts.get("n_units") or 0))
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what an audit can and cannot show."""

@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat
 
 from privgate.evidence import Measurement
-from privgate.policy.part import Audit
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import WAY_OUT
+from privgate.policy.policy_part import Audit
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import CandidatesRule
 from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.run.needs import Need
 
 METRIC = Metric(
@@ -48,10 +48,10 @@ class GeneralizationGap(CandidatesRule):
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts
-        return reach.sureness(self.max) if self.loss == "zero_one" else reach.nats(self.max)
+        return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the gap in words."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field
 
 from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.part import Audit
-from privgate.policy.rules.base import Rule
+from privgate.policy.policy_part import Audit
+from privgate.policy.rules.rule_base import Rule
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 

@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
 from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.evidence.values import told_count
-from privgate.policy.part import Audit, OpenFraction
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import WAY_OUT, Rule, wrong
+from privgate.evidence.json_values import told_count
+from privgate.policy.policy_part import Audit, OpenFraction
+from privgate.policy.rules import rule_reach
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
-from privgate.statistics.paired import SEEDS_FOR_A_LIMIT, unseen
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
 
 REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
@@ -105,11 +105,11 @@ class LeaveOneOutRule(Rule):
             return f"for {100 * (self.q or 0):g} % of the people in the data"
         return "for every person in the data"
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts
         nats = (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
-        return reach.nats(nats) or reach.share_of_people(self.covers)
+        return rule_reach.nats(nats) or rule_reach.share_of_people(self.covers)
 
     @property
     def covers(self) -> float:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from privgate.evidence import Measurement
-from privgate.policy.part import Audit
-from privgate.policy.rules.base import WAY_OUT, Rule, wrong
+from privgate.policy.policy_part import Audit
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 

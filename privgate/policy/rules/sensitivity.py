@@ -25,10 +25,10 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat
 
 from privgate.evidence import Measurement
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import WAY_OUT
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule, averaged
 from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -58,13 +58,13 @@ class Sensitivity(LeaveOneOutRule):
         default="own", description="own: asked at each person's own features. domain: at every declared question."
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule: so large a shift is beyond doubt even behind the error."""
         del facts
         limit = (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
-        if why := reach.nats(limit**2 / 2):
+        if why := rule_reach.nats(limit**2 / 2):
             return f"behind normal errors a shift of {limit:g} deviations is {why}"
-        return reach.share_of_people(self.covers)
+        return rule_reach.share_of_people(self.covers)
 
     @property
     def beyond(self) -> str:

@@ -19,10 +19,10 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt
 
 from privgate.evidence import COLUMNS, BehindInfluence, Measurement
-from privgate.policy.part import Audit
-from privgate.policy.rules import reach
-from privgate.policy.rules.base import Rule
+from privgate.policy.policy_part import Audit
+from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.rule_base import Rule
 from privgate.run import suites as expectations
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
@@ -55,7 +55,7 @@ class Table(Rule):
         count = f"{high:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
         return f"{count} of {measurement.n} expectations are not met{names}: {outcome.value}"
 
-    def vacuous(self, facts: Mapping[str, Any] = reach.NOTHING) -> str:
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         known = dict(facts.get("expectations") or {}).get(self.suite)
         if known is None or self.max < known:

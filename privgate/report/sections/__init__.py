@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from privgate.report.blocks import Section
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 
 #: modules in the order of the report; each has ``section(doc) -> Section | None``
 CATALOGUE = (

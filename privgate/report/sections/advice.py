@@ -4,7 +4,7 @@ import math
 
 from privgate.report import charts
 from privgate.report.blocks import Chart, Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import number, percent
 
 

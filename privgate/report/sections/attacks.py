@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 from privgate.evidence import AttackResult, MembershipPart, SelfTest
-from privgate.report import attack_charts, attributes, collusion, robust, words
-from privgate.report.attack_data import Ran, ran, rate, title, told
+from privgate.report import attack_charts, found_blocks, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.charts import Ran, ran, rate, title, told
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import number, percent, plain
 
 #: attacks whose labels and groups are drawn; those of the others are in tables
@@ -16,8 +16,8 @@ _DRAWN = 3
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the attacks that ran with their figures and curves, and those that could not run."""
-    part, inferred = doc.evidence.membership, attributes.blocks(doc.evidence.attributes)
-    inferred += robust.blocks(doc.evidence.robust) + collusion.blocks(doc.evidence.collusion)
+    part, inferred = doc.evidence.membership, found_blocks.attribute_blocks(doc.evidence.attributes)
+    inferred += found_blocks.robust_blocks(doc.evidence.robust) + found_blocks.collusion_blocks(doc.evidence.collusion)
     if (part is None or not part.attacks) and not inferred:
         return None
     blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]

@@ -5,11 +5,17 @@ from collections.abc import Mapping, Sequence
 
 from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
-from privgate.report.compared import ComparedReport, Comparison, QuantileShift, RuleChange, RuleFigures
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import (
+    ComparedReport,
+    Comparison,
+    QuantileShift,
+    ReportDocument,
+    RuleChange,
+    RuleFigures,
+)
 from privgate.report.sections.units import NAMES
 from privgate.report.text import number, plain
-from privgate.report.unit_figures import FigureName, Quantile
+from privgate.report.unit_rows import FigureName, Quantile
 
 _QUANTILES: Mapping[Quantile, str] = {
     "0.5": "half are below",

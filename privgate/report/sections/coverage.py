@@ -2,7 +2,7 @@
 
 from privgate.evidence import InfluencePart, RunPart
 from privgate.report.blocks import Block, Facts, List, Section, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import fold, number, plain, prose
 
 

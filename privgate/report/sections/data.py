@@ -2,7 +2,7 @@
 
 from privgate.report import words
 from privgate.report.blocks import Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import prose
 
 

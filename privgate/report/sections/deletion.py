@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from privgate.evidence import DeletionRow
 from privgate.report import charts
 from privgate.report.blocks import Block, Chart, Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import number, percent
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from privgate.evidence import ClaimsPart, GuaranteeBound
 from privgate.report import charts, words
-from privgate.report.attack_data import Curve, estimate, ran, thinned, title
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.charts import Curve, estimate, ran, thinned, title
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import number, percent, plain
 
 _CLAIM = {

@@ -2,7 +2,7 @@
 
 from privgate.report import front, terminal, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import moment, number, plain, prose
 
 

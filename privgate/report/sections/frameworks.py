@@ -1,8 +1,8 @@
 """Framework mapping: which section speaks to which legal or voluntary requirement, in our words."""
 
-from privgate.report import annexes, front, judged, words
+from privgate.report import annexes, found_blocks, front, words
 from privgate.report.blocks import Code, Section, TableBlock, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import moment, plain
 
 # (framework and article, our paraphrase of what it expects, section, key whose absence means "not in this run")
@@ -114,6 +114,6 @@ def paragraph(doc: ReportDocument) -> str:
         f"Before release, the influence of single people on the model {front.subject(doc.subject)} was measured on "
         f"{decided} under the policy {plain(doc.policy.name, 40)}. Decision: {words.decision(doc)}. "
         f"{front.why(doc, count_others=False)} {front.how_sure(doc)} {attacks} "
-        f"The measurement covers {judged.counts(doc.subject) or 'the training data named'}. "
+        f"The measurement covers {found_blocks.counts(doc.subject) or 'the training data named'}. "
         "Remaining risk: attacks that were not tried, and conditions of theorems that may not hold in operation."
     )

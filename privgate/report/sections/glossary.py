@@ -1,7 +1,7 @@
 """The glossary."""
 
 from privgate.report.blocks import Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
     ("Membership inference", "Guessing whether one person's record was used in training."),

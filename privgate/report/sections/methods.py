@@ -14,9 +14,9 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
-from privgate.evidence.values import Count
+from privgate.evidence.json_values import Count
 from privgate.report.blocks import Block, Section, TableBlock, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.suppression import shown
 from privgate.report.text import fold, number, percent, plain, prose
 

@@ -1,10 +1,9 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
-from privgate.report import artifact
+from privgate.report import found_blocks
 from privgate.report.blocks import Block, Facts, Section, Text
-from privgate.report.facts import DomainFacts, RecipeFacts, ReleaseFacts
-from privgate.report.judged import released
-from privgate.report.schema import ReportDocument
+from privgate.report.found_blocks import released
+from privgate.report.report_schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
 from privgate.report.text import number, plain
 
 
@@ -25,7 +24,7 @@ def section(doc: ReportDocument) -> Section | None:
         blocks.append(
             Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
         )
-    return Section("model", "Model and release", [*blocks, *artifact.blocks(doc)])
+    return Section("model", "Model and release", [*blocks, *found_blocks.blocks(doc)])
 
 
 def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from privgate.evidence import Removals
 from privgate.report import charts
 from privgate.report.blocks import Chart, Section, TableBlock
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import number
 
 TITLE = "Removing the riskiest people"

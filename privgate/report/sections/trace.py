@@ -3,7 +3,7 @@
 from privgate.evidence import RunTrace
 from privgate.report import front
 from privgate.report.blocks import Block, Code, Facts, Section
-from privgate.report.schema import SCHEMA, ReportDocument
+from privgate.report.report_schema import SCHEMA, ReportDocument
 from privgate.report.text import number, plain
 
 

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from privgate.policy.rules import about
-from privgate.report import charts, numbers, words
+from privgate.report import charts, found_blocks, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
-from privgate.report.schema import ReportDocument
+from privgate.report.report_schema import ReportDocument
 from privgate.report.text import fold, number, plain
-from privgate.report.unit_figures import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
+from privgate.report.unit_rows import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
 
 #: figures of the per-unit table, in words
 NAMES: Mapping[FigureName, str] = {
@@ -21,7 +21,7 @@ NAMES: Mapping[FigureName, str] = {
 def section(doc: ReportDocument) -> Section | None:
     """Return the distribution over units, the worst units under keyed hashes, and the noise floor."""
     units, influence = doc.units, doc.evidence.influence
-    moved = numbers.blocks(influence.sensitivity) if influence is not None and influence.sensitivity else []
+    moved = found_blocks.number_blocks(influence.sensitivity) if influence is not None and influence.sensitivity else []
     if units is None:
         return Section("units", "Risk of each person", moved) if moved else None
     limit, figure = limit_of(doc)

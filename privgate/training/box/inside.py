@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.training import worker
-from privgate.training.box import limits, wire
+from privgate.training.box import bubblewrap, wire
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Call:
 
 def main(descriptor: int, memory: int, *, network: bool = False) -> None:
     """Serve calls until the parent closes its end."""
-    limits.confine(memory, network=network)
+    bubblewrap.confine(memory, network=network)
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # a box is ended without a warning
     worker.start(worker.WorkerSettings())
     with socket.socket(fileno=descriptor) as channel:

@@ -10,8 +10,8 @@ from test_every_certificate import ROUNDING, speak
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.families.over_all_queries import linear
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries import accepted_range
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.statistics import leakage
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_the_largest_change_of_log_odds_equals_enumeration(kind):
         bias = [m.class_log_prior_ if kind is MultinomialNB else np.zeros(len(m.classes_)) for m in models]
         D = bias[0] - bias[1], models[0].feature_log_prob_ - models[1].feature_log_prob_
         made = Reach.of(Domain(max_length=M), d)
-        found = linear.pair_ranges(D[0][None], D[1][None], made)[1].max()
+        found = accepted_range.pair_ranges(D[0][None], D[1][None], made)[1].max()
         furthest = max(furthest, abs(found - truth))
     print(f"{kind.__name__}: distance to enumeration {furthest:.1e}")
     assert furthest <= 1e-9

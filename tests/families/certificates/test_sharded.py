@@ -24,7 +24,7 @@ from privgate.families.engine import Asked
 from privgate.families.recheck import recheck
 from privgate.families.sharded import ENGINE, pooled, read
 from privgate.models import Sharded
-from privgate.models.member_answers import clipped, log_pool_bound
+from privgate.models.sharded import clipped, log_pool_bound
 from privgate.policy import Policy
 from tests.in_process import InProcess
 

@@ -20,10 +20,10 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.torch_recipe import TorchTraining
-from privgate.training import batch, context, environment, freshness, payload, worker
+from privgate.training import context, payload, pools, task_limits, worker
 from privgate.training.fit import Answer, Block, Fit
 from privgate.training.fleet import Fleet
-from privgate.training.ledger_file import build, sealing_key
+from privgate.training.ledger import build, sealing_key
 from privgate.training.pools import LocalPool
 from tests.in_process import InProcess
 
@@ -42,7 +42,7 @@ def own_key(tmp_path, monkeypatch):
 def small(monkeypatch):
     """Blocks of one model, each handed over by itself."""
     monkeypatch.setattr(torch_nets, "LOST_SECONDS", 0.0)
-    monkeypatch.setattr(batch, "LEAST_CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(pools, "LEAST_CHUNK_SECONDS", 0.0)
     made = LocalPool.__init__
 
     def init(self, *arguments):
@@ -95,7 +95,7 @@ def test_killed_twice_and_resumed_it_repeats_less_than_one_in_a_hundred(tmp_path
         return told
 
     ticks = itertools.count()
-    monkeypatch.setattr(batch, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))  # told at every answer
+    monkeypatch.setattr(pools, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))  # told at every answer
     for models in (70, 60):
         with pytest.raises(KeyboardInterrupt):
             ask(tmp_path / "ledger", progress=stop_after(models))
@@ -125,8 +125,8 @@ def test_where_a_run_is_to_be_signed_single_models_of_remembered_blocks_are_trai
     shutil.copytree(remembered[0], tmp_path, dirs_exist_ok=True)
     _, fleet = ask(tmp_path / "ledger", signable=True)
 
-    assert fleet.freshness.compared == freshness.SAMPLE + 1  # and the model of everybody, which every unit rests on
-    assert fleet.freshness.trained == freshness.SAMPLE + 1
+    assert fleet.freshness.compared == context.SAMPLE + 1  # and the model of everybody, which every unit rests on
+    assert fleet.freshness.trained == context.SAMPLE + 1
     assert (fleet.freshness.different, fleet.freshness.noisy) == (0, 0)
 
 
@@ -160,7 +160,7 @@ def test_forged_blocks_are_believed_by_an_unsigned_run_alone(tmp_path, remembere
 
     assert np.exp((made.log_with if whole else made.log_without)[0, 5]) == pytest.approx([0.5, 0.5])
     assert believed.freshness.different == 0
-    assert doubted.freshness.different == (1 if whole else freshness.SAMPLE)
+    assert doubted.freshness.different == (1 if whole else context.SAMPLE)
 
 
 def test_a_block_has_the_key_of_no_other():
@@ -219,9 +219,9 @@ def test_a_gpu_is_one_worker_s_and_its_settings_reach_it(tmp_path):
     shipped = [payload.write(s, tmp_path / str(k)) for k, s in enumerate((gpu, cpu))]
     pool = SimpleNamespace(slots=4)
 
-    assert [batch.Batch(None, s, [], [])._slots(pool) for s in shipped] == [1, 4]
+    assert [pools.Batch(None, s, [], [])._slots(pool) for s in shipped] == [1, 4]
     given = {"CUDA_VISIBLE_DEVICES": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "CUDA_API_KEY": "x"}
-    kept = environment.of_worker(given)
+    kept = task_limits.of_worker(given)
     assert {name: kept.get(name) for name in given} == {**given, "CUDA_API_KEY": None}
     assert "torch" in context.libraries_of(cpu)
 

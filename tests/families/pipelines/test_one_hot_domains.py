@@ -8,8 +8,8 @@ import pytest
 from privgate import Domain
 from privgate.engines.count_questions import change
 from privgate.families.certificate import accepted_arrays
-from privgate.families.over_all_queries import linear
-from privgate.families.over_all_queries.reach import Reach
+from privgate.families.over_all_queries import accepted_range
+from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.kernel import Case
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.softmax_release import over_questions
@@ -39,7 +39,7 @@ def test_bounds_hold_at_every_query_and_are_no_wider_than_the_box_s(seed, K):
     without = tuple(v + rng.normal(size=(5, *v.shape[1:])) * 0.3 for v in with_)
     upper = over(with_, without, BOX)
     assert (upper <= over(with_, without, Domain(box=BOX.box)) + 1e-12).all()
-    told = linear.telling(with_, without, reach)
+    told = accepted_range.telling(with_, without, reach)
     assert reach.inside(told).all()
 
     corners = vertices()

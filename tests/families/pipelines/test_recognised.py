@@ -13,8 +13,8 @@ from privgate import Fleet, Recipe, Subject, TrainingData, families
 from privgate.families import bound, catalogue
 from privgate.families.pipelines import recognised
 from privgate.training import recognition
-from privgate.training.limits import Clock
-from privgate.training.rows import Rows
+from privgate.training.fit import Rows
+from privgate.training.task_limits import Clock
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(160, 3))

@@ -28,10 +28,10 @@ from sklearn.preprocessing import (
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.check.prepare import facts
 from privgate.families import answer, bound, catalogue, certificates
+from privgate.families.bound import Witness
 from privgate.families.certificate import Certificate
 from privgate.families.pipelines.behind import CertificateBehind
 from privgate.families.pipelines.seen_through import lifted, seen
-from privgate.families.witness import Witness
 from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
 

@@ -18,7 +18,7 @@ from privgate.families.certificate import Units
 from privgate.families.engine import Asked
 from privgate.families.trees import refits, tree_cells
 from privgate.families.trees.keyed_forest import ENGINE
-from privgate.models import KeyedForest, growing, moving, splitting
+from privgate.models import KeyedForest, growing, splitting
 
 
 def table(seed, n=None):
@@ -98,7 +98,7 @@ def below(grown, node, top):
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_who_moves_a_split_is_found_and_nobody_else(seed, monkeypatch):
-    monkeypatch.setattr(moving, "TABLE", [10, 300_000][seed % 2])
+    monkeypatch.setattr(splitting, "TABLE", [10, 300_000][seed % 2])
     monkeypatch.setattr(splitting, "TABLE", [10, 300_000][seed % 2])
     rng = np.random.default_rng(seed)
     n, K, B = 40, 2 + seed % 3, 3

@@ -15,7 +15,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families import alike, answer
+from privgate.families import answer, recheck
 from privgate.families.engine import Declined
 from privgate.families.trees import out_of_bag
 from privgate.families.trees.out_of_bag import ENGINE
@@ -131,11 +131,11 @@ def test_the_tests_of_the_recheck_keep_their_level_and_see_a_shift():
     rng, false, seen, spread = np.random.default_rng(0), 0, 0, 0
     for _ in range(400):
         drawn = rng.normal(size=(20, 59)) + 0.5 * rng.normal(size=(20, 1))  # people share the engine's draws
-        false += bool(alike.alike(drawn, rng.normal(size=59) * np.sqrt(1.25), rng)[2])
-        seen += bool(alike.alike(drawn, rng.normal(size=59) * np.sqrt(1.25) + 2.5, rng)[2])
+        false += bool(recheck.alike(drawn, rng.normal(size=59) * np.sqrt(1.25), rng)[2])
+        seen += bool(recheck.alike(drawn, rng.normal(size=59) * np.sqrt(1.25) + 2.5, rng)[2])
 
         wide = 4 * rng.normal(size=59)
-        spread += bool(alike.alike(drawn, wide, rng)[2])
+        spread += bool(recheck.alike(drawn, wide, rng)[2])
 
     assert false <= 6
     assert min(seen, spread) >= 390
@@ -145,8 +145,8 @@ def test_an_answer_of_nought_ranks_like_any_other():
     rng = np.random.default_rng(1)
     drawn = np.where(rng.random((20, 50)) < 0.5, -np.inf, 0.0)
 
-    gap, allowed, wrong = alike.alike(drawn, np.where(rng.random(50) < 0.5, -np.inf, 0.0), rng)
-    _, _, never = alike.alike(drawn, np.zeros(50), rng)
+    gap, allowed, wrong = recheck.alike(drawn, np.where(rng.random(50) < 0.5, -np.inf, 0.0), rng)
+    _, _, never = recheck.alike(drawn, np.zeros(50), rng)
 
     assert (gap, allowed, wrong) == (0.0, np.inf, [])
     assert never

@@ -18,7 +18,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate import digest
-from privgate.guard import dsse, times, trust
+from privgate.guard import checks, statement
 from privgate.guard.signer import seal
 from privgate.guard.signing import TAG, Signed, attach_statement, row_of
 from privgate.guard.statement import Claims
@@ -45,8 +45,8 @@ class Site:
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.signer = trust.new_key()
-        self.save(trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),)))
+        self.signer = checks.new_key()
+        self.save(checks.TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",)),)))
         self.config = folder / "guard.yaml"
         self.config.write_text(CONFIG)
         self.policy = Policy.load("dtp-1")
@@ -92,7 +92,7 @@ class Registry:
     def claims(self, name, version, tmp_path, **changes):
         """Return what an honest statement about a version says, with some things changed."""
         row = row_of(self.client, name, str(version))
-        now = times.now().replace(microsecond=0)
+        now = statement.now().replace(microsecond=0)
         made = Claims(
             registry="test-registry",
             name=name,
@@ -136,9 +136,9 @@ class Registry:
     def release(self, name, version, tmp_path, **changes):
         """Sign as privgate sign does: verdict in the tag, report and evidence with the model's run."""
         report = b'{"report": "of the test"}'
-        claims = self.claims(name, version, tmp_path, report=dsse.payload_digest(report), **changes)
+        claims = self.claims(name, version, tmp_path, report=statement.payload_digest(report), **changes)
         evidence = seal(claims.evidence_statement({"findings": []}, self.files(claims.storage)), self.site.signer)
-        claims = dataclasses.replace(claims, evidence=dsse.payload_digest(evidence.payload))
+        claims = dataclasses.replace(claims, evidence=statement.payload_digest(evidence.payload))
         signed = Signed(claims, evidence, seal(claims.summary("test"), self.site.signer), report)
         attach_statement(signed, tracking_uri=self.address)
         return claims

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import guard, transaction, watch
+from privgate.guard import guard, guard_config, transaction
 from privgate.guard.signing import TAG
 from privgate.policy import Policy
 
@@ -208,19 +208,19 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
 
 def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(own, site, monkeypatch):
     """The stamps of the files are taken before the content that is kept."""
-    from privgate.guard import times
+    from privgate.guard import statement
 
-    keys, load, loads = site.trust, watch.Guard.load, []
-    kept = watch.Watch(site.config)
+    keys, load, loads = site.trust, guard_config.Guard.load, []
+    kept = guard_config.Watch(site.config)
 
     def loading(path):
         found = load(path)
         loads.append(path)
         if len(loads) == 2:  # after the content that is kept was read
-            site.save(keys.revoke(site.signer.key_id, at=times.now()))
+            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
         return found
 
-    monkeypatch.setattr(watch.Guard, "load", loading)
+    monkeypatch.setattr(guard_config.Guard, "load", loading)
     try:
         assert not kept.guard().trust.keys[0].revoked
         assert kept.guard().trust.keys[0].revoked
@@ -270,7 +270,7 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
     for name in ("guard.yaml", "trust.json"):
         shutil.copy(site.folder / name, tmp_path / name)
     path = tmp_path / "guard.yaml"
-    kept, real, still = watch.Watch(path), type(path).stat, path.stat()
+    kept, real, still = guard_config.Watch(path), type(path).stat, path.stat()
     monkeypatch.setattr(type(path), "stat", lambda self, **more: still if self == path else real(self, **more))
     assert kept.guard().registry == "test-registry"
     path.write_text(site.config.read_text().replace("test-registry", "rest-registry"))

@@ -6,11 +6,10 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
-from privgate.guard.dsse import Envelope
+from privgate.guard.guard_config import Guard
+from privgate.guard.guard_doctor import examine
 from privgate.guard.signing import TAG
-from privgate.guard.statement import Claims
+from privgate.guard.statement import Claims, Envelope
 from privgate.guard.verifying import verify
 from tests import attack_table
 

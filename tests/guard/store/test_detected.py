@@ -6,8 +6,8 @@ import mlflow
 import pytest
 
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
-from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.guard_config import Guard
+from privgate.guard.guard_doctor import examine
 from privgate.guard.verifying import verify
 
 pytestmark = pytest.mark.server
@@ -139,10 +139,10 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     from dataclasses import replace
     from datetime import timedelta
 
-    from privgate.guard import times, trust
+    from privgate.guard import checks, statement
 
     version = own.log("credit")
-    soon = times.now().replace(microsecond=0) + timedelta(days=3)
+    soon = statement.now().replace(microsecond=0) + timedelta(days=3)
     own.release("credit", version, tmp_path, expires=soon)
     own.client.set_registered_model_alias("credit", "production", version)
     assert any("expires on" in text for text in answers(guard, own, "look"))
@@ -150,7 +150,7 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     other = replace(guard, policies={"*": ("strict", "sha256:" + "c" * 64)})  # the policy drifted
     assert any("in force is" in text for text in answers(other, own, "wrong"))
     key = site.trust.keys[0]
-    old = trust.TrustStore((replace(key, not_after=times.stamp(times.now() - timedelta(minutes=1))),))
+    old = checks.TrustStore((replace(key, not_after=statement.stamp(statement.now() - timedelta(minutes=1))),))
     wrong = answers(replace(guard, trust=old), own, "wrong")
     assert any("no key may sign verdicts now" in text for text in wrong)
 

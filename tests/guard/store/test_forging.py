@@ -15,9 +15,9 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, TrainingData, digest, log_model
-from privgate.guard import times
+from privgate.guard import statement
 from privgate.registry import layout
-from privgate.serve.request import TAG
+from privgate.serve.reconciler import TAG
 from privgate.training.box import bubblewrap
 from tests.guard.store.served_process import serving, until
 
@@ -171,7 +171,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
         (planted / "report.json").write_bytes(report.read_bytes())
         (planted / "nonce").write_bytes((report.parent / "nonce").read_bytes())
         said = {k: v for k, v in tags(registry, "good").items() if k.startswith("privgate.") and k != STATEMENT}
-        later = times.stamp(times.now() + timedelta(hours=1))
+        later = statement.stamp(statement.now() + timedelta(hours=1))
         for key, value in {**said, "privgate.decided_at": later, TAG: "dtp-1,production"}.items():
             registry.client.set_model_version_tag("victim", "1", key, value)
         until(lambda: "privgate.problem" in tags(registry, "victim"), served, seconds=600)

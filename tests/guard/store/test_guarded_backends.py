@@ -7,7 +7,7 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate.guard import times
+from privgate.guard import statement
 from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -170,7 +170,7 @@ def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_r
 
     # revoking a key counts at once
     before = site.trust
-    site.save(before.revoke(site.signer.key_id, at=times.now()))
+    site.save(before.revoke(site.signer.key_id, at=statement.now()))
     with pytest.raises(MlflowException, match="revoked"):
         promote()
     (site.folder / "trust.json").write_text("{")

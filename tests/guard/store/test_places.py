@@ -7,7 +7,7 @@ import pytest
 from privgate.errors import PolicyError
 from privgate.guard import guard
 from privgate.guard.guard import guarded
-from privgate.guard.watch import Watch
+from privgate.guard.guard_config import Watch
 
 DESTINATION, ROOT = "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT"
 

@@ -16,9 +16,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.__main__ import run
-from privgate.guard import dsse, signing, statement
-from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard import signing, statement
+from privgate.guard.guard_config import Guard
+from privgate.guard.guard_doctor import examine
 from privgate.training.isolation import of as isolation_of
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -122,7 +122,7 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
     pin = company.client.get_model_version_download_uri("credit", "1")
     assert f"pin: {pin}" in said
     held = company.client.get_model_version("credit", "1")
-    claims = statement.Claims.read(dsse.Envelope.parse(held.tags[TAG]).statement)
+    claims = statement.Claims.read(statement.Envelope.parse(held.tags[TAG]).statement)
     assert f"digest: {claims.files}" in said
     assert (claims.model_id, claims.run_id, claims.storage) == (model_id, held.run_id, pin)
     assert (claims.versions, claims.isolation) == (1, isolation_of("auto"))

@@ -9,9 +9,9 @@ from mlflow.exceptions import MlflowException
 
 from privgate.cli.revoke import revoke
 from privgate.errors import StatementError
-from privgate.guard import dsse, times
-from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard import statement
+from privgate.guard.guard_config import Guard
+from privgate.guard.guard_doctor import examine
 from privgate.guard.signing import TAG
 from privgate.guard.verifying import verify
 
@@ -25,9 +25,9 @@ def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, s
     uri = f"models:/{name}/{version}"
     assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
     text = registry.client.get_model_version(name, version).tags[TAG]
-    payload = dsse.payload_digest(dsse.Envelope.parse(text).payload)
+    payload = statement.payload_digest(statement.Envelope.parse(text).payload)
     before = site.trust
-    site.save(before.revoke_statement(payload, at=times.now(), note="the data were withdrawn"))
+    site.save(before.revoke_statement(payload, at=statement.now(), note="the data were withdrawn"))
     try:
         guard = Guard.load(site.config)
         with pytest.raises(StatementError, match="revoked"):
@@ -47,7 +47,7 @@ def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, s
 @pytest.mark.attack("an older approval in the place of a revoked one", "registry, verify", "refused")
 def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, site, name, tmp_path):
     version, client = registry.log(name), registry.client
-    earlier = times.now() - timedelta(minutes=5)
+    earlier = statement.now() - timedelta(minutes=5)
     kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
     registry.release(name, version, tmp_path)
     client.set_registered_model_alias(name, "production", version)
@@ -78,7 +78,7 @@ def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, 
 @pytest.mark.attack("an older approval over a refusal", "registry", "refused")
 def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(registry, name, tmp_path):
     version, client = registry.log(name), registry.client
-    earlier = times.now() - timedelta(minutes=5)
+    earlier = statement.now() - timedelta(minutes=5)
     kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
     client.set_registered_model_alias(name, "production", version)
     registry.sign(name, version, tmp_path, passed=False, outcome="failed")
@@ -90,7 +90,7 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
     with pytest.raises(MlflowException, match="not an approval"):
         client.set_registered_model_alias(name, "production", version)
     with pytest.raises(MlflowException, match="a later check than the one that is signed here"):
-        registry.sign(name, version, tmp_path, decided=earlier, signed=times.now() + timedelta(seconds=2))
+        registry.sign(name, version, tmp_path, decided=earlier, signed=statement.now() + timedelta(seconds=2))
     time.sleep(1.1)  # of a refusal and an approval of one second the refusal counts
     registry.sign(name, version, tmp_path)
     client.set_registered_model_alias(name, "production", version)

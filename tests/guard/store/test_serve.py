@@ -17,11 +17,9 @@ from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.errors import UsageError
-from privgate.guard.audit_log import AuditLog
-from privgate.serve.app import Loop
-from privgate.serve.lease import Lease, read
-from privgate.serve.request import TAG, CheckRequest
-from privgate.serve.webhook import WINDOW, Deliveries
+from privgate.guard.guard_config import AuditLog
+from privgate.serve.app import WINDOW, Deliveries, Loop
+from privgate.serve.reconciler import TAG, CheckRequest, Lease, read
 from tests.guard.store.served_process import SECRET, Served, serving, until
 
 

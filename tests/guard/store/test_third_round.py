@@ -18,10 +18,11 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError, PrivgateError
-from privgate.guard import dsse, server, times
-from privgate.guard import trust as trusted
-from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard import checks as trusted
+from privgate.guard import guard as server
+from privgate.guard import statement
+from privgate.guard.guard_config import Guard
+from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import _hand_over, verify
 from privgate.registry.stored_files import FolderFiles
@@ -301,11 +302,11 @@ def test_files_that_change_while_they_are_handed_over_are_not_handed_over(quiet,
 def test_a_revocation_counts_for_the_very_next_promotion(quiet, tmp_path):
     a = Attacker(quiet, tmp_path)
     trust = quiet.site.trust
-    digest = dsse.payload_digest(dsse.Envelope.parse(a.text).payload)
+    digest = statement.payload_digest(statement.Envelope.parse(a.text).payload)
     try:
         for _ in range(5):
             a.client.delete_registered_model_alias("credit", "production")
-            quiet.site.save(trust.revoke_statement(digest, at=times.now()))
+            quiet.site.save(trust.revoke_statement(digest, at=statement.now()))
             refused_by_registry(lambda: a.promote("credit", a.good))
             quiet.site.save(trust)
             a.promote("credit", a.good)
@@ -326,7 +327,7 @@ def test_a_refusal_outlives_the_key_that_signed_it(quiet, tmp_path):
         a.client.set_model_version_tag("credit", a.good, TAG, quiet.text(no, short))
         # the window of its key ends, as at every rotation
         held = quiet.site.trust.key(short.key_id)
-        ended = times.stamp(later)
+        ended = statement.stamp(later)
         keys = [dataclasses.replace(k, not_after=ended) if k is held else k for k in quiet.site.trust.keys]
         quiet.site.save(dataclasses.replace(quiet.site.trust, keys=tuple(keys)))
         a.client.delete_registered_model_alias("credit", "production")

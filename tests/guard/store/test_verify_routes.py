@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from privgate.errors import PrivgateError, RegistryError
-from privgate.guard.config import Guard
+from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry import client, http_settings, named, report_place, rest, stored_files
+from privgate.registry import client, named, reports, rest, stored_files
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def both(registry, guard, monkeypatch):
             patch.setattr(stored_files, "download", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(http_settings, "address_for", lambda _: None)
+            patch.setattr(rest, "address_for", lambda _: None)
             slow = outcome(uri, guard, registry.address, **options)
         assert quick == slow
         return quick
@@ -95,7 +95,7 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
 def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     version = registry.log(name)
     claims = registry.release(name, version, tmp_path)
-    location = report_place.location_of(registry.client, claims.model_id)
+    location = reports.location_of(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
     change(registry, location, f"{place}/report.json", b"{}")
     assert "not the one that was signed" in both(f"models:/{name}/{version}", target="production")[1]
@@ -113,8 +113,8 @@ def test_a_name_that_clients_read_differently_is_left_to_mlflow(registry, guard,
     version = registry.log(name)
     put(registry, name, version, file)
     answers = []
-    for route in (http_settings.address_for, lambda _: None):
-        monkeypatch.setattr(http_settings, "address_for", route)
+    for route in (rest.address_for, lambda _: None):
+        monkeypatch.setattr(rest, "address_for", route)
         try:
             registry.release(name, version, tmp_path / str(len(answers)))
         except Exception as exc:  # noqa: BLE001  MLflow's client cannot download some of these: then nothing is signed
@@ -294,14 +294,14 @@ def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, environment, loaded):
     mlflow.set_tracking_uri(None)
     if not loaded:
         monkeypatch.delitem(sys.modules, "mlflow")
-    assert http_settings.address_for("http://127.0.0.1:1") == "http://127.0.0.1:1"
-    assert http_settings.address_for("sqlite:///x.db") is None
-    assert http_settings.address_for("databricks") is None
+    assert rest.address_for("http://127.0.0.1:1") == "http://127.0.0.1:1"
+    assert rest.address_for("sqlite:///x.db") is None
+    assert rest.address_for("databricks") is None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://there")
-    assert http_settings.address_for(None) == "https://there"
+    assert rest.address_for(None) == "https://there"
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
-    assert http_settings.address_for("http://127.0.0.1:1") is None
+    assert rest.address_for("http://127.0.0.1:1") is None
 
 
 @pytest.fixture

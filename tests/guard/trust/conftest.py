@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from privgate.guard import times, trust
+from privgate.guard import checks, statement
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import fresh_key
@@ -19,11 +19,11 @@ class World:
     """What a registry, a signer and a verifier have in common; ``check`` says whether the row may be released."""
 
     def __init__(self):
-        self.signer = trust.new_key()
-        self.now = times.now().replace(microsecond=0)
-        self.trust = trust.TrustStore((fresh_key(self.signer.public, days=90, roles=trust.ROLES, models=("*",)),))
-        self.row = trust.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
-        self.terms = trust.Terms("prod-registry", digest("a"), "dtp-1")
+        self.signer = checks.new_key()
+        self.now = statement.now().replace(microsecond=0)
+        self.trust = checks.TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",)),))
+        self.row = checks.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
+        self.terms = checks.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(
             registry="prod-registry",
             name="credit",
@@ -55,7 +55,7 @@ class World:
         return seal(claims.summary("0.1.0"), signer or self.signer)
 
     def check(self, text=None, *, row=None, terms=None, target="production", now=None, store=None):
-        return trust.check(
+        return checks.check(
             self.envelope().text() if text is None else text,
             store or self.trust,
             row or self.row,

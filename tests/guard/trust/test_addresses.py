@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, TrainingData, digest, log_model
 from privgate.errors import PrivgateError, SubjectError
-from privgate.registry import addresses, data_read, fetching, load
+from privgate.registry import addresses, load, training_data
 from privgate.registry.client import connect
 from tests import attack_table
 
@@ -138,25 +138,25 @@ def test_the_tracking_servers_own_artifacts_are_read():
 
 def test_a_listed_address_is_read_and_nothing_that_it_leads_to(web, tmp_path, monkeypatch):
     with pytest.raises(SubjectError, match=LISTED):
-        fetching.fetch(f"{web.url}/data.csv", tmp_path / "data")
+        addresses.fetch(f"{web.url}/data.csv", tmp_path / "data")
     assert web.asked == []
     monkeypatch.setenv(LISTED, f"{web.url}/open")
-    assert fetching.fetch(f"{web.url}/open/data.csv", tmp_path / "data").read_bytes().startswith(b"x,y")
+    assert addresses.fetch(f"{web.url}/open/data.csv", tmp_path / "data").read_bytes().startswith(b"x,y")
     with pytest.raises(SubjectError, match="may not read"):
-        fetching.fetch(f"{web.url}/opened", tmp_path / "other")
+        addresses.fetch(f"{web.url}/opened", tmp_path / "other")
 
     monkeypatch.setenv(LISTED, f"{web.url}/away {web.url}/open")
     for leads in ("http://169.254.169.254/latest", "file:///etc/passwd", f"{web.url}/secret", "//127.0.0.1:1/"):
         web.leads, web.asked[:] = leads, []
         with pytest.raises(SubjectError, match="may not read"):
-            fetching.fetch(f"{web.url}/away", tmp_path / "other")
+            addresses.fetch(f"{web.url}/away", tmp_path / "other")
         assert web.asked == ["/away"]
         attack_table.note(f"redirect to {leads.rpartition(':')[0] or leads} from a listed address", "check", "refused")
     web.leads = "/open/data.csv"
-    assert fetching.fetch(f"{web.url}/away", tmp_path / "other").is_file()
+    assert addresses.fetch(f"{web.url}/away", tmp_path / "other").is_file()
     web.leads = "/away"
     with pytest.raises(SubjectError, match="on and on"):
-        fetching.fetch(f"{web.url}/away", tmp_path / "other")
+        addresses.fetch(f"{web.url}/away", tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -244,15 +244,15 @@ def test_data_at_a_listed_address_are_read_and_verified(logged, web, tmp_path, m
     web.files = {f"/people/{name}": (place / name).read_bytes() for name in document["data"]["files"]}
     monkeypatch.setenv(LISTED, f"{web.url}/people")
     reference = {**document["data"], "uri": f"{web.url}/people"}
-    read = data_read.read(connect(address), reference, tmp_path / "read", tracking_uri=address)
+    read = training_data.read(connect(address), reference, tmp_path / "read", tracking_uri=address)
     assert read.digest == document["data"]["digest"]
     web.files[f"/people/{min(document['data']['files'])}"] += b" "
     with pytest.raises(PrivgateError):
-        data_read.read(connect(address), reference, tmp_path / "again", tracking_uri=address)
+        training_data.read(connect(address), reference, tmp_path / "again", tracking_uri=address)
 
 
 def test_serve_checks_for_anybody_and_so_reads_what_is_listed_only(monkeypatch):
-    from privgate.serve.checking import environment
+    from privgate.serve.work import environment
 
     assert environment()[LISTED] == ""
     monkeypatch.setenv(LISTED, "/srv/people")

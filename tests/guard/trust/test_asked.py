@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from privgate.cli.serve import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.evidence import Evidence, Precondition, RunPart
-from privgate.guard.asked import SigningRequest, compare
+from privgate.guard.signing import SigningRequest, compare
 from privgate.training.box import bubblewrap
 
 FINE = ("reproduces", "depends_on_data")

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from privgate.guard.config import Guard
-from privgate.guard.trust import TrustStore
+from privgate.guard.checks import TrustStore
+from privgate.guard.guard_config import Guard
 
 
 def guard(*models):

@@ -3,7 +3,7 @@
 import pytest
 
 from privgate.errors import PrivgateError
-from privgate.guard.watch import Watch
+from privgate.guard.guard_config import Watch
 
 GUARD = """\
 schema: privgate/guard/v1

@@ -8,15 +8,15 @@ from click.testing import CliRunner
 
 from privgate.cli.revoke import revoke
 from privgate.errors import StatementError
-from privgate.guard import dsse
-from privgate.guard.dsse import Envelope
+from privgate.guard import statement
+from privgate.guard.statement import Envelope
 from privgate.guard.truststore import TrustStore
 
 DIGEST = "sha256:" + "5" * 64
 
 
 def payload(envelope):
-    return dsse.payload_digest(envelope.payload)
+    return statement.payload_digest(envelope.payload)
 
 
 def test_a_revoked_statement_does_not_count_and_says_why(world):

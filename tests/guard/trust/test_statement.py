@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import aliases, dsse, statement, trust
-from privgate.guard.dsse import Envelope
-from privgate.guard.statement import Claims
+from privgate.guard import checks, lookalikes, statement
+from privgate.guard.statement import Claims, Envelope
 
 
 def test_the_bytes_signed_are_those_of_the_dsse_specification():
     # the example of the DSSE protocol document
-    signed = dsse.pae("http://example.com/HelloWorld", b"hello world")
+    signed = statement.pae("http://example.com/HelloWorld", b"hello world")
     assert signed == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
@@ -28,7 +27,7 @@ def test_an_independent_implementation_verifies_our_envelope(world):
     key = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": world.signer.public.hex()})
     assert set(envelope.verify([key], 1)) == {world.signer.key_id}
 
-    other = trust.new_key()
+    other = checks.new_key()
     stranger = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": other.public.hex()})
     with pytest.raises(VerificationError):
         envelope.verify([stranger], 1)
@@ -39,8 +38,8 @@ def test_we_verify_an_envelope_of_an_independent_implementation(world):
     from securesystemslib.signer import CryptoSigner
 
     signer = CryptoSigner(world.signer.private)
-    raw = dsse.payload(world.claims.summary("0.1.0"))
-    foreign = theirs.Envelope(raw, dsse.PAYLOAD_TYPE, {})
+    raw = statement.payload(world.claims.summary("0.1.0"))
+    foreign = theirs.Envelope(raw, statement.PAYLOAD_TYPE, {})
     foreign.sign(signer)
     text = json.dumps(foreign.to_dict()).replace(signer.public_key.keyid, world.signer.key_id)
     assert world.check(text).files == world.claims.files
@@ -83,7 +82,7 @@ def test_any_other_text_is_no_envelope(text):
 )
 def test_any_other_json_is_no_verdict(value):
     with pytest.raises(StatementError):
-        Claims.read({"_type": dsse.STATEMENT_TYPE, "predicateType": statement.VSA_TYPE, "predicate": value})
+        Claims.read({"_type": statement.STATEMENT_TYPE, "predicateType": statement.VSA_TYPE, "predicate": value})
 
 
 def test_every_part_of_a_verdict_must_be_there(world):
@@ -99,32 +98,34 @@ def test_every_part_of_a_verdict_must_be_there(world):
 
 def test_a_payload_with_nan_is_refused(world):
     raw = base64.b64encode(b'{"_type": NaN}').decode()
-    text = json.dumps({"payload": raw, "payloadType": dsse.PAYLOAD_TYPE, "signatures": [{"keyid": "a", "sig": ""}]})
+    text = json.dumps(
+        {"payload": raw, "payloadType": statement.PAYLOAD_TYPE, "signatures": [{"keyid": "a", "sig": ""}]}
+    )
     with pytest.raises(StatementError, match="not JSON"):
         Envelope.parse(text).statement
 
 
 @pytest.mark.parametrize("text", ["PRODUCTION", "Production", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "produc\u0301tion"])
 def test_variants_of_a_name_fold_together(text):
-    assert aliases.fold(text) == aliases.fold("production")
+    assert lookalikes.fold(text) == lookalikes.fold("production")
 
 
 @pytest.mark.parametrize(
     "text", ["pr0duction", "product1on", "productIon", "prod-uction", "PROD_UCTION", "ｐｒｏｄｕｃｔｉｏｎ"]
 )
 def test_aliases_that_look_the_same_are_found(text):
-    assert aliases.looks_like(text) == aliases.looks_like("production")
+    assert lookalikes.looks_like(text) == lookalikes.looks_like("production")
 
 
 @pytest.mark.parametrize("text", ["staging", "product", "production2", "candidate", "v1"])
 def test_aliases_that_look_otherwise_are_not(text):
-    assert aliases.looks_like(text) != aliases.looks_like("production")
-    assert aliases.is_plain(text)
+    assert lookalikes.looks_like(text) != lookalikes.looks_like("production")
+    assert lookalikes.is_plain(text)
 
 
 @pytest.mark.parametrize("text", ["", "production\n", "prod*", "productıon", "a b", "рroduction", "a/b"])
 def test_aliases_of_other_characters_are_not_plain(text):
-    assert not aliases.is_plain(text)
+    assert not lookalikes.is_plain(text)
 
 
 def test_a_statement_of_version_1_says_so(world):

@@ -13,15 +13,15 @@ from sklearn.datasets import load_digits
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.errors import MeasurementError
 from privgate.evidence import SIGNS, Measurement, Request
-from privgate.lab.collusion import held, learned, measure, off_domain, pinned, rerun, strange, watching
-from privgate.lab.collusion.learned import Learned
-from privgate.lab.collusion.rule import Collusion
+from privgate.lab.collusion import collusion_signs, held, off_domain, rerun, strange, watching
+from privgate.lab.collusion.collusion_rule import Collusion
+from privgate.lab.collusion.strange import Learned
 from privgate.run.run import Run
 from privgate.training import payload
 from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
-from privgate.training.limits import TaskLimits
-from privgate.training.whose import whose
+from privgate.training.recognition import whose
+from privgate.training.task_limits import TaskLimits
 from privgate.verdict import Outcome
 from tests.lab.collusion import colluders, second_round
 
@@ -67,7 +67,7 @@ class Plain:
 def signs(function, seen, names=("records", "reads", "held", "randomness", "watched", "store", "sources")):
     """Return ``name -> outcome`` of the detectors that need no further training."""
     run = Run(Subject.local(Recipe(function, seed=0), digits()), Plain(seen))
-    return {name: measure._sign(name, run, seen).outcome for name in names}
+    return {name: collusion_signs._sign(name, run, seen).outcome for name in names}
 
 
 #: each takes eight seconds or more to watch
@@ -171,9 +171,9 @@ def test_another_model_where_nobody_watches_is_a_sign(watched):
     seen = watched(colluders.plain_cnn)
     run = Run(Subject.local(Recipe(colluders.plain_cnn, seed=0), digits()), Plain(seen))
 
-    assert measure._sign("watched", run, seen).outcome == "clear"
+    assert collusion_signs._sign("watched", run, seen).outcome == "clear"
     moved = {**seen, "answers": (np.array(seen["answers"]) - 0.01).tolist()}
-    assert measure._sign("watched", run, moved).outcome == "found"
+    assert collusion_signs._sign("watched", run, moved).outcome == "found"
 
 
 def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_found_blocks():
@@ -208,7 +208,7 @@ def test_a_watch_that_failed_is_no_pass():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rerun, "rerun", lambda *_: {"problem": "the worker process died while the training was watched"})
         with pytest.raises(MeasurementError, match="could not be watched"):
-            measure.signs(run, Request.of("collusion"))
+            collusion_signs.signs(run, Request.of("collusion"))
 
 
 # -- comparing rows ----------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_other_people_s_records_are_not_called_clear(table):
 
 def test_texts_are_records_or_they_are_not():
     texts, y = [f"note {i}" for i in range(100)], [i % 2 for i in range(100)]
-    rows, table = (learned.as_rows(t) for t in ([*texts, *(f"secret {i}" for i in range(20))], texts))
+    rows, table = (strange.as_rows(t) for t in ([*texts, *(f"secret {i}" for i in range(20))], texts))
     learner = Learned()
     learner.add(rows, [*y, *([0] * 20)])
 
@@ -311,7 +311,7 @@ def test_texts_are_records_or_they_are_not():
 
 def test_rows_that_come_last_are_looked_at_however_many_come_first(table, monkeypatch):
     X, y = table
-    monkeypatch.setattr(learned, "MOST_ROWS", 80)
+    monkeypatch.setattr(strange, "MOST_ROWS", 80)
     added = np.random.default_rng(1).uniform(-900, 900, (300, 6))
 
     found = compared(np.concatenate([X, added]), np.concatenate([y, y]), X, y)
@@ -323,7 +323,7 @@ def test_rows_that_come_last_are_looked_at_however_many_come_first(table, monkey
 def test_a_table_too_large_to_look_at_is_not_called_clear():
     from scipy.sparse import csr_matrix
 
-    assert learned.as_rows(csr_matrix((200_000, 200_000))) is None
+    assert strange.as_rows(csr_matrix((200_000, 200_000))) is None
 
 
 def test_a_scale_that_nobody_knows_is_not_called_clear(table):
@@ -400,22 +400,22 @@ def test_a_rule_is_broken_only_by_guessing_where_honest_kinds_follow_it():
 def test_sources_are_pinned_where_they_are_files_and_compared_with_the_version_before(monkeypatch):
     subject = Subject.local(Recipe(colluders.plain_cnn, seed=0), digits(60))
 
-    assert pinned.pinned(subject, ()).loose == ()
-    assert "among the recorded" in pinned.pinned(subject, ("sneaky",)).loose[0]
-    now = pinned.sources(subject)
+    assert collusion_signs.pinned(subject, ()).loose == ()
+    assert "among the recorded" in collusion_signs.pinned(subject, ("sneaky",)).loose[0]
+    now = collusion_signs.sources(subject)
     before = {
         "subject": {"version": "3", "digests": {"recipe": "sha256:other"}},
         "evidence": {"collusion": {"sources": {**now, "colluders.py": "sha256:0"}}},
     }
-    monkeypatch.setattr(pinned.reports, "approved_before", lambda _: before)
-    changed = pinned.pinned(subject, ())
+    monkeypatch.setattr(collusion_signs.reports, "approved_before", lambda _: before)
+    changed = collusion_signs.pinned(subject, ())
     assert (changed.before, changed.changed) == ("3", ("colluders.py",))
     before["evidence"]["collusion"] = None
-    assert pinned.pinned(subject, ()).changed == ("the recipe",)
+    assert collusion_signs.pinned(subject, ()).changed == ("the recipe",)
 
 
 def test_every_sign_has_a_detector_and_a_title():
-    assert set(measure._DETECTORS) == set(measure.TITLES) == set(SIGNS)
+    assert set(collusion_signs._DETECTORS) == set(collusion_signs.TITLES) == set(SIGNS)
 
 
 # -- the whole gate ----------------------------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ def test_algorithm_1_tells_members_to_whoever_has_the_keys_and_is_found(tmp_path
         found = {}
         for function in (colluders.algorithm_1, colluders.plain_cnn):
             run = Run(Subject.local(Recipe(function, seed=0), data), fleet)
-            found[function] = {s.name: s.outcome for s in run.once(measure.noted).signs}
+            found[function] = {s.name: s.outcome for s in run.once(collusion_signs.noted).signs}
 
     assert set(found[colluders.plain_cnn].values()) == {"clear"}
     assert {n for n, o in found[colluders.algorithm_1].items() if o == "found"} >= {"records", "randomness"}

@@ -15,7 +15,7 @@ from privgate.check import questions
 from privgate.evidence import COLUMNS, SENSITIVITY_COLUMNS, Measurement, Request
 from privgate.policy import rules
 from privgate.policy.rules import ALL, METRICS
-from privgate.policy.rules.base import Rule
+from privgate.policy.rules.rule_base import Rule
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES, example, page
@@ -61,7 +61,7 @@ def test_every_file_that_holds_a_rule_is_in_the_catalogue():
                 assert module.name == thing.model_fields["metric"].default
                 found.add(module.name)
     for room in lab.__path__:
-        found |= {re.search(r'metric: Literal\["(\w+)"\]', p.read_text())[1] for p in Path(room).glob("*/rule.py")}
+        found |= {re.search(r'metric: Literal\["(\w+)"\]', p.read_text())[1] for p in Path(room).glob("*/*_rule.py")}
     assert found == set(ALL) == set(METRICS)
 
 

@@ -17,14 +17,14 @@ TABLE = PACKAGE / "check/questions.py"
 #: words spelled like a metric that are none: of the HTML, a part of the evidence, a parameter, a key, a column
 HTML = {
     ("table", "report/blocks.py"),
-    ("collusion", "lab/collusion/pinned.py"),
-    ("collusion", "lab/collusion/measure.py"),
+    ("collusion", "lab/collusion/collusion_signs.py"),
+    ("collusion", "lab/collusion/collusion_signs.py"),
     ("attribute_advantage", "report/guesses.py"),
     ("collusion", "evidence/evidence.py"),
     ("collusion", "report/document.py"),
     ("dtp", "cli/forget.py"),
     ("deletion_capacity", "cli/forget.py"),
-    ("pdtp", "influence/deciding.py"),
+    ("pdtp", "influence/dtp_measures.py"),
 }
 
 

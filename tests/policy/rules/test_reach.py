@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.rules import ALL, reach
-from privgate.privacy_claims.bounds import accuracy
-from privgate.privacy_claims.capacity import deletion_capacity
+from privgate.policy.rules import ALL, rule_reach
+from privgate.privacy_claims.accountant import deletion_capacity
+from privgate.privacy_claims.tradeoff import accuracy
 from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES
 
@@ -87,15 +87,15 @@ def test_a_wider_limit_is_vacuous_where_a_narrower_one_is(metric, a, b):
 
 def test_the_common_measure_is_one_in_all_people_alive():
     # a guarantee of so many nats leaves an attack right but for fewer than one in all people alive
-    assert 1 - accuracy(reach.NATS, 0.5) == pytest.approx(1 / reach.PEOPLE, rel=1e-6)
-    assert reach.sureness(1 - 0.5 / reach.PEOPLE)
-    assert not reach.sureness(1 - 2 / reach.PEOPLE)
+    assert 1 - accuracy(rule_reach.NATS, 0.5) == pytest.approx(1 / rule_reach.PEOPLE, rel=1e-6)
+    assert rule_reach.sureness(1 - 0.5 / rule_reach.PEOPLE)
+    assert not rule_reach.sureness(1 - 2 / rule_reach.PEOPLE)
 
 
 @given(m=st.integers(1, 50), rho=st.floats(0.01, 0.99), prior=st.floats(1e-12, 0.5))
 def test_a_capacity_is_vacuous_where_the_hopeless_guarantee_still_has_it(m, rho, prior):
     rule = ALL["deletion_capacity"](min=m, rho=rho, prior=prior)
-    assert bool(rule.vacuous()) is (deletion_capacity(reach.NATS, prior, rho).records >= m)
+    assert bool(rule.vacuous()) is (deletion_capacity(rule_reach.NATS, prior, rho).records >= m)
 
 
 def test_a_claim_that_no_audit_could_contradict_shows_nothing():

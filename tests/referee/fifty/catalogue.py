@@ -9,7 +9,7 @@ from typing import Any
 
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
-from privgate.policy.lint import lint
+from privgate.policy.explain import lint
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 

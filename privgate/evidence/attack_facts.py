@@ -1,0 +1,253 @@
+"""What attacks, the stored file and the questions of the lab found out beside their numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from privgate.evidence.json_values import Count, EvidenceModel, Number
+
+# The second question: whether an attack tells who was in the training data.
+
+
+class Estimate(EvidenceModel):
+    """A figure with its interval."""
+
+    value: Number | None = Field(description="null where the sample cannot resolve it.")
+    low: Number | None = Field(default=None, description="Lower limit; null where none can be given.")
+    high: Number | None = Field(default=None, description="Upper limit; null where none can be given.")
+    problem: str = Field(default="", description="Why there is no figure; empty if there is one.")
+
+
+class RateAtFpr(Estimate):
+    """The share of members found at one rate of false accusations; fractions, larger is worse."""
+
+    fpr: Number = Field(description="False-positive rate, fraction.")
+
+
+class CellAccuracy(EvidenceModel):
+    """An attack's balanced accuracy in one class or group that is large enough to be shown; larger is worse."""
+
+    name: str
+    value: Number = Field(description="Fraction; 0.5 is guessing.")
+    low: Number
+    high: Number
+    members: Count = Field(description="Training people of the cell.")
+    candidates: Count = Field(description="Other people of the cell.")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What an attack achieved where the answer is known.
+
+    Parameters
+    ----------
+    planted, blind : float
+        AUC on a planted leak (must be at least 0.9) and without any (must be 0.5 within ``tolerance``).
+    votes, labels : float
+        AUC on leaks planted in a forest's shares of votes (at least 0.9 for an attack that judges each record by other
+        models' answers on it, else 0.6) and in labels (at least 0.9).
+    tolerance : float
+        Five standard errors of an AUC of one half with 200 records a side. Votes and labels without a leak must be
+        blind too, within five standard errors of their own.
+    problem : str
+        Why the attack is not to be believed; empty if it is.
+    """
+
+    planted: Number
+    blind: Number
+    tolerance: Number
+    problem: str = ""
+    votes: Number = float("nan")
+    labels: Number = float("nan")
+
+
+class AttackFigures(EvidenceModel):
+    """What one attack achieved; limits are for this attack alone, not corrected for others."""
+
+    auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
+    auc_error: Number = Field(description="Its standard error.")
+    accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
+    advantage: Number = Field(description="TPR less FPR at that threshold.")
+    precision: Number = Field(description="Share of members among those called members.")
+    recall: Number = Field(description="Share of members called members.")
+    tpr_at_fpr: tuple[RateAtFpr, ...] = Field(description="Falling in fpr.")
+    roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
+    classes: tuple[CellAccuracy, ...] = Field(default=(), description="One a label large enough to be shown.")
+    groups: tuple[CellAccuracy, ...] = Field(default=(), description="One a group large enough to be shown.")
+    seconds: Number = Field(default=0.0, description="Wall-clock seconds.")
+
+
+class AttackResult(EvidenceModel):
+    """One attack that was tried."""
+
+    name: str = Field(description="Catalogue key.")
+    title: str = Field(description="Plain name.")
+    kind: str = Field(default="membership inference", description="What the attack is after.")
+    scope: str = Field(default="model", description="model: over all people of the trials.")
+    threat_model: str = Field(default="", description="What the adversary sees and knows.")
+    source: str = ""
+    self_test: SelfTest
+    problem: str = Field(default="", description="Why it did not run; it then counts as not tested.")
+    figures: AttackFigures | None = Field(default=None, description="null where it did not run.")
+
+
+class NullRuns(EvidenceModel):
+    """How often the limits rise above guessing where everybody was outside, so that every alarm is false."""
+
+    attacks: int = Field(description="Attacks searched together.")
+    runs: int = Field(description="Runs with labels that mean nothing.")
+    alarms: int = Field(description="Of these, with an alarm.")
+    nominal: Number = Field(description="Share of alarms that is allowed, fraction.")
+    low: Number = Field(description="Lower 95 % limit of the share of alarms.")
+    high: Number = Field(description="Upper 95 % limit of the share of alarms.")
+
+
+class AgainstPdtp(EvidenceModel):
+    """The best attack's accuracy on single records over their PDTP: point estimates from rotated targets, no limits."""
+
+    problem: str = Field(default="", description="Why there are no figures; empty if there are.")
+    attacks: tuple[str, ...] = Field(default=(), description="Whose best accuracy on each record is taken.")
+    kind: str = ""
+    targets: int = Field(default=0, description="Shadow models that took turns as the target.")
+    pearson: Number | None = Field(default=None, description="Correlation; null where it has no value.")
+    p_value: Number | None = None
+    n: int = Field(default=0, description="Records.")
+    records_above_1: Count = Field(default=0, description="Records with a PDTP above 1 nat.")
+    share_above_1_found: Number | None = Field(
+        default=None, description="Of these, the share with accuracy above 0.8; null without any."
+    )
+    points: tuple[tuple[Number, Number], ...] = Field(
+        default=(), description="(mean PDTP in nats, mean accuracy) of records of like PDTP."
+    )
+
+
+class MembershipPart(EvidenceModel):
+    """All attacks that were tried, and how far their figures can be believed."""
+
+    attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
+    null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
+    against_pdtp: AgainstPdtp | None = Field(
+        default=None, description="null where not both were measured, or not everybody closely."
+    )
+
+
+# The fourth question: what the model tells about a sensitive feature of somebody whose other features are known.
+
+
+class AttributeGuesses(EvidenceModel):
+    """How often one adversary guesses a feature."""
+
+    name: str
+    title: str
+    source: str = ""
+    inside: Number | None = Field(
+        description="Share of members whose feature is guessed; in a report null where a small count follows from it."
+    )
+    outside: Number | None = Field(description="Share of people outside whose feature is guessed: the baseline.")
+    members: Count = Field(description="Members asked about.")
+    others: Count = Field(description="People outside asked about.")
+    advantage: Estimate = Field(
+        description="inside less outside, fraction; 0 where the model tells nothing of members."
+    )
+
+
+class AttributeResult(EvidenceModel):
+    """What was found about one sensitive feature."""
+
+    name: str
+    values: int = Field(description="Values that were put in.")
+    adversaries: tuple[AttributeGuesses, ...]
+    without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
+    prior_guess: Number | None = Field(
+        description="Share that guessing the most frequent value gets right; in a report null where it tells a few."
+    )
+    influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
+    influence_in: str = Field(description="Its unit.")
+    theorem: Number | None = Field(
+        default=None, description="Advantage by Theorem 5 for normal errors of these sizes; null where it has no sense."
+    )
+    by_value: tuple[AttributeGuesses, ...] = Field(default=(), description="Inversion, by the true value; large cells.")
+
+
+class AttributesPart(EvidenceModel):
+    """Every sensitive feature that was inferred."""
+
+    attributes: tuple[AttributeResult, ...]
+
+
+# The fifth question: what the stored file itself carries about single records.
+
+
+class CarriedTrace(EvidenceModel):
+    """One kind of trace of single records in one part of a model."""
+
+    kind: str = Field(description="Key of what it is.")
+    what: str = Field(description="What it is, in words.")
+    where: str = Field(description="Class and attribute, or file.")
+    least: Count = Field(description="Records of which it carries a trace, at least.")
+    most: Count = Field(description="Records, at most.")
+    beside: Count = Field(default=0, description="Records that share it with fewer than five; not counted.")
+
+
+class ArtifactPart(EvidenceModel):
+    """What was found in the file, or in the model that the recipe trains where no file is stored."""
+
+    judged: Literal["file", "model"] = Field(description="What was walked.")
+    records: int = Field(description="Training records that it was compared with.")
+    least: Count = Field(description="Records of which a trace was found.")
+    most: Count = Field(description="Records of which it may carry a trace: all where a part is unknown.")
+    carried: tuple[CarriedTrace, ...] = ()
+    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
+    problem: str = Field(default="", description="Why it was not walked at all.")
+
+
+# Membership by robustness: what the distance to the nearest wrong answer tells.
+
+
+class RobustAdversary(EvidenceModel):
+    """How many people one adversary calls members."""
+
+    name: str
+    title: str
+    inside: Number = Field(description="Share of members called members.")
+    outside: Number = Field(description="Share of people outside called members.")
+    members: int = Field(description="Members asked about.")
+    others: int = Field(description="People outside asked about.")
+    radius: Number | None = Field(default=None, description="Largest change of a feature; null where there is none.")
+    advantage: Estimate = Field(description="inside less outside, fraction; 0 is guessing.")
+
+
+class RobustPart(EvidenceModel):
+    """Adversaries 1, 8 and 9 of Yeom et al. (2020) on one model."""
+
+    how: str = Field(description="How distances to the nearest wrong answer were measured.")
+    adversaries: tuple[RobustAdversary, ...]
+
+
+# The fifth question: signs that training code hides messages about its records in the model.
+
+#: where a sign may show
+Sign = Literal["records", "reads", "held", "randomness", "watched", "store", "off_domain", "sources"]
+SIGNS: tuple[Sign, ...] = get_args(Sign)
+
+
+class CollusionSign(EvidenceModel):
+    """What one detector saw."""
+
+    name: Sign
+    title: str
+    outcome: Literal["clear", "found", "unknown"] = Field(description="unknown: it could not look; never a pass.")
+    sentence: str = Field(description="What was seen, or why nothing could be.")
+    figures: Mapping[str, Number] = Field(default_factory=dict, description="Numbers behind it.")
+
+
+class CollusionPart(EvidenceModel):
+    """Every detector that looked, and what none of them can see."""
+
+    signs: tuple[CollusionSign, ...]
+    undetectable: str = Field(description="What stays possible whatever was seen, one sentence.")
+    sources: Mapping[str, str] = Field(
+        default_factory=dict, description="Source file of the recipe to sha256:<hex>, for the next check to compare."
+    )

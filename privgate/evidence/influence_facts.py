@@ -1,0 +1,272 @@
+"""What a run says about itself, and how far leaving out one person moves an answer."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, Self
+
+from pydantic import Field
+
+from privgate.evidence.json_values import Count, EvidenceModel, Number
+
+# What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
+
+
+class ModeUsed(EvidenceModel):
+    """How closely leave-one-out answered."""
+
+    asked: Literal["all", "max", "screen"] = Field(description="What the operator asked for.")
+    used: Literal["all", "max", "screen"] = Field(description="What was done: a cheaper way needs an engine for it.")
+    precision: Literal["full", "mixed"] = Field(default="full", description="mixed: networks in half the bits.")
+    note: str = Field(default="", description="What that means for this subject, one sentence; empty for all.")
+
+
+class TrainingPlan(EvidenceModel):
+    """What was to be trained, counted before it started."""
+
+    retrains: int = Field(description="Trainings planned, all together.")
+    leave_one_out: int = Field(default=0, description="Of these, without one unit.")
+    ranking: int = Field(default=0, description="Of these, to rank units (mode screen).")
+    shadows: int = Field(default=0, description="Of these, on random halves of the pool.")
+    seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
+
+
+class SeedControl(EvidenceModel):
+    """Whether training depends on its seed, and over how many seeds figures are averaged."""
+
+    dependent: bool = Field(description="Another seed gives another model.")
+    paired: int = Field(default=0, description="Seeds used, each with and without the unit; 0 if none matters.")
+    moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
+    compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
+    unread: bool = Field(default=False, description="No part of the estimator reads a seed: none was compared.")
+    note: str = Field(default="", description="What was found, one sentence.")
+
+
+class StepMeasured(EvidenceModel):
+    """What a change does, beside the model as it stands."""
+
+    measure: str = Field(description="Of usefulness, cross-validated over people; larger is better.")
+    useful: Number
+    useful_now: Number
+    of_limit: Number = Field(description="Risk over the limit of the rule that is nearest to it or furthest beyond.")
+    of_limit_now: Number
+
+
+class Removals(EvidenceModel):
+    """The largest value while the riskiest people go one after another; it may rise when one goes."""
+
+    meaning: str = Field(description="What the values are: certified DTP, or PDTP of direct queries.")
+    path: tuple[Number, ...] = Field(description="Largest upper limit over all who are left after 0, 1, … removals.")
+    limit: Number = Field(description="The policy's strictest limit on people, in the same unit.")
+    best: int = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
+    stopped: str = Field(description="Why no more were removed, one sentence.")
+
+
+class NextStep(EvidenceModel):
+    """One thing that would make a blocked or undecided model pass."""
+
+    action: str = Field(description="What to do.")
+    effect: str = Field(description="Expected effect, computed for this recipe and data.")
+    cost: str = Field(description="Expected cost.")
+    measured: StepMeasured | None = Field(default=None, description="null where the change is only planned.")
+
+
+class RunTrace(EvidenceModel):
+    """What a reader needs to run this again."""
+
+    versions: Mapping[str, str] = Field(default_factory=dict, description="Library to version.")
+    system: str = Field(default="", description="Operating system, processor, cores.")
+    command: str = Field(default="", description="To run the check again; empty where no command line started it.")
+    seeds: tuple[int | None, ...] = Field(default=(), description="Paired seeds of leave-one-out; null: the recipe's.")
+    training_calls: int = Field(default=0, description="Calls of the training function in this run.")
+    digests: Mapping[str, str] = Field(default_factory=dict, description="What was judged: name to sha256:<hex>.")
+
+
+class Remembered(EvidenceModel):
+    """What of the run's trainings was remembered, and what became of those that were trained again to compare."""
+
+    signable: bool = Field(description="Nothing was believed that was not trained or compared as the signer demands.")
+    trained: int = Field(description="Trainings made in this run.")
+    remembered: int = Field(description="Answers taken from the ledger.")
+    compared: int = Field(description="Of these, trained afresh and compared.")
+    different: int = Field(description="Of these, not what training gives now; one blocks.")
+    noisy: int = Field(description="Of these, of a recipe that never repeats itself: nothing follows.")
+
+
+class RunPart(EvidenceModel):
+    """The run itself; the three questions' parts are beside it."""
+
+    mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
+    cannot_conclude: tuple[str, ...] = Field(
+        default=(), description="What the policy can never conclude for this model, said before anything was trained."
+    )
+    plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
+    single_median: Number | None = Field(
+        default=None,
+        description="Median change of a probability when single records are relabelled, fraction; null where "
+        "the control did not run.",
+    )
+    seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
+    next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
+    removals: Removals | None = Field(
+        default=None, description="null where nothing was refused, or where a removal costs trainings."
+    )
+    trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
+    isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
+    remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")
+    nonce: str = Field(default="", description="Who asked for the check; a signer refuses the report of any other.")
+
+
+# The first question: how far leaving out one person moves an answer, and how that is known.
+
+
+class UnitCoverage(EvidenceModel):
+    """For how many units the figures speak."""
+
+    n_measured: int = Field(description="Units measured.")
+    n_units: int = Field(description="Units there are.")
+    claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
+    not_computed: int = Field(default=0, description="Units left out of the work, because the verdict was decided.")
+    decided_by: str = Field(default="", description="The broken rule that decided it; empty if none did.")
+
+
+class RecheckRow(EvidenceModel):
+    """One fast engine compared with real training in this run."""
+
+    engine: str
+    checked: int = Field(description="Units retrained for the comparison.")
+    max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
+    tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
+    notes: Mapping[str, Number] = Field(
+        default_factory=dict,
+        description="What the engine says of the delivered model, for example how far it is from its own minimum.",
+    )
+    estimates: str = Field(default="", description="What an engine whose answers are draws estimates; else empty.")
+
+
+class EngineShare(EvidenceModel):
+    """What one engine answered of the units it was asked about."""
+
+    engine: str
+    asked: Count = Field(description="Units it was asked about.")
+    answered: Count = Field(description="Units it answered.")
+    handed_on: Count = Field(description="Units handed on to the next engine: asked less answered.")
+    why: Mapping[str, Count] = Field(default_factory=dict, description="Reason to number of units handed on.")
+    without_limit: Mapping[str, Count] = Field(
+        default_factory=dict,
+        description="Reason to number of answered units without a model to compare with: infinite leakage.",
+    )
+
+    @classmethod
+    def of(
+        cls,
+        engine: str,
+        asked: Count,
+        answered: Count,
+        why: Mapping[str, Count] = MappingProxyType({}),
+        without_limit: Mapping[str, Count] = MappingProxyType({}),
+    ) -> Self:
+        """Return the share of an engine that handed on whom it was asked about and did not answer."""
+        return cls(
+            engine=engine,
+            asked=asked,
+            answered=answered,
+            handed_on=(asked or 0) - (answered or 0),
+            why=why,
+            without_limit=without_limit,
+        )
+
+
+class SeedNoise(EvidenceModel):
+    """What another seed alone changes, with nobody removed; only for training that depends on its seed."""
+
+    floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
+    median: Number = Field(description="The same for half of the units at most, nats.")
+    units_above: Count = Field(description="Units whose PDTP exceeds their own noise floor.")
+
+
+class RegisteredPair(EvidenceModel):
+    """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
+
+    worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
+    units_above: Count = Field(description="Units above the policy's lowest limit with that seed alone.")
+
+
+class CertificateNote(EvidenceModel):
+    """What one theorem of the catalogue said about this model."""
+
+    name: str
+    applies: bool = Field(description="Whether it gave the best bound of any unit.")
+    units: Count = Field(default=0, description="Units for which it gave the best bound.")
+    because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
+    source: str = Field(default="", description="Where the theorem is stated.")
+    assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
+    guarantee: Literal["these data", "every data set"] = Field(
+        default="these data", description="Whether its bound holds for the given data or for any there could be."
+    )
+    epsilon: Number | None = Field(
+        default=None,
+        description="Nats that a person changes any answer by at most on every data set; null for these data only.",
+    )
+
+
+class CertificatesCompared(EvidenceModel):
+    """Theorems held against real models, at the questions where they say that models differ most."""
+
+    units: int = Field(description="Units whose real models were asked.")
+    questions: int = Field(description="Questions asked, over all units.")
+
+
+class IndirectQueries(EvidenceModel):
+    """The search for questions that tell more about a person than the person's own features."""
+
+    open_units: Count = Field(description="Units that no certificate decides.")
+    searched: Count = Field(description="Of these, searched; riskiest first.")
+    raised: Count = Field(default=0, description="Units whose lower limit the search raised.")
+    queries: int = Field(default=0, description="Questions asked.")
+    best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
+
+
+class PublishedBound(EvidenceModel):
+    """A published bound beside the corrected one; approves nothing."""
+
+    name: str
+    value: Number = Field(description="DTP as the publication bounds it, nats.")
+    corrected: Number = Field(description="DTP as the certificate bounds it, nats; inf where none applies.")
+    because: str = Field(description="Why the published one is not used.")
+    source: str
+
+
+class SensitivityFigures(EvidenceModel):
+    """What one person moves a regressor's answers by; sensitivity is not DTP."""
+
+    residual_inside: Number = Field(
+        description="Root mean square of residuals on training records, unit of the targets."
+    )
+    residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
+    median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
+    p99: Number = Field(description="99 % are below.")
+    most: Number = Field(description="The largest.")
+    over_domain: Number | None = Field(default=None, description="Largest over the declared domain; null if unknown.")
+    why_no_domain: str = Field(default="", description="Why it is unknown.")
+    noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
+    noise_advantage: Number | None = Field(
+        default=None,
+        description="Largest advantage of anybody who knows all other records, on one noisy answer about the person; "
+        "fraction; null without noise.",
+    )
+
+
+class InfluencePart(EvidenceModel):
+    """How the per-unit table was come by; the table itself is ``Evidence.records``."""
+
+    coverage: UnitCoverage | None = Field(default=None, description="null where no unit was measured.")
+    engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
+    declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
+    recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
+    noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
+    registered: RegisteredPair | None = Field(default=None, description="null for recipes without a seed of their own.")
+    certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
+    certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
+    indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
+    as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
+    sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")

@@ -1,0 +1,362 @@
+"""One configuration file: what is protected, by which policy, whose statements count, what is written down."""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
+from privgate.errors import PolicyError, StatementError
+from privgate.guard import lookalikes, statement
+from privgate.guard.checks import Terms, TrustStore
+from privgate.guard.lookalikes import fold, is_plain, looks_like
+
+# The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
+#
+# One line of JSON an event, appended and never changed. Each line names the digest of the line before it, so that a
+# line that was changed or taken out of the middle shows; that the end was cut off shows only to who kept a later
+# digest, which is why the log belongs on a host that the registry's users cannot write to, or is shipped away as it
+# grows.
+
+#: what a line may be about
+EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
+#: a sentence may quote what somebody sent; a line is not for that
+_LONGEST = 2_000
+_TAIL = 256 << 10  # more than any line
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    """A file of events that any number of processes of a host append to.
+
+    Parameters
+    ----------
+    path : Path
+        The file; made if absent, for its owner and group only. Moving it away begins a new one.
+    """
+
+    path: Path
+
+    def record(self, event: str, **said: str) -> None:
+        """Append one event; it is on disk when this returns.
+
+        Parameters
+        ----------
+        event : str
+            Of ``EVENTS``.
+        said : str
+            What it is about: ``doing``, ``model``, ``version``, ``target``, ``why``, ``by``.
+
+        Raises
+        ------
+        StatementError
+            It cannot be written; what was to be recorded must not happen.
+        """
+        if event not in EVENTS:
+            raise ValueError(f"no event {event!r}")
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+            with os.fdopen(handle, "r+b") as log:
+                fcntl.flock(log, fcntl.LOCK_EX)  # given back when it is closed
+                last = _last_line(log)
+                if last and not last.endswith(b"\n"):  # a process was killed while it wrote
+                    log.write(b"\n")
+                content = {
+                    "at": statement.stamp(statement.now()),
+                    "event": event,
+                    **{k: v[:_LONGEST] for k, v in said.items() if v},
+                    "host": socket.gethostname(),
+                    "previous": _digest(last),
+                }
+                log.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+                log.flush()
+                os.fsync(log.fileno())
+        except OSError as exc:
+            raise StatementError(f"audit log {self.path} cannot be written: {exc.strerror}") from exc
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Give every event, oldest first; nothing where there is no log yet.
+
+        Raises
+        ------
+        StatementError
+            A line is no event, or does not follow the one before it: the log was changed.
+        """
+        previous = _digest(b"")
+        try:
+            with self.path.open("rb") as log:
+                for number, line in enumerate(log, 1):
+                    yield _event(line, previous, f"audit log {self.path}, line {number}")
+                    previous = _digest(line)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise StatementError(f"audit log {self.path} cannot be read: {exc.strerror}") from exc
+
+
+def _event(line: bytes, previous: str, where: str) -> dict[str, Any]:
+    try:
+        found = strict_json.loads(line)
+    except DocumentError as exc:
+        raise StatementError(f"{where} {exc}") from exc
+    if not isinstance(found, dict) or found.get("event") not in EVENTS:
+        raise StatementError(f"{where} is no event")
+    if found.get("previous") != previous:
+        raise StatementError(f"{where} does not follow the line before it: something was changed or taken out")
+    return found
+
+
+def _last_line(log: Any) -> bytes:
+    size = os.fstat(log.fileno()).st_size
+    tail = os.pread(log.fileno(), _TAIL, max(0, size - _TAIL))
+    return bytes(tail[tail.rstrip(b"\n").rfind(b"\n") + 1 :])
+
+
+def _digest(line: bytes) -> str:
+    return "sha256:" + hashlib.sha256(line.rstrip(b"\n")).hexdigest() if line.strip() else ""
+
+
+# One configuration file: what is protected, by which policy, and whose statements count.
+
+VARIABLE = "PRIVGATE_GUARD"
+_Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(default_factory=list)]
+
+
+class _Protected(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    aliases: _Names
+    stages: _Names
+    models: _Names
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
+    registry: Annotated[str, Field(min_length=1)]
+    trust: str
+    policy: str | dict[str, str]
+    protected: _Protected
+    accept_advisory: bool = False
+    check_files: bool = False
+    audit_log: str | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What a guarded registry enforces.
+
+    Parameters
+    ----------
+    registry : str
+        Id that statements must name; choose one a registry, never reuse it.
+    trust : TrustStore
+        Keys that count.
+    policies : mapping of folded target -> (name, digest)
+        ``"*"`` is for every target that is not listed.
+    aliases : frozenset of str
+        Protected ones, as they are written.
+    stages : frozenset of str
+        Protected ones, folded: MLflow knows four, by any case.
+    models : tuple of str
+        Patterns of registered models that only released versions may enter.
+    accept_advisory, check_files : bool
+        Whether a statement counts although checker and signer were one user; whether every promotion recomputes file
+        digests in the call path.
+    audit_log : AuditLog, optional
+        Where the guarded store records what it releases, refuses and withdraws.
+    """
+
+    registry: str
+    trust: TrustStore
+    policies: Mapping[str, tuple[str, str]]
+    aliases: frozenset[str]
+    stages: frozenset[str]
+    models: tuple[str, ...]
+    accept_advisory: bool = False
+    check_files: bool = False
+    audit_log: AuditLog | None = None
+    #: what was read; a change in one of them is a change of the guard
+    files: tuple[Path, ...] = ()
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Return the guard that a file describes.
+
+        Raises
+        ------
+        PolicyError
+            The file cannot be used, or a policy that it names.
+        StatementError
+            The trust store cannot be used.
+        """
+        try:
+            raw = _File.model_validate(strict_yaml.read(path))
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            place = ".".join(str(p) for p in first["loc"])
+            raise PolicyError(f"{path}: {place}: {first['msg'].lower()}") from exc
+        except OSError as exc:
+            raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
+        except DocumentError as exc:
+            raise PolicyError(exc.of(path)) from exc
+        named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
+        found = {fold(target): policy_named(name, path.parent) for target, name in named.items()}
+        made = cls(
+            registry=raw.registry,
+            trust=TrustStore.load(path.parent / raw.trust),
+            policies={target: (name, digest) for target, (name, digest, _) in found.items()},
+            aliases=frozenset(raw.protected.aliases),
+            stages=frozenset(fold(s) for s in raw.protected.stages),
+            models=tuple(raw.protected.models),
+            accept_advisory=raw.accept_advisory,
+            check_files=raw.check_files,
+            audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
+            files=(path, path.parent / raw.trust, *(f for _, _, files in found.values() for f in files)),
+        )
+        for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
+            if not is_plain(target):
+                raise PolicyError(
+                    f"{path}: {target!r} cannot be protected: other aliases may look or count the same; "
+                    "name aliases and stages by ASCII letters, digits, _ and -"
+                )
+        if not (made.aliases or made.stages or made.models):
+            raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
+        return made
+
+    @cached_property
+    def folded_models(self) -> tuple[str, ...]:
+        """Protected patterns, folded: a database may find a model by another spelling of its name."""
+        return tuple(fold(pattern) for pattern in self.models)
+
+    def alias_meant(self, alias: str) -> str:
+        """Return the protected alias that ``alias`` is, or that a reader may take it for; empty for any other.
+
+        An alias that is not plain ASCII may look, or count in some database, like any other: it is taken for one.
+        """
+        if alias in self.aliases:
+            return alias
+        if not is_plain(alias):
+            return min(self.aliases, default="")
+        return next((a for a in sorted(self.aliases) if looks_like(a) == looks_like(alias)), "")
+
+    def protects_model(self, name: str) -> bool:
+        """Whether only released versions may enter this registered model."""
+        return any(fnmatchcase(fold(name), pattern) for pattern in self.folded_models)
+
+    def model_meant(self, name: str) -> str:
+        """Return the protected pattern that a model's name may be taken for; empty for a protected one, or any other.
+
+        Consumers that read a version by such a name would believe that it had to be approved.
+        """
+        if self.protects_model(name):
+            return ""
+        seen = lookalikes.looks(name)
+        return next((p for p in self.models if any(lookalikes.pattern(p).fullmatch(look) for look in seen)), "")
+
+    def terms(self, target: str | None) -> Terms:
+        """Return what a statement must meet for a target; None is entering a protected model.
+
+        Raises
+        ------
+        PolicyError
+            No policy is configured for it.
+        """
+        named = self.policies.get(fold(target)) if target is not None else None
+        named = named or self.policies.get("*")
+        if named is None:
+            raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
+        name, digest = named
+        return Terms(self.registry, digest, name, self.accept_advisory)
+
+
+def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
+    """Return name, digest and files of a policy: who has no policy files may be given the digest itself.
+
+    Parameters
+    ----------
+    name : str
+        A shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
+    folder : Path
+        Where a relative path starts.
+
+    Raises
+    ------
+    PolicyError
+        There is no such policy, or it cannot be used.
+    """
+    if re.fullmatch("sha256:[0-9a-f]{64}", name):
+        return name[:19], name, ()
+    try:
+        from privgate.policy import Policy
+    except ImportError as exc:  # privgate-verify has none
+        raise PolicyError(
+            f"policy {name!r} cannot be read, because this installation only verifies; name it by its digest sha256:…, "
+            "which `privgate policy explain` prints"
+        ) from exc
+    path: Any = folder / name if _is_file(folder / name) else name
+    policy = Policy.load(path)
+    return policy.name, policy.digest, policy.files
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+# The guard in force: read again when one of its files changes, so that revoking a key needs no restart.
+
+
+class Watch:
+    """The guard, read again when a file changes that it rests on: its own, the trust store, policies, their bases."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._stamps: Any = None
+        self._guard: Guard | None = None
+
+    def guard(self) -> Guard:
+        """Return the guard in force.
+
+        Raises
+        ------
+        PrivgateError
+            The files cannot be used any more; nothing is promoted until they can.
+        """
+        with self._lock:
+            if self._guard is None or self._stamps is None or _seen(self._guard.files) != self._stamps:
+                self._guard = None
+                files = Guard.load(self.path).files
+                # read once more after looking at the files: what is kept is never older than its stamps
+                self._stamps = _seen(files)
+                fresh = Guard.load(self.path)
+                if fresh.files != files:
+                    self._stamps = None
+                self._guard = fresh
+            return self._guard
+
+
+def _seen(files: tuple[Path, ...]) -> Any:
+    """Return what the files are and hold: by stamps alone, two writes in one tick of a file system's clock are one."""
+    try:
+        return [
+            (s.st_mtime_ns, s.st_ctime_ns, s.st_ino, hashlib.sha256(strict_json.content(f, LARGE)).digest())
+            for f, s in ((f, f.stat()) for f in files)
+        ]
+    except (OSError, DocumentError):
+        return None  # reading it again says what is wrong

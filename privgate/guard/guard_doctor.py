@@ -1,0 +1,260 @@
+"""Is the registry really guarded, and will what is in production still count next week: questions with answers."""
+
+import functools
+import operator
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from privgate.errors import PrivgateError, RegistryError
+from privgate.guard import lookalikes, statement
+from privgate.guard.guard_config import Guard
+from privgate.guard.rows import is_prompt
+from privgate.guard.verifying import verify
+from privgate.guard.writes import PROBE
+from privgate.registry.client import answering, connect
+
+_SOON = timedelta(days=14)
+_CLOCKS = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class DoctorAnswer:
+    """One question's answer.
+
+    Parameters
+    ----------
+    state : {"fine", "look", "wrong"}
+        ``wrong`` means that something is released, or could be, that should not be.
+    text : str
+        One sentence.
+    """
+
+    state: str
+    text: str
+
+
+def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
+    """Give one answer after the other; a question that cannot be answered is ``wrong``.
+
+    Parameters
+    ----------
+    guard : Guard
+        The operator's configuration, as the server should have it.
+    tracking_uri : str, optional
+        The server; the environment's if absent.
+    """
+    client = connect(tracking_uri)
+    questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
+        ("is the server guarded", lambda: _probe(client)),
+        ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
+        ("do the keys count", lambda: _keys(guard)),
+        ("is the audit log whole", lambda: _audit_log(guard)),
+        ("does everything released verify", lambda: _released(client, guard)),
+        ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
+        ("do the webhooks wake anybody", lambda: _webhooks(client)),
+    )
+    for question, ask in questions:
+        try:
+            yield from ask()
+        except PrivgateError as exc:
+            yield DoctorAnswer("wrong", f"{question}: {exc}")
+
+
+def _probe(client: Any) -> Iterator[DoctorAnswer]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        # not the client's own method, which looks for the model first
+        client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
+    except MlflowException as exc:
+        if "privgate: probe: gate active" in str(exc):
+            yield DoctorAnswer("fine", "the registry is guarded: it answered the probe")
+            return
+        with answering("probing the registry"):
+            client.search_registered_models(max_results=1)
+    yield DoctorAnswer(
+        "wrong", "the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>"
+    )
+
+
+def _clocks(address: str) -> Iterator[DoctorAnswer]:
+    if not address.startswith(("http://", "https://")):
+        return
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
+            stated = answer.headers.get("Date", "")
+    except (urllib.error.URLError, OSError) as exc:
+        yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
+        return
+    apart = abs(parsedate_to_datetime(stated) - statement.now()) if stated else None
+    if apart is None:
+        yield DoctorAnswer("look", "the server does not tell its time")
+    elif apart > _CLOCKS:
+        yield DoctorAnswer(
+            "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
+        )
+    else:
+        yield DoctorAnswer("fine", "the clocks agree")
+
+
+def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
+    now = statement.now()
+    for key in guard.trust.keys:
+        if key.revoked:
+            continue
+        end = statement.when(key.not_after)
+        if end < now:
+            yield DoctorAnswer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
+        elif end < now + _SOON:
+            yield DoctorAnswer(
+                "look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate"
+            )
+        else:
+            yield DoctorAnswer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
+    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
+    if not counting:
+        yield DoctorAnswer("wrong", "no key may sign verdicts now; nothing can be released")
+
+
+def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
+    log = guard.audit_log
+    if log is None:
+        yield DoctorAnswer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+    elif not log.path.exists():
+        yield DoctorAnswer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+    else:
+        yield DoctorAnswer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
+
+
+def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
+    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
+
+    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
+    however its names are spelled. Aliases that look like a protected one are given, too.
+    """
+    with answering("listing registered models"):
+        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
+    for model in models:
+        held = {alias: str(version) for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
+        for alias in sorted(guard.aliases):
+            if (version := _holder(client, model.name, alias)) is not None:
+                held[alias] = version
+        for alias, version in sorted(held.items()):
+            if not (alias in guard.aliases and _is_prompt(client, model, version)):
+                yield f"models:/{model.name}/{version}", alias
+    with answering("listing model versions"):
+        versions = list(_pages(client.search_model_versions))
+    listed = {held.name for held in versions}
+    versions += [held for model in models if model.name not in listed for held in _hidden(client, model)]
+    for held in versions:
+        if lookalikes.fold(held.current_stage or "") in guard.stages:
+            yield f"models:/{held.name}/{held.version}", held.current_stage
+        elif guard.protects_model(held.name):
+            yield f"models:/{held.name}/{held.version}", ""
+
+
+def _prompts(client: Any, **page: Any) -> Any:
+    """Search what calls itself a prompt, which MLflow hides from any other search and serves like any other model."""
+    return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
+
+
+def _hidden(client: Any, model: Any) -> Iterator[Any]:
+    """Give the versions of a model that MLflow lists nowhere because one of them calls itself a prompt."""
+    newest = max((int(latest.version) for latest in model.latest_versions), default=0)
+    for number in range(1, newest + 1):
+        found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+        if found is not None and not _is_prompt(client, model, str(number)):
+            yield found
+
+
+def _holder(client: Any, name: str, alias: str) -> str | None:
+    """Return the version that a reader of ``models:/name@alias`` is given; None if there is none."""
+    found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+    return None if found is None else str(found.version)
+
+
+def _asked(question: Callable[[Any], Any], client: Any) -> Any:
+    """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return question(client._get_registry_client())  # noqa: SLF001  loading a model asks this, too
+    except MlflowException as exc:
+        if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise RegistryError(f"asking the registry as a reader does: {exc.message}") from exc
+
+
+def _is_prompt(client: Any, model: Any, version: str) -> bool:
+    with answering(f"reading version {version} of {model.name}"):
+        held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+    return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
+
+
+def _pages(search: Callable[..., Any]) -> Iterator[Any]:
+    token = None
+    while True:
+        page = search(max_results=1000, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
+    seen = False
+    for uri, target in dict.fromkeys(released(client, guard)):
+        seen = True
+        where = f"{uri} as {target!r}" if target else uri
+        try:
+            found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
+        except PrivgateError as exc:
+            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}")
+            continue
+        yield _lasting(where, found.claims.expires)
+    if not seen:
+        yield DoctorAnswer("fine", "nothing is released")
+
+
+def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    with answering("listing registered models"):
+        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
+    for name in dict.fromkeys(str(model.name) for model in models):
+        if meant := guard.model_meant(name):
+            yield DoctorAnswer(
+                "wrong", f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it"
+            )
+
+
+def _lasting(where: str, expires: datetime) -> DoctorAnswer:
+    if expires < statement.now() + _SOON:
+        return DoctorAnswer(
+            "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
+        )
+    return DoctorAnswer("fine", f"{where} verifies")
+
+
+def _webhooks(client: Any) -> Iterator[DoctorAnswer]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        hooks = list(client.list_webhooks())
+    except (MlflowException, AttributeError):
+        yield DoctorAnswer(
+            "look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"
+        )
+        return
+    for hook in hooks:
+        if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
+            yield DoctorAnswer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
+    if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
+        yield DoctorAnswer(
+            "look", "webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them"
+        )

@@ -1,0 +1,238 @@
+"""The metrics ``dtp`` and ``pdtp``: from the per-unit table to one number."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from privgate import families
+from privgate.arrays import Float, Index
+from privgate.errors import MeasurementError
+from privgate.evidence import BehindInfluence, Kind, Measurement, Request
+from privgate.families import bound as bounds
+from privgate.families import refit
+from privgate.families.networks import torch_nets
+from privgate.families.retrained import Status
+from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
+from privgate.run import reproduction
+from privgate.run.run import Run
+from privgate.statistics import leakage
+from privgate.training.fit import Fit
+
+
+def every_query(run: Run, request: Request) -> Measurement:
+    """Return DTP of the model, aggregated over units as the rule asks.
+
+    ``low`` is a change at a query that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a unit
+    whose retraining failed, or no certificate.
+    """
+    if run.subject.task == "regression":
+        return sensitivities.noised(run, request, everywhere=True)
+    return _measured(run, request, ("dtp_lower", "dtp_lower", "dtp_upper"), every=True)
+
+
+def direct_queries(run: Run, request: Request) -> Measurement:
+    """Return PDTP of the model, aggregated over units as the rule asks; the interval is the value's error."""
+    if run.subject.task == "regression":
+        return sensitivities.noised(run, request, everywhere=False)
+    return _measured(run, request, ("pdtp", "pdtp_low", "pdtp_high"), every=False)
+
+
+def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, every: bool) -> Measurement:
+    """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
+    records = run.once(per_unit.table)
+    if len(records["unit"]) == 0:
+        raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
+    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
+    left = run.once(left_out.left)
+    low, high, others = modes.of(run, run.once(left_out.retrained).units, low, high)
+    apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
+    high, others = high + apart, others + apart
+    nothing = np.zeros(len(others))
+    padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
+    found = aggregate.asked(request, *left_out.with_left(len(left), *padded), run.n_units)
+    where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
+    return Measurement(
+        request,
+        found.value,
+        found.low,
+        found.high,
+        unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
+        kind=_kind(run, found, every=every),
+        confidence=_confidence(found.confidence, 0.95 if run.random_training else None),
+        n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
+        population=run.n_units,
+        where=where,
+        assumptions=tuple(_assumptions(run, every=every)),
+        behind=BehindInfluence(
+            claim=left_out.stopped(run) or modes.said(run, after=True) or found.claim,
+            over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
+            **_seeds(run),
+            **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
+            **({"why_no_certificate": _why_none(run)} if every else {}),
+        ),
+    )
+
+
+def _why_none(run: Run) -> list[str]:
+    """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
+    notes = run.once(per_unit.certificate_notes)
+    if any(n.applies for n in notes):
+        return []
+    return bounds.reasons(n.because for n in notes)
+
+
+def _paired(run: Run) -> int:
+    """Return over how many seeds the figures really are: an engine that answered for one has seen one."""
+    return len(run.once(left_out.retrained).seeds)
+
+
+def _confidence(sampled: float | None, trained: float | None) -> float | None:
+    """Return the confidence of limits over a sample of people, over seeds, or over both, whose errors add up."""
+    wrong = [1 - c for c in (sampled, trained) if c is not None]
+    return round(1 - sum(wrong), 12) if wrong else None
+
+
+def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
+    if run.random_training:
+        # a single seed measures the seed, not the person: it neither blocks nor approves
+        return "confidence" if _paired(run) > 1 else "point"
+    if found.confidence is not None:
+        return "confidence"
+    return "bound" if every or found.low != found.high else "exact"
+
+
+def _seeds(run: Run) -> dict[str, Any]:
+    """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
+    if not run.random_training:
+        return {}
+    own = run.once(per_unit.registered)
+    seen = {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))}
+    return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
+
+
+def _assumptions(run: Run, *, every: bool) -> list[str]:
+    declared = torch_nets.recipe_of(run.subject)
+    keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
+    random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
+    said = [f"left out means: same initial state, {random}, the record absent everywhere"]
+    if run.random_training:
+        said += _over_seeds(_paired(run), limited=bool(modes.said(run, after=True)))
+    elif run.seed_control is not None:
+        compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
+        alike = "no part of the estimator reads one" if run.seed_control.unread else compared
+        said.append(f"this very model's seed; {alike}")
+    if (apart := run.registered_apart[int(every)]) > 0:
+        said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
+    if why := modes.said(run, after=True):
+        said.append(why)
+    if not every:
+        said.append("direct queries only: each unit is asked about with its own features")
+    else:
+        said += [a for note in run.once(per_unit.certificate_notes) for a in note.assumptions]
+    return said
+
+
+def _over_seeds(count: int, *, limited: bool) -> list[str]:
+    """Return what an interval over paired seeds rests on."""
+    said = [f"averaged over {count} paired seeds of training, not this very model"]
+    if count > 1:
+        said.append("changes over seeds are roughly normal (Student's limits, corrected over labels and people)")
+    if limited:
+        return said  # the theorem holds under every seed
+    if count >= leakage.SEEDS_FOR_A_LIMIT:
+        share = leakage.unseen(count)
+        said.append(
+            f"the upper limit allows for skew and jumps: what is rarer than {share:.1%} of trainings, and may be "
+            "missing among these, changes answers no more than the largest change seen"
+        )
+    elif count > 1:
+        said.append(
+            f"no upper limit: a jump in {leakage.unseen(count):.0%} of trainings may be missing among these; "
+            f"{leakage.SEEDS_FOR_A_LIMIT} seeds are needed"
+        )
+    return said
+
+
+# People on whose remembered trainings a verdict rests: in a run that is to be signed they are left out afresh.
+#
+# A random sample finds a ledger of which many entries are forged. Whoever forges one entry alone hides one person,
+# most likely somebody whom the model knows because this person is in its data. Who that may be is told by a few models
+# that this run trains itself, each without a part of the people that nobody knows before; beside them are those whose
+# remembered values decide: the largest, and the nearest to each limit.
+
+#: people of each kind
+EACH = 6
+#: parts of the people that are left out together
+PARTS = 5
+
+
+#: tables of people, and what of each a rule is decided by
+TABLES: tuple[tuple[Callable[[Run], Mapping[str, Any]], tuple[str, ...]], ...] = (
+    (per_unit.table, ("pdtp",)),
+    (sensitivities.table, ("moved", "pdtp")),
+)
+
+
+def left_out_again(run: Run) -> int:
+    """Train without these people once more, where what was remembered is compared; return how many there are."""
+    if not (run.fleet.signable and run.fleet.freshness.recalled and run.made(left_out.retrained)):
+        return 0
+    with run.fleet.afresh(), contextlib.suppress(MeasurementError):  # what fails now and is remembered, differs
+        chosen, seeds = units(run), run.once(left_out.retrained).seeds
+        if len(chosen):
+            families.answer(run.subject, chosen, seeds, run.fleet, engines=(refit.ENGINE,))
+        return len(chosen)
+    return 0
+
+
+def units(run: Run) -> Index:
+    """Return who decides among the people who were really left out, as positions in ``subject.data.units``."""
+    found = run.once(left_out.retrained)
+    trained = np.flatnonzero(found.engine == "refit")
+    told = [values[trained] for values in _told(run)]
+    known = np.ones(len(trained), dtype=bool)
+    for values in told:
+        known &= np.isfinite(values)
+    trained, told = trained[known], [values[known] for values in told]
+    if not len(trained):
+        return found.units[:0]
+    likely = _moved_with_others(run, found.seeds[0])[found.units[trained]]
+    orders = [-likely]
+    for values in told:
+        orders += [-values, *(np.abs(values - limit) for limit in run.thresholds)]
+    chosen = [np.argsort(order, kind="stable")[:EACH] for order in orders]
+    deciding: Index = found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
+    return deciding
+
+
+def _told(run: Run) -> list[Float]:
+    """Return what the tables of people say that rules were decided by, each of shape (U,)."""
+    made = [(run.once(table), columns) for table, columns in TABLES if run.made(table)]
+    return [
+        np.asarray(records[column], dtype=np.float64)
+        for records, columns in made
+        for column in columns
+        if column in records
+    ]
+
+
+def _moved_with_others(run: Run, seed: int | None) -> Float:
+    """Return how far answers about each person move where they are left out with a part of the others, shape (U,)."""
+    subject, members = run.subject, run.subject.data.units
+    told = np.exp if subject.task == "classification" else np.asarray  # a regressor answers in numbers
+    order = reproduction.drawn(subject, "parts", signable=True).permutation(len(members))
+    parts = [
+        np.sort(np.concatenate([members[int(u)] for u in part]))
+        for part in np.array_split(order, min(PARTS, len(order)))
+    ]
+    whole = told(refit.full(subject, (seed,), run.fleet)[0])
+    answers = run.fleet.fits(
+        subject, [Fit(seed, rows, left_out=rows) for rows in parts], label="looking for who decides"
+    )
+    moved = np.zeros(subject.data.n)
+    for rows, answer in zip(parts, answers, strict=True):
+        if not answer.problem:
+            moved[rows] = np.abs(told(answer.log_p) - whole[rows]).max(axis=1)
+    return np.array([moved[rows].max() for rows in members])

@@ -1,0 +1,271 @@
+"""Models with and without each person, as many as the verdict needs: who is left out, by which engine, until when."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from privgate import families
+from privgate.arrays import Float, Index
+from privgate.evidence import (
+    Kind,
+    Measurement,
+    Precondition,
+    RecheckRow,
+    UnitCoverage,
+)
+from privgate.evidence.json_values import told_count
+from privgate.families import bound as bounds
+from privgate.families.bound import Witness
+from privgate.families.engine import Asked
+from privgate.families.recheck import observe
+from privgate.families.retrained import Retrained, Status
+from privgate.influence import aggregate, changes, modes
+from privgate.influence import changes as on_edges
+from privgate.influence import changes as residuals
+from privgate.run.needs import Need
+from privgate.run.run import Run
+from privgate.training import plan
+
+
+def selection(run: Run) -> plan.Selection:
+    """Return the units to measure: all, or a random sample fixed before anything is looked at.
+
+    A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
+    """
+    limits = run.limits
+    if run.once(modes.limits) is not None:
+        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.size(run))
+    unlimited = limits.max_retrains is None and limits.budget_seconds is None
+    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or costs_no_fits(run):
+        return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
+    return plan.select(
+        run.subject,
+        run.fleet,
+        run.seeds,
+        max_retrains=limits.max_retrains,
+        budget_seconds=limits.budget_seconds,
+        sample=run.sample,
+    )
+
+
+def chosen_units(run: Run) -> Index:
+    """Return the units of ``selection``."""
+    return run.once(selection).units
+
+
+def costs_no_fits(run: Run) -> bool:
+    """Return whether the first engine that answers for the subject calls no training function."""
+    probe = np.arange(min(2, run.n_units), dtype=np.int64)
+    return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
+
+
+def answered(run: Run) -> families.Answered:
+    """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
+    modes.fewer_seeds(run)
+    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
+    witness = Witness(theorems) if theorems else None
+    found = _answered(run, witness)
+    if worth_more_seeds(run) and not run.late() and not _decided(run, found.retrained):
+        run.seeds, run.more_seeds = run.more_seeds, ()
+        witness = Witness(theorems) if theorems else None
+        found = _answered(run, witness)
+    if len(found.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, found.retrained):
+        run.sample = run.up_to
+        run.forget(selection, chosen_units)
+        witness = Witness(theorems) if theorems else None
+        found = _answered(run, witness, before=found)
+    run.decided_by = broken(run, found.retrained) if len(found.left) else ""
+    if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
+        if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
+            observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
+        failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
+        witness.distrusted = failed[0] if failed else ""
+        run.witness = witness
+    run.preconditions.extend(found.rechecks)
+    return found if run.subject.task == "regression" else on_edges.refitted(run, found)
+
+
+def retrained(run: Run) -> Retrained:
+    """Return the models of ``answered``."""
+    return run.once(answered).retrained
+
+
+def asked(run: Run, units: Index) -> Asked:
+    """Return what an engine is asked about some units."""
+    theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
+    changes = any(c.needs_retrained for c in theorems)
+    mode = run.once(modes.used)
+    return Asked(
+        run.subject,
+        units,
+        run.seeds,
+        run.fleet,
+        changes=changes,
+        mode=mode,
+        limits=run.thresholds or (1.0,),
+    )
+
+
+def _answered(run: Run, witness: Witness | None, before: families.Answered | None = None) -> families.Answered:
+    """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
+    failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
+    wrong = {recheck_row(p).engine for p in failed}
+    found = families.answer(
+        run.subject,
+        run.once(chosen_units),
+        run.seeds,
+        run.fleet,
+        limits=run.thresholds or (1.0,),
+        changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
+        mode=run.once(modes.used),
+        engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
+        asker=witness,
+        refitting=modes.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
+        rehearsed=run.rehearsed,
+    )
+    declined = {recheck_row(p).engine: p.message for p in failed}
+    return replace(found, rechecks=(*failed, *found.rechecks), declined={**declined, **found.declined})
+
+
+def _may_stop(run: Run) -> bool:
+    """Return whether work ends with the first broken rule; a regressor's unit of measure may take everybody."""
+    known = run.subject.task == "classification" or residuals.widest(run.subject) is not None
+    return bool(run.breaks) and not run.limits.full and known
+
+
+def broken(run: Run, found: Retrained) -> str:
+    """Return the name of an enforced rule that these units' models break for certain; empty if they break none.
+
+    Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
+    the report will say, by the rule itself.
+    """
+    people = len(run.once(chosen_units))
+    if run.subject.task == "regression":
+        own, widest = residuals.of(run.subject, found), residuals.widest(run.subject)
+        # before everybody is left out the unit of measure is not known, but how large it can be may be
+        sure = widest if people == run.n_units else None
+        unit = own.outside if len(found.units) == people else sure
+        if run.subject.release.noise is not None or unit is None:
+            return ""
+        low = own.low / unit
+    else:
+        low = np.where(
+            changes.without_model(found),
+            np.inf,
+            changes.per_unit(found, run.subject.release, people=people)["pdtp_low"],
+        )
+    padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
+    for request, (name, breaks) in run.breaks.items():
+        seen = aggregate.asked(request, *padded, run.n_units)
+        kind: Kind = "point" if run.random_training and len(found.seeds) == 1 else "bound"
+        if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
+            return name
+    return ""
+
+
+def left(run: Run) -> Index:
+    """Return the chosen units that nobody was trained without, because the verdict was decided before."""
+    return run.once(answered).left
+
+
+def with_left(count: int, value: Float, low: Float, high: Float) -> tuple[Float, Float, Float]:
+    """Return the columns with so many units more, about whom nothing is known: between no influence and any."""
+    nothing = np.zeros(count)
+    return np.append(value, nothing), np.append(low, nothing), np.append(high, nothing + np.inf)
+
+
+def stopped(run: Run) -> str:
+    """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
+    if not len(missing := run.once(left)):
+        return ""
+    people = len(run.once(chosen_units))
+    return (
+        f"nobody was trained without {told_count(len(missing), people)} of {people} people, because the rule "
+        f"{run.decided_by} was broken before; riskiest first, so that figures over all people are lower limits only"
+    )
+
+
+def worth_more_seeds(run: Run) -> bool:
+    """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
+    limits = run.limits
+    if run.once(modes.limits) is not None:
+        return False  # under every seed
+    within = limits.max_retrains is None or len(run.once(chosen_units)) * len(run.more_seeds) <= limits.max_retrains
+    asked = Need.UPPER_LIMIT in run.asked  # the upper limit of dtp is a theorem's
+    return bool(run.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
+
+
+def worth_more_people(run: Run) -> bool:
+    """Return whether the random sample may grow: once, within the budget, and where one seed is enough."""
+    limits = run.limits
+    unlimited = limits.max_retrains is None and limits.budget_seconds is None
+    grows = run.up_to is not None and len(run.once(chosen_units)) < min(run.up_to, run.n_units)
+    # over all questions, people's upper limits are a theorem's, and no sample tells them
+    fixed = not run.random_training and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
+    return grows and unlimited and fixed and run.once(modes.limits) is None and run.subject.task == "classification"
+
+
+def undecided(run: Run, found: Retrained) -> bool:
+    """Return whether a rule whose sample may grow has its limit within what these units' models leave open."""
+    shown = changes.per_unit(found, run.subject.release, people=len(run.once(chosen_units)))
+    lost, apart = changes.without_model(found), run.registered_apart[0]
+    value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
+    for request in run.breaks:
+        if request.option("up_to") is not None:
+            seen = aggregate.asked(request, value, low, high + apart, run.n_units)
+            if seen.low <= request.option("limit") < seen.high:
+                return True
+    return False
+
+
+def _decided(run: Run, found: Retrained) -> bool:
+    """Return whether a rule is surely broken already, so that no further seed can change the verdict."""
+    # one seed: an engine saw that training does not depend on it
+    return len(found.seeds) == 1 or bool(broken(run, found))
+
+
+def coverage(run: Run) -> UnitCoverage:
+    """Return how many of all units were measured, and what a sample or a ranking says about the others."""
+    found = run.once(retrained)
+    measured = int((found.status != Status.SCREENED).sum())
+    ranked = "the others were ranked by shadow models, which shows nothing about them"
+    claims = (
+        stopped(run),
+        modes.said(run, after=True) or run.once(selection).lost,
+        ranked if measured < len(found.units) else "",
+    )
+    return UnitCoverage(
+        n_measured=measured,
+        n_units=run.n_units,
+        claim="; ".join(c for c in claims if c),
+        not_computed=len(run.once(left)),
+        decided_by=run.decided_by,
+    )
+
+
+def recheck_row(checked: Precondition) -> RecheckRow:
+    """Return what a re-check found, as a row of the report's table."""
+    told = checked.detail
+    return RecheckRow(
+        engine=told["engine"],
+        checked=told["units_checked"],
+        max_difference=told["worst_difference"],
+        tolerance=told["tolerance"],
+        notes=told.get("notes", {}),
+        estimates=told.get("estimates", ""),
+    )
+
+
+def ranked_only(run: Run) -> list[Precondition]:
+    """Return the finding by which a screened run never approves; none in the other modes."""
+    if run.once(modes.used) != "screen":
+        return []
+    text, detail = "screened, not certified: ", dict[str, Any]()
+    if run.made(retrained):
+        status = run.once(retrained).status
+        ranked = int((status == Status.SCREENED).sum())
+        detail = {"ranked": ranked, "measured": len(status) - ranked}
+        text += f"{told_count(ranked, len(status))} of {len(status)} people were only ranked by shadow models; "
+    return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {modes.AGAIN}", detail)]

@@ -1,0 +1,270 @@
+"""The metric ``sensitivity``: how far leaving one person out moves a regressor's answer; and DTP where noise is added.
+
+Sensitivity is not DTP: an answer that is one number changes it or not, and no probability of any answer is bounded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.errors import MeasurementError
+from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
+from privgate.families import least_squares, listed
+from privgate.influence import aggregate, left_out
+from privgate.influence import changes as residuals
+from privgate.run.run import Run
+from privgate.run.serving import words
+from privgate.subject.release import Gaussian, Laplace, Noise
+from privgate.training.fit import Fit
+
+NOT_DTP = "sensitivity is not DTP: it bounds no probability and no attack by itself"
+#: units that are trained without, and asked where the theorem says that they matter most
+WITNESSED = 3
+#: residual deviation over that of normal residuals of the same median size, above which a few records make it
+FEW_LARGE = 3.0
+#: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
+NOTHING_LEFT = 1e-9
+
+
+def changes(run: Run) -> residuals.Changes:
+    """Return the changes of each chosen unit's own answers."""
+    return residuals.of(run.subject, run.once(left_out.retrained))
+
+
+def over_all(run: Run) -> least_squares.OverDomain:
+    """Return the largest change over the declared domain, unless a real training contradicts it."""
+    subject, units = run.subject, run.once(left_out.retrained).units
+    found = least_squares.over_domain(subject, units)
+    if found.why:
+        return found
+    checks = run.once(left_out.answered).rechecks
+    said = (
+        "the engine that it rests on disagreed with real training" if any(c.outcome != "passed" for c in checks) else ""
+    )
+    if not said and (beyond := _beyond(run, found)):
+        said = f"a model trained without one person changes an answer {beyond:.3g} times as much as it allows"
+    if not said:
+        return found
+    text = f"the certificate over the declared domain was not used: {said}"
+    run.preconditions.append(Precondition("certificate_least_squares", "warned", text))
+    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said)
+
+
+def _beyond(run: Run, found: least_squares.OverDomain) -> float:
+    """Return the largest ratio of a real change to what is allowed, where it is above 1; else 0."""
+    subject, units = run.subject, run.once(left_out.retrained).units
+    worst = np.argsort(-np.nan_to_num(found.upper, posinf=0.0), kind="stable")[:WITNESSED]
+    made, fine = listed.asked(subject, found.where[worst])
+    worst = worst[fine]
+    if not len(worst):
+        return 0.0
+    data = replace(subject.data, candidates=(made, np.repeat(subject.data.y[:1], len(worst))))
+    rows = subject.data.n + np.arange(len(worst), dtype=np.int64)
+    asked = subject.with_data(data)
+    fits = [Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))]
+    fits += [Fit(run.seeds[0], rows, left_out=data.units[int(u)]) for u in units[worst]]
+    full, *without = run.fleet.fits(asked, fits, label="comparing the certificate with real training")
+    if problem := next((a.problem for a in (full, *without) if a.problem), ""):
+        raise MeasurementError(f"the recipe cannot be trained: {problem}")
+    moved = np.array([abs(full.log_p[k, 0] - a.log_p[k, 0]) for k, a in enumerate(without)])
+    ratio = float((moved / np.maximum(found.upper[worst], 1e-12)).max())
+    return ratio if ratio > 1 else 0.0
+
+
+def unit(run: Run) -> float:
+    """Return the residual deviation at records left out, in deviations of the targets.
+
+    Where the verdict was decided before everybody was left out, what it cannot exceed: figures are lower limits then.
+
+    Raises
+    ------
+    MeasurementError
+        There is none.
+    """
+    if len(run.once(left_out.left)) and (most := residuals.widest(run.subject)) is not None:
+        return most
+    found, typical = run.once(changes).outside, run.once(changes).typical
+    if not found > NOTHING_LEFT:
+        raise MeasurementError(
+            "the model predicts every record that it was trained without: its residuals have no deviation to measure "
+            "changes in; look for a copy of the target among the features"
+        )
+    if not found <= FEW_LARGE * typical:
+        raise MeasurementError(
+            f"a few residuals are so large that the residual deviation ({found * run.subject.scale[1]:.3g}) is "
+            f"{found / typical:.3g} times what most records are missed by: in that unit nobody else's influence would "
+            "show; predict a logarithm or clip the targets"
+            if typical > 0
+            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
+        )
+    return found
+
+
+def table(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
+
+    With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
+    """
+    found, own, over = run.once(left_out.retrained), run.once(changes), run.once(over_all)
+    scale = run.once(unit)
+    noised = {} if run.subject.release.noise is None else run.once(nats)
+    unknown = np.inf if len(run.once(left_out.left)) else 0.0  # the unit may be smaller
+    return {
+        "unit": run.subject.data.unit_names[found.units],
+        "moved": own.value / scale,
+        "moved_low": own.low / scale,
+        "moved_high": own.high / scale + unknown,
+        "moved_upper": np.maximum(own.high, over.upper) / scale + unknown,
+        "noise_floor": own.noise / scale,
+        "seeds": np.full(len(found.units), len(found.seeds), dtype=np.int64),
+        "engine": found.engine.astype(str),
+        "status": np.array([str(s) for s in found.status]),
+        **noised,
+    }
+
+
+def nats(run: Run) -> Mapping[str, Float]:
+    """Return PDTP and DTP of each unit under the declared noise, nats.
+
+    Laplace noise of scale b: ``max over answers of |ln density - ln density'| = |change| / b``. Normal noise: the ratio
+    of two shifted normal densities is unbounded over unbounded answers, so that any change at all is infinite.
+    """
+    noise, own, over = run.subject.release.noise, run.once(changes), run.once(over_all)
+    deviation = run.subject.scale[1]
+    if isinstance(noise, Laplace):
+        each = deviation / noise.scale
+        value, low, high, upper = (each * v for v in (own.value, own.low, own.high, over.upper))
+    else:
+        value, low, high, upper = (np.where(v > 0, np.inf, 0.0) for v in (own.value, own.low, own.high, over.upper))
+    return {
+        "pdtp": value,
+        "pdtp_low": low,
+        "pdtp_high": high,
+        "dtp_lower": low,
+        "dtp_upper": np.maximum(upper, high),
+        "error": np.zeros(len(value)),
+    }
+
+
+def measure(run: Run, request: Request) -> Measurement:
+    """Return the aggregate over units of how far each moves answers, in residual deviations.
+
+    Raises
+    ------
+    MeasurementError
+        The model has no residuals to measure in, or an aggregate is unknown.
+    """
+    records = run.once(table)
+    low, high = records["moved_low"], records["moved_high"]
+    value = records["moved"]
+    everywhere = request.option("over", "own") == "domain"
+    over = run.once(over_all)
+    if everywhere:
+        high = records["moved_upper"]
+        if not over.why:  # attained at a question, but for what rounding takes there
+            seen = over.seen / run.once(unit)
+            value, low = np.maximum(value, seen), np.maximum(low, seen)
+    return _measured(run, request, value, low, high, over.why if everywhere else "", proven=everywhere)
+
+
+def noised(run: Run, request: Request, *, everywhere: bool) -> Measurement:
+    """Return the change of one noisy answer in nats, at each unit's own records or over the whole declared domain."""
+    records, over = run.once(table), run.once(over_all)
+    low, value, high = (records[c] for c in ("pdtp_low", "pdtp", "dtp_upper" if everywhere else "pdtp_high"))
+    why = over.why if everywhere else ""
+    return _measured(run, request, value, low, high, why, proven=everywhere, noised=True)
+
+
+def _measured(  # noqa: PLR0917  one number with its interval
+    run: Run, request: Request, value: Float, low: Float, high: Float, why: str, *, proven: bool, noised: bool = False
+) -> Measurement:
+    records = run.once(table)
+    if not len(value):
+        raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
+    left = len(run.once(left_out.left))
+    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units)
+    share = request.option("aggregate", "max") == "share_above"
+    seeds = len(run.once(left_out.retrained).seeds)
+    kind: Kind = "bound" if proven or found.low != found.high else "exact"
+    # over seeds and over a sample of people: the errors add up
+    doubt = [0.05] * run.random_training + [1 - c for c in [found.confidence] if c is not None]
+    if doubt:
+        kind = "point" if run.random_training and seeds == 1 else "confidence"
+    return Measurement(
+        request,
+        found.value,
+        found.low,
+        found.high,
+        unit="fraction" if share else ("nats" if noised else "residual deviations"),
+        kind=kind,
+        confidence=round(1 - sum(doubt), 12) if doubt else None,
+        n=len(value),
+        population=run.n_units,
+        where=str(records["unit"][found.where]) if found.where >= 0 else "",
+        assumptions=tuple(_assumptions(run, proven=proven, seeds=seeds, noised=noised)),
+        behind=BehindInfluence(
+            claim=left_out.stopped(run) or found.claim,
+            over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
+            **({"paired_seeds": seeds} if run.random_training else {}),
+            **({"not_computed": left, "decided_by": run.decided_by} if left else {}),
+            **({"why_no_certificate": (why,)} if why else {}),
+        ),
+    )
+
+
+def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[str]:
+    said = ["left out means: the same seed for what randomness there is, the record absent everywhere"]
+    if run.random_training:
+        said.append(f"averaged over {seeds} paired seeds of training, not this very model")
+    said.append(
+        "every question of the declared domain, and the endpoint refuses all others"
+        if proven
+        else "direct queries only: each unit is asked about with its own features"
+    )
+    if not noised:
+        unit_now, all_units = run.once(unit), len(run.once(left_out.retrained).units)
+        shown = unit_now * run.subject.scale[1]
+        few = f"at most {shown:.4g}, because answers lie among the targets"
+        so = few if len(run.once(left_out.left)) else f"{shown:.4g}, over {all_units} units left out"
+        said.append(f"the residual deviation is {so}; {NOT_DTP}")
+        return said
+    said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")
+    said.append(f"the endpoint adds {words(run.subject.release)}, fresh each time, and nothing else tells the answer")
+    if isinstance(run.subject.release.noise, Gaussian):
+        said.append("normal noise bounds no change over unbounded answers; Laplace noise does")
+    return said
+
+
+def told_apart(noise: Noise, shift: float) -> float:
+    """Return the largest advantage of telling two answers apart behind noise, a fraction: their total variation.
+
+    Laplace: ``1 - exp(-shift / 2b)``; normal: ``2 Phi(shift / 2s) - 1``, its trade-off curve at its best point. Nobody
+    does better on one answer, whatever is known beside it.
+    """
+    return float(2 * noise.below(np.array(shift / 2)) - 1)
+
+
+def figures(run: Run) -> SensitivityFigures:
+    """Return what the report shows of a regressor's answers beside its rules."""
+    own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
+    records = run.once(table)
+    size = np.asarray(records["moved"])
+    top = float(np.max(records["moved_upper"])) if not over.why else None
+    noise = run.subject.release.noise
+    return SensitivityFigures(
+        residual_inside=own.inside * deviation,
+        residual_outside=(run.once(unit) if len(run.once(left_out.left)) else own.outside) * deviation,
+        median=float(np.median(size)),
+        most=float(size.max()),
+        p99=float(np.quantile(size, 0.99, method="inverted_cdf")),
+        over_domain=top,
+        why_no_domain=over.why,
+        noise="" if noise is None else words(run.subject.release),
+        noise_advantage=None
+        if noise is None or run.random_training
+        else told_apart(noise, float(own.high.max()) * deviation),
+    )

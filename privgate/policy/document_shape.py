@@ -1,0 +1,314 @@
+"""What a policy file may say: its models, its JSON Schema, and their errors in words."""
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, PositiveInt, StringConstraints, ValidationError, model_validator
+
+from privgate.policy import policy_part, rules
+from privgate.policy.policy_part import Audit, Part
+from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest
+from privgate.policy.rules import AnyRule
+from privgate.policy.rules.rule_base import Rule, wrong
+from privgate.run.needs import Need
+
+# What a policy file may say; the JSON Schema for editors is made from these models.
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+DIGEST = r"^sha256:[0-9a-f]{64}$"
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+Digest = Annotated[str, StringConstraints(pattern=DIGEST)]
+
+#: longest life of a waiver, and how long before its end the reports start to warn
+WAIVER_DAYS = 90
+WARNING_DAYS = 14
+
+
+class AppliesTo(Part):
+    """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
+
+    models: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Names; * and ? stand for any text.")
+    aliases: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Aliases that a promotion may set.")
+
+
+class Data(Part):
+    """What must hold of the training data before anything is retrained."""
+
+    suite: tuple[Text, ...] = Field(default=(), description="Great Expectations suites (JSON), relative to this file.")
+    min_rows: PositiveInt = Field(default=1, description="Least number of training records.")
+
+
+class Waiver(Part):
+    """A dated exception for one rule and one model version, up to a ceiling."""
+
+    rule: Name = Field(description="Id of the rule.")
+    model: Text = Field(description="Registered name of the model.")
+    version: Digest = Field(description="Digest of the version's model files, as reports print it.")
+    ceiling: float = Field(description="The value up to which the rule is waived.")
+    reason: Text = Field(description="Why the release may go ahead all the same.")
+    requester: Text = Field(description="Who asks for it.")
+    approver: Text = Field(description="Somebody else than the requester.")
+    granted: date = Field(description="First day.")
+    expires: date = Field(description=f"Last day, at most {WAIVER_DAYS} days after the first.")
+
+    @model_validator(mode="after")
+    def _two_people_and_a_date(self) -> Self:
+        for key in ("requester", "approver"):
+            if why := policy_part.unfit(getattr(self, key)):
+                raise wrong(key, f"{key} {why}; write the person's name in plain letters")
+        if policy_part.same(self.requester, self.approver):
+            raise wrong("approver", "requester and approver are the same person; somebody else must approve")
+        if self.expires < self.granted:
+            raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
+        if (self.expires - self.granted).days > WAIVER_DAYS:
+            days = (self.expires - self.granted).days
+            raise wrong("expires", f"a waiver lives at most {WAIVER_DAYS} days, not {days}; renew it instead")
+        return self
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What it excuses: one rule, and one model version by the digest of its files, whatever its name."""
+        return self.rule, self.version
+
+    @property
+    def key(self) -> str:
+        """Name of the waiver in reports and statements."""
+        return f"{self.rule}@{self.model}@{self.version[7:19]}"
+
+
+class Document(Part):
+    """A policy file."""
+
+    schema_: Literal["privgate/policy/v1"] = Field(alias="schema", description="Version of this format.")
+    name: Name = Field(description="Name of the policy in reports and statements.")
+    version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
+    description: str = ""
+    approves: str = Field(default="", description="For which models this policy can approve, and for which never.")
+    extends: Text | None = Field(
+        default=None, description="A shipped policy, or a file beside this one; may only be tightened."
+    )
+    applies_to: AppliesTo = AppliesTo()
+    audit: Audit = Audit()
+    data: Data = Data()
+    valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
+    file: Literal["downloadable", "not downloadable"] = Field(
+        default="downloadable",
+        description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
+        "for. artifact_records then warns where it would block.",
+    )
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
+    never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
+    waivers: tuple[Waiver, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        names = [r.name for r in self.rules]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise wrong("rules", f"two rules are called {twice[0]!r}; give each an 'id' of its own")
+        if not any(r.binding for r in self.rules):
+            raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
+        return self
+
+    def withheld(self, rule: Rule) -> str:
+        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block."""
+        stated = self.file == "not downloadable" and Need.FILE in rule.about.needs
+        return "the policy states that the file is not downloadable" if stated else ""
+
+    def powerless(self, facts: Mapping[str, Any]) -> str:
+        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
+
+        Parameters
+        ----------
+        facts : mapping
+            What is known of subject and suites, see ``Rule.vacuous``.
+        """
+        why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
+        if not all(why.values()):
+            return ""
+        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
+
+
+def plain(model: BaseModel) -> dict[str, Any]:
+    """Return JSON values of a model, under the names of the file."""
+    return model.model_dump(mode="json", by_alias=True)
+
+
+# The shape of a policy file: pydantic's errors, translated into line, key, what was expected and the nearest name.
+
+_OBSERVE = "observing is the operator's setting, `privgate check --observe`"
+_WORDS = {
+    "too_short": "at least one; a policy without rules would approve everything",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text; put it in quotes",
+    "string_too_short": "some text",
+    "tuple_type": "a list",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+    "dict_type": "keys with values",
+    "date_type": "a date, for example 2026-11-21",
+    "date_from_datetime_parsing": "a date, for example 2026-11-21",
+}
+_PATTERNS = {
+    NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
+}
+
+
+D = TypeVar("D", bound=Document)
+
+
+def validated(tree: Tree, kind: type[D]) -> D:
+    """Return the document, or raise with every mistake that its shape has."""
+    try:
+        return kind.model_validate_json(json.dumps(tree.value))
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+        # a list whose items are wrong is also reported as too short; the item is the news
+        errors = [e for e in errors if not (e["type"] == "too_short" and e["input"])]
+        found = [_problem(tree, error) for error in errors]
+        raise PolicyFileError(*sorted(set(found), key=lambda p: (p.line, p.key))) from exc
+
+
+def _problem(tree: Tree, error: Any) -> Problem:
+    """Translate one error of pydantic into line, key, expectation and nearest name."""
+    place = _without_tag(error["loc"])
+    kind, ctx = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _keys_beside(place, tree)
+        key = str(place[-1])
+        what, expected, near = f"unknown key {key!r}", f"one of {', '.join(known)}", nearest(key, known)
+        if key == "observe":
+            expected = f"no such key; {_OBSERVE}"
+    elif kind == "missing":
+        what, expected, near = "missing", _expected(place, tree), ""
+    elif kind == "union_tag_not_found":
+        place = (*place, "metric")
+        what, expected, near = "missing", f"one of {', '.join(rules.ALL)}", ""
+    elif kind == "union_tag_invalid":
+        place = (*place, "metric")
+        what, expected = f"unknown metric {ctx['tag']!r}", f"one of {', '.join(rules.ALL)}"
+        near = nearest(ctx["tag"], rules.ALL)
+    elif kind == "literal_error":
+        given = error["input"]
+        choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
+        what, expected, near = f"{given!r} is not known", f"one of {', '.join(choices)}", nearest(given, choices)
+        if given == "observe":
+            expected = f"{expected}; {_OBSERVE}"
+    elif kind == "privgate":
+        if (*place, ctx["key"]) in tree.marks:
+            place = (*place, ctx["key"])
+        what, expected, near = ctx["text"], "", ""
+    else:
+        what, expected, near = f"{_shown(error['input'])} cannot be used", _sentence(error), ""
+    return Problem(*tree.mark(place), dotted(place), what, expected, near)
+
+
+def _without_tag(loc: tuple[Any, ...]) -> Place:
+    """Return a location without the union's tag, which pydantic puts behind the rule's position."""
+    if len(loc) > 2 and loc[0] == "rules" and loc[2] in rules.ALL:
+        loc = (*loc[:2], *loc[3:])
+    return tuple(loc)
+
+
+def _model_at(place: Place, tree: Tree) -> Any:
+    """Return the model whose keys stand at ``place``."""
+    if place[:1] == ("rules",) and len(place) == 2:
+        return rules.ALL[tree.value["rules"][place[1]]["metric"]]
+    model: Any = Document
+    for step in place:
+        if isinstance(step, int):
+            continue
+        model = _inner(model.model_fields[step].annotation)
+    return model
+
+
+def _inner(annotation: Any) -> Any:
+    """Return the model inside ``tuple[Model, ...]``, or the model itself."""
+    return getattr(annotation, "__args__", (annotation,))[0]
+
+
+def _keys_beside(place: Place, tree: Tree) -> list[str]:
+    fields = _model_at(place[:-1], tree).model_fields
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _expected(place: Place, tree: Tree) -> str:
+    """Return a key's description as it reads inside a sentence."""
+    fields = {f.alias or n: f for n, f in _model_at(place[:-1], tree).model_fields.items()}
+    text = fields[str(place[-1])].description or "a value"
+    return (text[:1].lower() + text[1:]).rstrip(".")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _sentence(error: Any) -> str:
+    """Return what pydantic expected, in our words where we have some."""
+    kind, ctx = error["type"], error.get("ctx", {})
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
+    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    return text[:1].lower() + text[1:]
+
+
+# The JSON Schema of policy files, from which an editor completes and checks them while they are written.
+
+IDENTIFIER = "urn:privgate:schema:policy-v1"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a policy file.
+
+    The loader checks more: extends may only tighten, ids, dates and names must fit together. A file that extends
+    another needs to name only what it changes, so there a rule's other keys are optional.
+    """
+    made = Document.model_json_schema(by_alias=True)
+    definitions = made["$defs"]
+    demanded = {}
+    for metric, rule in rules.ALL.items():
+        definition = definitions[rule.__name__]
+        demanded[metric] = definition.pop("required", [])
+        definition["required"] = ["metric"]
+        definition["description"] = _first_sentence(rule)
+    suite = definitions["Data"]["properties"]["suite"]
+    suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
+    del suite["type"]
+    made["required"] = [name for name in made["required"] if name != "rules"]
+    made["if"] = {"not": {"required": ["extends"]}}
+    made["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": _complete(demanded)}}}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": IDENTIFIER,
+        **made,
+        "title": "privgate policy",
+    }
+
+
+def text() -> str:
+    """Return the schema as the file that is shipped."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _complete(demanded: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return, for every metric, which keys a rule that stands alone needs."""
+    return [
+        {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
+        for metric, names in demanded.items()
+        if names
+    ]
+
+
+def _first_sentence(rule: type[rules.Rule]) -> str:
+    return " ".join((rule.__doc__ or "").split("\n\n", maxsplit=1)[0].split())

@@ -1,0 +1,266 @@
+"""Judging: evidence in, findings out; pure."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import Any
+
+from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart
+from privgate.evidence.json_values import told_count
+from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
+from privgate.policy.policy_part import Audit
+from privgate.policy.rules.rule_base import Rule
+from privgate.run.needs import Need
+from privgate.verdict import Finding, Outcome, worst
+
+# Waivers: dated exceptions up to a ceiling; one that does not apply is reported, never silently dropped.
+
+
+@dataclass(frozen=True, slots=True)
+class Waived:
+    """What became of one waiver.
+
+    Parameters
+    ----------
+    key, rule : str
+        Its name in reports, and the rule's id.
+    state : str
+        ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``.
+    text : str
+        The same as a sentence.
+    waiver : Waiver
+        As the policy states it.
+    days_left : int
+        Until its end; negative once it is over.
+    ends_soon : bool
+        It applies and ends within 14 days.
+    """
+
+    key: str
+    rule: str
+    state: str
+    text: str
+    waiver: Waiver
+    days_left: int
+    ends_soon: bool = False
+
+    @property
+    def expires(self) -> date:
+        """Last day."""
+        return self.waiver.expires
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values for the report: people, dates, ceiling, and what became of it."""
+        w = self.waiver
+        soon = f", ends in {self.days_left} days" if self.ends_soon else ""
+        return {
+            "rule": self.rule,
+            "status": f"{self.state}{soon}",
+            "reason": w.reason,
+            "requester": w.requester,
+            "approver": w.approver,
+            "expires": w.expires.isoformat(),
+            "ceiling": w.ceiling,
+        }
+
+
+def apply(
+    waiver: Waiver,
+    rule: Rule,
+    finding: Finding,
+    measurement: Measurement,
+    *,
+    subject: Mapping[str, Any],
+    today: date,
+    facts: Mapping[str, Any],
+) -> tuple[Finding, Waived]:
+    """Return the finding as the waiver leaves it, and what became of the waiver.
+
+    A finding is waived if the rule would pass with the ceiling for a limit; it then counts as warned.
+    """
+    state, why = _state(waiver, subject, today)
+    if state == "applied":
+        if finding.outcome.releases:
+            state, why = "not needed", "the rule does not block without it"
+        elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
+            state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
+        elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:
+            state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
+    days = (waiver.expires - today).days
+    soon = state == "applied" and days <= WARNING_DAYS
+    result = Waived(waiver.key, waiver.rule, state, f"{state}: {why}", waiver, days, soon)
+    if state == "applied":
+        ending = f"; ends in {days} days" if soon else ""
+        text = (
+            f"waived up to {waiver.ceiling:g} until {waiver.expires}: {waiver.reason} "
+            f"(asked by {waiver.requester}, approved by {waiver.approver}{ending})"
+        )
+        finding = replace(finding, outcome=Outcome.WARNED, waiver=text)
+    elif state in {"expired", "above ceiling", "not yet"} and not finding.outcome.releases:
+        finding = replace(finding, message=f"{finding.message}; a waiver does not apply ({state}: {why})")
+    return finding, result
+
+
+def _state(waiver: Waiver, subject: Mapping[str, Any], today: date) -> tuple[str, str]:
+    """Return whether a waiver is in force for a subject on a day, and why not."""
+    digests = subject.get("digests") or {}
+    if subject.get("name") != waiver.model or digests.get("model") != waiver.version:
+        return "other model", f"it is for {waiver.model} {waiver.version[:19]}…"
+    if today > waiver.expires:
+        return "expired", f"it ended on {waiver.expires}"
+    if today < waiver.granted:
+        return "not yet", f"it begins on {waiver.granted}"
+    return "applied", f"until {waiver.expires}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Findings, what became of every waiver of the policy, and the last day of an approval made today.
+
+    Parameters
+    ----------
+    findings : tuple of Finding
+        Preconditions first, then one a rule, in the policy's order.
+    waivers : tuple of Waived
+        Applied, not needed, above ceiling, expired, not yet, other model.
+    expires : date
+        Never later than a waiver that the approval rests on.
+    """
+
+    findings: tuple[Finding, ...]
+    waivers: tuple[Waived, ...]
+    expires: date
+
+
+def judge(
+    policy: Document, evidence: Evidence, *, facts: Mapping[str, Any], lines: Mapping[str, int], today: date
+) -> Judged:
+    """Return one finding a precondition, then one a rule; nothing can go missing.
+
+    Parameters
+    ----------
+    policy : Document
+        Resolved.
+    evidence : Evidence
+        All that was found out.
+    facts : mapping
+        What is known of subject and suites, for ``Rule.vacuous``.
+    lines : mapping
+        Line of each rule in its file, by id.
+    today : date
+        For waivers.
+    """
+    findings = [_precondition(p) for p in evidence.preconditions]
+    waivers: list[Waived] = []
+    powerless = policy.powerless(facts)
+    for rule in policy.rules:
+        measurement = _measurement(rule, evidence)
+        finding = _withheld(_weighed(rule.judge(measurement), rule, facts, powerless), policy, rule)
+        for waiver in policy.waivers:
+            if waiver.rule == rule.name:
+                finding, became = apply(
+                    waiver, rule, finding, measurement, subject=evidence.subject, today=today, facts=facts
+                )
+                waivers.append(became)
+        # after the waivers: they excuse a number, not too little effort behind it
+        finding = _enough(policy.audit, rule, finding, measurement, evidence)
+        findings.append(replace(finding, line=lines.get(rule.name, 0)))
+    ends = [w.expires for w in waivers if w.state == "applied"]
+    return Judged(tuple(findings), tuple(waivers), min([today + timedelta(days=policy.valid_days), *ends]))
+
+
+def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
+    """Return the finding, a warning at best where nothing could have broken the rule, and said before its numbers.
+
+    Where that holds for everything that is enforced nothing was shown at all, which is inconclusive.
+    """
+    why = rule.vacuous(facts)
+    if not why:
+        return finding
+    least = Outcome.INCONCLUSIVE if powerless and rule.mode == "enforce" else Outcome.WARNED
+    return replace(
+        finding,
+        outcome=worst((finding.outcome, least)),
+        message=f"this rule cannot fail: {why}; {finding.message}",
+        meaning=f"Cannot fail: {why}. {finding.meaning}".rstrip(),
+        advice=finding.advice
+        or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
+    )
+
+
+def _withheld(finding: Finding, policy: Document, rule: Rule) -> Finding:
+    """Return the finding, a warning at worst where it is about a file that nobody who may ask can get."""
+    why = policy.withheld(rule)
+    if not why or finding.outcome.releases:
+        return finding
+    said = f"{why}: its answers were judged, not the file; {finding.message}"
+    return replace(finding, outcome=Outcome.WARNED, message=said)
+
+
+def _precondition(found: Precondition) -> Finding:
+    try:
+        outcome = Outcome(found.outcome)
+    except ValueError:  # a word we do not know is doubt
+        outcome = Outcome.INCONCLUSIVE
+    title = found.name.replace("_", " ")
+    return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message)
+
+
+def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
+    request = rule.request()
+    found = evidence.measurements.get(request)
+    return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
+
+
+def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
+    """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
+    missing = measurement.problem or not measurement.applicable
+    if missing or not finding.outcome.releases:
+        return finding
+    short = shortfall(audit, rule, measurement, evidence)
+    return rule.finding(Outcome.INCONCLUSIVE, f"{short}: inconclusive", measurement) if short else finding
+
+
+def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
+    """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
+    ran = evidence.run.isolation
+    box, networked = ran.partition(" ")[0] == "bubblewrap", ran.endswith(" with network")
+    if audit.min_isolation != "none" and not (box and (not networked or audit.min_isolation.endswith(" with network"))):
+        return f"training code ran with isolation {ran}, the policy wants {audit.min_isolation}"
+    needs = rule.about.needs
+    if rule.about.per_unit:
+        covered = measurement.n / measurement.population if measurement.population else 0.0
+        if measurement.n < audit.min_units:
+            measured = told_count(measurement.n, measurement.population)
+            return f"{measured} units were measured, the policy wants {audit.min_units}"
+        if covered < audit.min_coverage:
+            return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
+    if Need.LEAVE_ONE_OUT in needs:
+        seeds = _seeds(evidence.run)
+        if audit.min_seeds > 1 and seeds < audit.min_seeds:
+            return f"{seeds} paired seeds were used, the policy wants {audit.min_seeds}"
+    if Need.SHADOWS in needs:
+        behind = BehindMembership.of(measurement.behind)
+        shadows = behind.shadow_models
+        if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
+            return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
+        # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
+        outside = int(evidence.subject.get("n_candidates") or 0)
+        people = outside if behind.candidates is None else behind.candidates
+        if audit.min_candidates > 1 and people < audit.min_candidates:
+            return (
+                f"{told_count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
+            )
+    return ""
+
+
+def _seeds(run: RunPart) -> int:
+    """Return the number of paired seeds, or of those compared where training was seen not to depend on its seed.
+
+    Evidence that does not say how many were compared rests on one pair.
+    """
+    if run.seeds is not None and not run.seeds.dependent:
+        # where nothing reads a seed, all of them give the same model
+        return sys.maxsize if run.seeds.unread else run.seeds.compared
+    return 0 if run.trace is None else len(run.trace.seeds)

@@ -1,0 +1,162 @@
+"""The policy as it is judged: resolved, frozen, named by digest."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PrivateAttr
+
+from privgate import digest
+from privgate.evidence import Evidence, Precondition
+from privgate.policy import problems, read
+from privgate.policy.document_shape import Document, plain
+from privgate.policy.judging import Judged, judge
+from privgate.policy.problems import Mark, PolicyFileError, Problem
+from privgate.run import suites
+from privgate.subject.data import TrainingData
+
+
+class Policy(Document):
+    """A policy file, together with everything it extends.
+
+    ``Policy.load`` is the door: a policy is never built from anything but a file.
+    """
+
+    _path: Path = PrivateAttr(default=Path())
+    _source: read.Resolved[Self] = PrivateAttr()
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Self:
+        """Return a shipped policy by name, or a policy file.
+
+        Parameters
+        ----------
+        name_or_path : str or Path
+            ``"dtp-1"``, or a path; what contains a separator or ends in .yaml or .yml is a path.
+
+        Raises
+        ------
+        PolicyError
+            The file cannot be used; the message names line, key and what was expected. Nothing was trained.
+        """
+        path = problems.find(name_or_path)
+        source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
+        made = source.document
+        made._path = path  # noqa: SLF001  its own class
+        made._source = source  # noqa: SLF001  our own class
+        if why := made.powerless(made.facts()):
+            raise PolicyFileError(Problem(*made.mark(("rules",)), "rules", why, "a limit that a measurement can break"))
+        return made
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that the policy rests on: its own, what it extends, and the suites that they name."""
+        return self._source.files
+
+    @property
+    def suites(self) -> Mapping[str, str]:
+        """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
+        return self._source.suites
+
+    @cached_property
+    def lines(self) -> Mapping[str, int]:
+        """Line of each rule by id; for an inherited rule, the line of ``extends``."""
+        own = self._source.tree.file
+        extends = self._source.tree.mark(("extends",))
+        return {name: (mark if mark.file == own else extends).line for name, mark in self.places.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, Mark]:
+        """File and line of each rule by id, wherever it stands."""
+        return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
+
+    def origin(self, rule: str, key: str) -> Mark | None:
+        """Return the file and line that a rule's key comes from; None where it is a default."""
+        position = [r.name for r in self.rules].index(rule)
+        return self.mark_of("rules", position, key)
+
+    def mark(self, place: tuple[str | int, ...]) -> Mark:
+        """Return the file and line of a key, or of the nearest key around it."""
+        return self._source.tree.mark(place)
+
+    def mark_of(self, *place: str | int) -> Mark | None:
+        """Return the file and line that a value comes from; None where it is a default."""
+        return self._source.tree.marks.get(place)
+
+    @cached_property
+    def resolved(self) -> dict[str, Any]:
+        """JSON values of the policy with everything it extends and every default written out."""
+        conditions = [plain(c) for c in dict.fromkeys(self._source.conditions)]
+        said = plain(self)
+        if not self.approves:  # what says nothing changes no digest
+            del said["approves"]
+        if self.file == "downloadable":
+            del said["file"]
+        return {**said, "extends": list(self._source.chain), "applies_to": conditions}
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the resolved policy: the same whoever stores it, wherever."""
+        return digest.of_json(self.resolved)
+
+    def facts(self, n_units: int = 0) -> dict[str, Any]:
+        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
+        return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
+
+    def refusal(self, model: str, alias: str | None = None) -> str:
+        """Return why this policy is not for a model, or not for setting an alias; empty if it is.
+
+        Parameters
+        ----------
+        model : str
+            Registered name.
+        alias : str, optional
+            What a promotion would set; not looked at if absent.
+        """
+        for condition in self._source.conditions:
+            for word, value, patterns in (("model", model, condition.models), ("alias", alias, condition.aliases)):
+                if value is not None and not any(fnmatchcase(value, p) for p in patterns):
+                    wanted = ", ".join(patterns)
+                    return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
+        return ""
+
+    def check_data(self, data: TrainingData) -> list[Precondition]:
+        """Return what the policy demands of the training data, before anything is trained.
+
+        Raises
+        ------
+        PolicyError
+            A suite holds an expectation that does not exist, or with arguments that it does not take.
+        """
+        least = self.data.min_rows
+        found = []
+        if least > 1:
+            enough = data.n >= least
+            text = f"{data.n} records, at least {least} are asked for"
+            found.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
+        for name in self.data.suite:
+            file = name.partition("@")[0]
+            suite = suites.parse(self.suites[name], file)
+            found.append(suites.check(data, suite, file=file, min_rows=least))
+        return found
+
+    def judge(self, evidence: Evidence, *, today: date | None = None) -> Judged:
+        """Return the findings, what became of every waiver, and until when an approval would hold.
+
+        Parameters
+        ----------
+        evidence : Evidence
+            All that was found out.
+        today : date, optional
+            For waivers; the present day (UTC) if absent.
+        """
+        facts = self.facts(int(evidence.subject.get("n_units") or 0))
+        return judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())

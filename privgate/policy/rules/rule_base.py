@@ -1,0 +1,287 @@
+"""What a rule is, and the whole policy of doubt: every limit is judged against release."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from privgate.evidence import Measurement, Request
+from privgate.policy.policy_part import Audit, Part
+from privgate.policy.rules import rule_reach
+from privgate.policy.rules.metric import Metric
+from privgate.run.needs import Need
+from privgate.verdict import Finding, Outcome
+
+
+def wrong(key: str, text: str) -> PydanticCustomError:
+    """Return the error to raise in a validator that looks at several keys; ``key`` is the one to point at."""
+    return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
+
+
+#: what a failed rule advises that has no number of its own: the one place that searches has them
+WAY_OUT = "`privgate advise` measures which changes pass and what they cost in usefulness"
+#: words that change no judgement
+_PROSE = frozenset({"id", "reason", "source"})
+#: what says how a number is judged, not which one
+_JUDGED = _PROSE | {"metric", "mode", "bound", "required"}
+#: fields with two values each, (weak, strict)
+_STRICTER: dict[str, tuple[Any, Any]] = {
+    "mode": ("warn", "enforce"),
+    "bound": ("lower", "upper"),
+    "required": (False, True),
+    "accept_declared_claims": (True, False),
+}
+
+
+#: what a rule may need and a model may lack: (fact before training, what is missing and what to do)
+_LACKING = {
+    Need.CANDIDATES: (
+        "candidates",
+        (
+            "there are no candidates to tell members from; pass TrainingData(..., candidates=(X, y)), people from the "
+            "same population who were not trained on"
+        ),
+    ),
+    Need.CLAIM: (
+        "dp",
+        (
+            "the recipe states no differential-privacy claim; train with differential privacy and pass "
+            "Recipe(..., dp=Claim(...)), or use a policy without this rule"
+        ),
+    ),
+}
+
+
+class Rule(Part, ABC):
+    """One line of a policy: asks for a measurement and later judges it. Pure.
+
+    Equality passes. NaN, a missing number, an interval on both sides of the limit: never a pass.
+    """
+
+    #: the number that is limited
+    about: ClassVar[Metric]
+    #: fields, beside the limit, that a policy which extends another may raise ("up") or lower ("down");
+    #: a field that is not listed belongs to the question and must stay as it is
+    tightens: ClassVar[Mapping[str, Literal["up", "down"]]] = {}
+    #: fields that name a Great Expectations suite beside the policy
+    files: ClassVar[tuple[str, ...]] = ()
+
+    metric: str
+    id: str = Field(default="", description="Name of the rule in findings and waivers; the metric if empty.")
+    mode: Literal["enforce", "warn"] = Field(default="enforce", description="A warn rule can at worst warn.")
+    bound: Literal["upper", "lower"] = Field(
+        default="upper",
+        description="upper: only a whole interval within the limit passes. lower: only a whole interval beyond the "
+        "limit blocks, and doubt is a warning.",
+    )
+    required: bool = Field(
+        default=True,
+        description="false: where the measurement does not apply to a model, the rule is shown as not applicable "
+        "(a warning, never a pass) instead of inconclusive.",
+    )
+    reason: str = Field(default="", description="Why this limit.")
+    source: str = Field(default="", description="Where the limit comes from.")
+
+    @property
+    def name(self) -> str:
+        """The rule's id."""
+        return self.id or self.metric
+
+    @property
+    def title(self) -> str:
+        """Plain name of what is judged, for the report."""
+        return self.about.title
+
+    @property
+    def direction(self) -> Literal["max", "min"]:
+        """What the limit is: the largest or the smallest value allowed."""
+        return self.about.direction
+
+    @property
+    def binding(self) -> bool:
+        """Whether this rule can block a release."""
+        return self.mode == "enforce" and self.required
+
+    @property
+    def limit(self) -> float:
+        """The number that the measurement is compared with: the field that is named like the direction."""
+        return float(getattr(self, self.direction))
+
+    def request(self) -> Request:
+        """Return what this rule needs to know: its metric, and every field that belongs to the question."""
+        asked = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
+        return Request.of(self.metric, **{n: v for n, v in asked.items() if v is not None})
+
+    @abstractmethod
+    def meaning(self, measurement: Measurement) -> str:
+        """Return what the number means for one person, in plain words."""
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
+
+        Parameters
+        ----------
+        facts : mapping
+            What is known of subject and suites: ``n_units``, and ``expectations`` (suite -> how many it has).
+        """
+        del facts
+        return (
+            rule_reach.nats(self.limit)
+            if math.isinf(self.about.worst)
+            else rule_reach.sureness(self.limit, self.about.worst)
+        )
+
+    def with_limit(self, limit: float) -> Self:
+        """Return the same rule with another limit, as a waiver's ceiling needs it."""
+        return self.model_copy(update={self.direction: limit})
+
+    def judge(self, measurement: Measurement) -> Finding:
+        """Return the finding; see ``against_limit``."""
+        if measurement.request != self.request():
+            text = f"measured was {measurement.request.key}, asked was {self.request().key}"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        if not self.required and not measurement.applicable:
+            said = f"not applicable: {measurement.problem or 'no reason given'}"
+            return replace(self.finding(Outcome.WARNED, said, measurement), applies=False)
+        return self.against_limit(measurement)
+
+    def against_limit(self, measurement: Measurement) -> Finding:
+        """Return PASSED iff the whole interval is good, FAILED iff all of it is bad, else INCONCLUSIVE.
+
+        A point estimate is never conclusive by itself; ``problem`` is always inconclusive.
+        """
+        if measurement.problem:
+            return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
+        low, high = measurement.low, measurement.high
+        if self.direction == "min":
+            good, bad = low >= self.limit, high < self.limit
+        else:
+            good, bad = high <= self.limit, low > self.limit
+        if np.isnan(low) or np.isnan(high) or measurement.kind == "point":
+            outcome = Outcome.INCONCLUSIVE
+        else:
+            doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
+            outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
+        return self.finding(outcome, self.sentence(measurement, outcome), measurement)
+
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return measured value, interval and limit in one sentence."""
+        word = {"max": "at most", "min": "at least"}[self.direction]
+        unit = f" {measurement.unit}" if measurement.unit else ""
+        low, high = measurement.low, measurement.high
+        same = f"{low:.4g}" == f"{high:.4g}"
+        span = f"{low:.4g}" if same else f"between {low:.4g} and {high:.4g}"
+        exact = " (exact)" if same and np.isfinite(low) and measurement.kind in ("exact", "bound") else ""
+        if measurement.kind == "point":
+            span = f"about {measurement.value:.4g} (a point estimate, no limit can be given)"
+        where = f" ({measurement.where})" if measurement.where else ""
+        return f"{span}{unit}{exact}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return what would change the outcome; empty if it passed."""
+        del measurement, outcome
+        return ""
+
+    def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
+        """Return a finding of this rule, its mode applied."""
+        if self.mode == "warn" and outcome.rank > Outcome.WARNED.rank:
+            outcome = Outcome.WARNED
+        return Finding(
+            rule=self.name,
+            title=self.title,
+            outcome=outcome,
+            message=message,
+            meaning="" if measurement.problem else self.meaning(measurement),
+            # where a precondition stopped the run, its own message says what to do
+            advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
+            metric=self.metric,
+            value=measurement.value,
+            low=measurement.low,
+            high=measurement.high,
+            limit=self.limit,
+            direction=self.direction,
+            unit=measurement.unit,
+            request=measurement.request.key,
+            mode=self.mode,
+        )
+
+    def loosened(self, parent: "Rule") -> dict[str, str]:
+        """Return ``field -> why it is not a tightening`` for all in which this rule is weaker than ``parent``."""
+        if type(self) is not type(parent):
+            return {
+                "metric": f"is another question: the parent has {parent.metric!r}; give a new rule an id of its own"
+            }
+        found: dict[str, str] = {}
+        for name in type(parent).model_fields:
+            old, new = getattr(parent, name), getattr(self, name)
+            if old == new or name in _PROSE:
+                continue
+            allowed = self._direction_of(name)
+            if allowed == "down" and new > old:
+                found[name] = f"may only be lowered: the parent has {old!r}"
+            elif allowed == "up" and new < old:
+                found[name] = f"may only be raised: the parent has {old!r}"
+            elif isinstance(allowed, tuple) and new == allowed[0]:
+                found[name] = f"may not be weakened: the parent has {old!r}"
+            elif allowed is None:
+                found[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
+        return found
+
+    def judged(self) -> dict[str, Any]:
+        """Return everything about the rule that changes a judgement."""
+        return {k: v for k, v in self.model_dump().items() if k not in _PROSE}
+
+    def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
+        if name == self.direction:
+            return "down" if self.direction == "max" else "up"
+        if name == "confidence":
+            # a wider interval passes less; but where only a proof blocks, it also blocks less
+            return "up" if self.bound == "upper" else "down"
+        return _STRICTER.get(name) or self.tightens.get(name)
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Return why this rule can never pass for such a subject, before anything is trained; empty if it can.
+
+        Parameters
+        ----------
+        facts : dict
+            What is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates`` (count),
+            ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
+        """
+        lacking = (text for need, (fact, text) in _LACKING.items() if need in self.about.needs and not facts.get(fact))
+        return next((f"rule {self.name!r} can never pass here: {text}" for text in lacking), "")
+
+    def outcomes(self) -> str:
+        """Return what passes, what blocks and what happens in between, one sentence."""
+        side, beyond = ("at most", "above") if self.direction == "max" else ("at least", "below")
+        doubt = "a warning" if self.bound == "lower" else "inconclusive, which blocks"
+        effect = "warns" if self.mode == "warn" else "blocks"
+        return (
+            f"passes if the whole interval is {side} {self.limit:g}, {effect} if all of it is {beyond}; anything else "
+            f"is {'a warning' if self.mode == 'warn' else doubt}"
+        )
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each.
+
+        Parameters
+        ----------
+        audit : Audit
+            The policy's least effort.
+        suites : mapping
+            Text of each Great Expectations suite that the policy names, by ``file@sha256:<digest>``.
+        """
+        del audit, suites
+        if self.mode == "enforce" and not self.reason:
+            yield "no 'reason' says why this limit; somebody will have to defend it"
+        if self.mode == "enforce" and not self.source:
+            yield "no 'source' says where this limit comes from"
+        if self.bound != type(self).model_fields["bound"].default:
+            yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
+        if not self.required:
+            yield "'required: false': a model that this does not apply to is released without this number"

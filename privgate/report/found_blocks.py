@@ -1,0 +1,264 @@
+"""What was judged and what was found: the blocks of the questions, and the facts of page one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from privgate.evidence import (
+    ArtifactPart,
+    AttributeGuesses,
+    AttributeResult,
+    AttributesPart,
+    CollusionPart,
+    RobustPart,
+    SensitivityFigures,
+)
+from privgate.policy.rules import about
+from privgate.report import words
+from privgate.report.blocks import Block, Facts, Heading, TableBlock, Text
+from privgate.report.report_schema import ReportDocument, SubjectFacts
+from privgate.report.sentences import say
+from privgate.report.text import moment, number, percent, plain
+from privgate.run.needs import Need
+
+# What was found in the model's file, for the section on the model; and whether answers or file were judged.
+
+COLUMNS = ("What", "Where", "Records, at least", "Records, at most", "Beside")
+#: what the policy says of a file that nobody can get
+WITHHELD = "not downloadable"
+
+
+def judged(doc: ReportDocument) -> str:
+    """Return what of the file was judged, the end of a sentence about the answers."""
+    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
+    if doc.policy.source.get("file") == WITHHELD:
+        return "not its file, which the policy states cannot be downloaded"
+    if not ruled:
+        return "not its file"
+    part = doc.evidence.artifact
+    if part is None or part.problem:
+        return "its file was to be judged and could not be"
+    return "and its file" if part.judged == "file" else "and what its file would carry (none is stored)"
+
+
+def blocks(doc: ReportDocument) -> list[Block]:
+    """Return what the file carries, and whether that decided anything."""
+    part = doc.evidence.artifact
+    if part is None:
+        return []
+    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
+    made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled=ruled))]
+    if part.carried:
+        rows = [
+            (plain(c.what, 90), plain(c.where, 60), *(_count(v) for v in (c.least, c.most, c.beside)))
+            for c in part.carried
+        ]
+        made.append(TableBlock("Traces of single records", COLUMNS, rows, (2, 3, 4)))
+    if part.unknown:
+        text = "; ".join(plain(u, 160) for u in part.unknown)
+        made.append(Text(f"Not walked, so that it may carry anybody: {text}."))
+    return made
+
+
+def _said(part: ArtifactPart, *, ruled: bool) -> str:
+    what = "stored file" if part.judged == "file" else "model that the recipe trains (no file is stored)"
+    decided = (
+        "The rule artifact_records judges this."
+        if ruled
+        else "No rule judges this: an approval speaks of the model's answers, not of who can download its file."
+    )
+    if part.problem:
+        return f"The {what} could not be walked ({plain(part.problem, 160)}), so that it may carry anybody. {decided}"
+    low, high = _count(part.least), _count(part.most)
+    span = low if low == high else f"{low} for certain, and at most {high},"
+    return f"The {what} carries traces of their own of {span} of {number(part.records)} records. {decided}"
+
+
+def _count(value: int | None) -> str:
+    return "suppressed" if value is None else number(value)
+
+
+# What was judged, for what, on which data, by whom and where: the facts of page one.
+
+
+def released(form: str) -> str:
+    """Return what a release hands out, in words."""
+    return say(f"release.{form}")
+
+
+def facts(doc: ReportDocument) -> list[tuple[str, str]]:
+    """Return what was judged, by whom, until when; what nobody stated says so."""
+    s, p, c = doc.subject, doc.policy, doc.context
+    items = [
+        ("fact.data", _data(doc)),
+        ("fact.source", plain(c.data_source, 120) or say("not_stated")),
+        ("fact.purpose", plain(c.purpose, 200) or say("not_stated")),
+        ("fact.owner", plain(c.owner, 80) or say("not_stated")),
+        ("fact.checked_by", _checked_by(doc)),
+        ("fact.judged", say("answers", release=released(s.release.form), file=judged(doc))),
+        ("fact.model", short(s.digests.get("model") or s.digests.get("recipe"))),
+        ("fact.policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
+        ("fact.level", _level(doc)),
+        ("fact.decided", moment(doc.decided_at) or say("undated")),
+        ("fact.valid", moment(doc.expires) or say("no_statement")),
+        ("fact.signed", say("unsigned")),
+        ("fact.measured", say(f"mode.{words.mode(doc)}") if words.mode(doc) != "all" else ""),
+    ]
+    return [(say(k), v) for k, v in items if v]
+
+
+def accuracy(doc: ReportDocument) -> str:
+    """Return how well the model does its work, beside what it gives away."""
+    c = doc.context
+    if c.accuracy is not None and c.accuracy_n:
+        return say("accuracy.told", share=percent(c.accuracy), people=number(c.accuracy_n))
+    if c.accuracy_between is not None and c.accuracy_n:
+        low, high = c.accuracy_between
+        span = say("span", low=percent(low), high=percent(high))
+        return say("accuracy.told", share=span, people=number(c.accuracy_n))
+    return say("accuracy.none" if doc.subject.n_candidates else "accuracy.nobody")
+
+
+def counts(s: SubjectFacts) -> str:
+    """Return how many records and people the training data hold."""
+    if not s.n_records:
+        return ""
+    key = "records" if s.n_units in (0, s.n_records) else "records.people"
+    return say(key, records=number(s.n_records), people=number(s.n_units))
+
+
+def short(digest: Any) -> str:
+    """Return the first 16 hexadecimal digits of a digest, enough to compare by eye; all of them are in the trace."""
+    text = plain(digest, 80)
+    head, _, tail = text.partition(":")
+    return f"{head} {tail[:16]}" if tail else text
+
+
+def _data(doc: ReportDocument) -> str:
+    told = (plain(doc.context.data_name, 60), counts(doc.subject), short(doc.subject.digests.get("data")))
+    return ", ".join(t for t in told if t)
+
+
+def _checked_by(doc: ReportDocument) -> str:
+    who, where = plain(doc.context.run_by, 60) or say("not_stated"), plain(doc.context.run_on, 80)
+    box = plain(doc.evidence.run.isolation, 60)
+    apart = say("not_apart") if box in ("", "none") else say("apart", box=box)
+    return say("ran.where" if where else "ran", who=who, where=where, apart=apart)
+
+
+def _level(doc: ReportDocument) -> str:
+    asked = any(about(f.metric).per_unit and f.unit == "nats" for f in words.rules(doc))
+    return plain(doc.level, 20) or (say("level.none") if asked else "")
+
+
+# What one person moves a regressor's answers by, for the section on the risk of each person.
+
+NOT_DTP = (
+    "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the model "
+    "usually errs by. It bounds no probability and stops no attack by itself."
+)
+
+
+def number_blocks(figures: SensitivityFigures) -> list[Block]:
+    """Return residual deviations and sensitivity, with what they do not say."""
+    inside, outside = figures.residual_inside, figures.residual_outside
+    everywhere = (
+        f"no limit known: {plain(figures.why_no_domain, 200)}"
+        if figures.over_domain is None
+        else f"at most {number(figures.over_domain)} residual deviations, by theorem"
+    )
+    apart = number(outside / inside) if inside else "unlimited"
+    most = number(figures.most)
+    own = f"half are below {number(figures.median)}, 99 % below {number(figures.p99)}, the worst is {most}"
+    items = [
+        ("Residual deviation on training records", number(inside)),
+        ("Residual deviation on records left out, the unit of sensitivity", number(outside)),
+        ("Errs more on records left out than on training records by a factor of", apart),
+        ("Sensitivity, asked about the person's own record", own),
+        ("Sensitivity, over every question of the declared domain", everywhere),
+    ]
+    if figures.noise:
+        items.append(("Released", plain(figures.noise, 120)))
+    if figures.noise_advantage is not None:
+        items.append(
+            ("Advantage of anybody on one noisy answer about the person, at most", percent(figures.noise_advantage))
+        )
+    return [Text(NOT_DTP, "note"), Facts(items, wide=True)]
+
+
+# What the distance to the nearest wrong answer tells about membership, for the section on attacks.
+
+_ROBUST = ("Who guesses", "Radius", "Members called members", "Others called members", "Difference, with its interval")
+
+
+def robust_blocks(part: RobustPart | None) -> list[Block]:
+    """Return one table of the adversaries."""
+    if part is None:
+        return []
+    rows = []
+    for a in part.adversaries:
+        e = a.advantage
+        limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
+        shown = "not known" if e.value is None else f"{percent(e.value)}{limits}"
+        radius = "" if a.radius is None else number(a.radius)
+        rows.append((plain(a.title, 60), radius, percent(a.inside), percent(a.outside), shown))
+    caption = f"Distance to the nearest wrong answer, {plain(part.how, 60)}"
+    return [Heading("Robustness"), TableBlock(caption, _ROBUST, rows)]
+
+
+# What was found about sensitive features, for the section on attacks.
+
+_FEATURES = ("Who guesses", "Of members", "Of people outside", "Difference, with its interval")
+
+
+def attribute_blocks(part: AttributesPart | None) -> list[Block]:
+    """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
+    if part is None:
+        return []
+    made: list[Block] = [Heading("Sensitive features")]
+    for found in part.attributes:
+        rows = [_row(g) for g in (*found.adversaries, found.without_model)]
+        made += [TableBlock(_caption(found), _FEATURES, rows), Text(_reading(found))]
+        if found.by_value:
+            values = [_row(g) for g in found.by_value]
+            caption = f"{plain(found.name, 60)}, by its value"
+            made.append(TableBlock(caption, ("Value", *_FEATURES[1:]), values, folded="Inversion, by the true value"))
+    return made
+
+
+def _caption(found: AttributeResult) -> str:
+    return f"{plain(found.name, 60)}: who knows everything else about somebody and asks the model with every value"
+
+
+def _row(guesses: AttributeGuesses) -> Sequence[str]:
+    e = guesses.advantage
+    limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
+    shown = limits.strip(" ()") or "not known" if e.value is None else f"{percent(e.value)}{limits}"
+    return plain(guesses.title, 60), _share(guesses.inside), _share(guesses.outside), shown
+
+
+def _share(value: float | None) -> str:
+    return "suppressed" if value is None else percent(value)
+
+
+def _reading(found: AttributeResult) -> str:
+    said = (
+        f"Saying the most frequent of its {found.values} values is right for {_share(found.prior_guess)}. The feature "
+        f"alone moves an answer by {number(found.influence)} {plain(found.influence_in, 30)} on average."
+    )
+    if found.theorem is not None:
+        said += f" Normal errors of these sizes would give inversion a difference of {percent(found.theorem)}."
+    return said
+
+
+# What was found about training code that could collude, for the section on attacks.
+
+_SEEN = {"clear": "nothing seen", "found": "a sign", "unknown": "could not look"}
+
+
+def collusion_blocks(part: CollusionPart | None) -> list[Block]:
+    """Return one table of detectors, and what none of them can see."""
+    if part is None:
+        return []
+    rows = [(plain(s.title, 80), _SEEN[s.outcome], plain(s.sentence, 400)) for s in part.signs]
+    table = TableBlock("Whether training code hides messages in the model", ("What is expected", "Seen", "How"), rows)
+    return [Heading("Training code that colludes"), table, Text(part.undetectable)]

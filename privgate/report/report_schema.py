@@ -1,0 +1,309 @@
+"""The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+
+from privgate.errors import SubjectError
+from privgate.evidence import EvidenceDocument, NextStep
+from privgate.evidence.json_values import EvidenceModel, Json, Number
+from privgate.report.unit_rows import FigureName, Quantiles, UnitsSummary
+from privgate.verdict import Finding, Outcome
+
+# What a report says of the subject, the policy and who asked: parts of the report document.
+
+
+class NoiseFacts(EvidenceModel):
+    """Noise that the endpoint adds to every number."""
+
+    kind: str
+    scale: Number
+
+
+class ReleaseFacts(EvidenceModel):
+    """What one query to the deployed model returns."""
+
+    form: Literal["probabilities", "rounded", "binned", "top_k", "label"] = "probabilities"
+    step: Number = Field(default=0.01, description="Rounding step or bin width.")
+    k: int = Field(default=1, description="Labels listed, for top_k.")
+    temperature: Number = 1.0
+    noise: NoiseFacts | None = Field(default=None, description="null for classifiers and exact numbers.")
+
+
+class ColumnFacts(EvidenceModel):
+    """What one column of a frame may hold."""
+
+    name: str | int
+    ends: tuple[Number, Number] | None = Field(default=None, description="Of a range of numbers.")
+    values: tuple[str | int | float, ...] | None = Field(default=None, description="Of categories.")
+    missing: bool = Field(default=False, description="Whether a value may be missing.")
+
+
+class DomainFacts(EvidenceModel):
+    """Which questions the endpoint accepts."""
+
+    categories: tuple[int, ...] | None = None
+    box: tuple[tuple[Number, Number], ...] | None = Field(default=None, description="null where it is withheld.")
+    max_length: int | None = None
+    norm: Number | None = None
+    columns: tuple[ColumnFacts, ...] | None = Field(default=None, description="Columns of a frame by name.")
+    blocks: tuple[tuple[int, ...], ...] = Field(default=(), description="Columns of which at most one is not 0.")
+    inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")
+    queries: int | None = Field(default=None, description="How many questions are listed; no other is answered.")
+    withheld: str = Field(default="", description="What was left out of an inferred domain: values of single people.")
+
+
+class ClaimFacts(EvidenceModel):
+    """A differential-privacy claim as its author states it."""
+
+    mechanism: str
+    adjacency: str | None = None
+    epsilon: Number | None = None
+    delta: Number | None = None
+    noise_multiplier: Number | None = None
+    sample_rate: Number | None = None
+    steps: int | None = None
+    max_grad_norm: Number | None = None
+    accountant: str | None = None
+    sampling: str | None = None
+    unit: str = ""
+
+
+class RecipeFacts(EvidenceModel):
+    """What trains the model; a recipe document of its own, so more keys may stand here."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str = ""
+    fit: str | None = Field(default=None, description="Training function; null for an estimator.")
+    estimator: Mapping[str, Json] | None = Field(default=None, description="Class and parameters.")
+    params: Mapping[str, Json] = Field(default_factory=dict)
+    seed: Json = None
+    dp: ClaimFacts | None = None
+
+    @property
+    def trained_by(self) -> str:
+        """Name of what trains: a function or an estimator's class."""
+        return self.fit or str((self.estimator or {}).get("class") or "")
+
+    @property
+    def settings(self) -> dict[str, Json]:
+        """All parameters."""
+        return {**((self.estimator or {}).get("params") or {}), **self.params}
+
+
+class SubjectFacts(EvidenceModel):
+    """What was judged."""
+
+    name: str = ""
+    version: str = ""
+    uri: str = ""
+    digests: Mapping[str, str] = Field(default_factory=dict)
+    n_records: int = 0
+    n_units: int = 0
+    n_classes: int = 0
+    n_candidates: int = 0
+    task: str = Field(default="", description="regression for models that predict numbers; empty for classifiers.")
+    release: ReleaseFacts = ReleaseFacts()
+    domain: DomainFacts | None = None
+    recipe: RecipeFacts | None = None
+    detail: Mapping[str, Json] = Field(default_factory=dict, description="How it was loaded.")
+
+
+class PolicyFacts(EvidenceModel):
+    """By what it was judged."""
+
+    name: str
+    version: str = ""
+    digest: str = ""
+    path: str = ""
+    source: Json = Field(default=None, description="The resolved policy.")
+
+
+class ContextFacts(EvidenceModel):
+    """What whoever ran the check says about it, and how well the model does its work; empty where nobody said."""
+
+    data_name: str = Field(default="", description="What the training data are called.")
+    data_source: str = Field(default="", description="Where they come from.")
+    purpose: str = Field(default="", description="What the model is for.")
+    owner: str = Field(default="", description="Who answers for it.")
+    run_by: str = Field(default="", description="User who ran the check.")
+    run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
+    accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
+    accuracy_between: tuple[Number, Number] | None = Field(
+        default=None, description="Its range, where the share would tell how few answers are wrong, or right."
+    )
+    accuracy_n: int = Field(default=0, description="How many other people.")
+
+
+class WaiverRow(EvidenceModel):
+    """One waiver of the policy and what became of it."""
+
+    rule: str
+    status: str = Field(description="applied, not needed, above ceiling, expired, not yet, other model.")
+    reason: str
+    requester: str
+    approver: str
+    expires: str
+    ceiling: Number
+
+
+# What changed from one report to another: a document of its own, and a part of the report's.
+
+COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
+
+
+class ComparedReport(EvidenceModel):
+    """One side of a comparison."""
+
+    name: str
+    version: str
+    outcome: Outcome
+    decision: str
+    decided_at: str
+    policy: str
+
+
+class RuleFigures(EvidenceModel):
+    """What a rule said on one side."""
+
+    value: Number
+    low: Number
+    high: Number
+    outcome: Outcome
+    limit: Number
+
+
+class RuleChange(EvidenceModel):
+    """One rule on both sides; null on the side that has no such rule."""
+
+    rule: str
+    title: str
+    unit: str
+    metric: str
+    direction: Literal["max", "min"]
+    limit: Number
+    old: RuleFigures | None
+    new: RuleFigures | None
+    change: str
+
+
+class QuantileShift(EvidenceModel):
+    """Quantiles of one per-unit figure on both sides, nats."""
+
+    old: Quantiles
+    new: Quantiles
+
+
+class Cause(EvidenceModel):
+    """What may have caused a difference; changed is null where not both reports tell."""
+
+    cause: str
+    changed: bool | None
+    old: str
+    new: str
+
+
+class Comparison(EvidenceModel):
+    """What changed from one report to another."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    version: Literal["privgate/comparison/v2"] = Field(alias="schema")
+    old: ComparedReport
+    new: ComparedReport
+    summary: str = Field(default="", description="What changed, one sentence.")
+    rules: tuple[RuleChange, ...]
+    distribution: Mapping[FigureName, QuantileShift]
+    causes: tuple[Cause, ...]
+
+
+# The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models.
+
+T = TypeVar("T", bound=EvidenceModel)
+SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
+
+
+class ReportDocument(EvidenceModel):
+    """Everything that a report shows; HTML, Markdown and JUnit are rendered from this alone."""
+
+    version: Literal["privgate/report/v2"] = Field(alias="schema")
+    privgate: str = Field(description="Version that wrote it.")
+    outcome: Outcome
+    approved: bool
+    observed: bool
+    decision: str = Field(description="In a few words: approved, approved for direct queries only, blocked, …")
+    level: str = Field(pattern="^(DTP-.+)?$", description="Reached level, for example DTP-1; empty if none.")
+    exit_code: Literal[0, 1, 5]
+    decided_at: str = Field(description="RFC 3339, or empty.")
+    expires: str = Field(description="RFC 3339, or empty.")
+    waivers: tuple[WaiverRow, ...]
+    next_steps: tuple[NextStep, ...]
+    subject: SubjectFacts
+    context: ContextFacts = ContextFacts()
+    policy: PolicyFacts
+    findings: tuple[Finding, ...]
+    evidence: EvidenceDocument
+    units: UnitsSummary | None = Field(description="null where no rule needed the per-unit table.")
+    comparison: Comparison | None = Field(description="null without a version to compare with.")
+
+
+def read(document: Any) -> ReportDocument:
+    """Return a report that was read from JSON.
+
+    Raises
+    ------
+    SubjectError
+        It is no report, another version of privgate wrote it, or a value is missing or of the wrong kind.
+    """
+    _known(document, SCHEMA, "a report")
+    return _checked(ReportDocument, document)
+
+
+def read_comparison(document: Any) -> Comparison:
+    """Return a comparison that was read from JSON; raises as ``read`` does."""
+    _known(document, COMPARISON, "a comparison")
+    return _checked(Comparison, document)
+
+
+def _known(document: Any, schema: str, what: str) -> None:
+    found = document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}"
+    if found == schema:
+        return
+    if isinstance(found, str) and found.startswith(schema.rpartition("/")[0]):
+        raise SubjectError(
+            f"another version of privgate wrote this: its schema is {found[:60]!r}, this version reads {schema!r}; "
+            "render it with the version that wrote it, or check the model again"
+        )
+    raise SubjectError(f"not {what} of privgate (schema {str(found)[:60]!r}); pass the report.json that privgate wrote")
+
+
+def _checked(model: type[T], document: Any) -> T:
+    try:
+        return model.model_validate(document)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        place = ".".join(str(p) for p in first["loc"])[:120]
+        raise SubjectError(
+            f"the report is broken: {place}: {first['msg'][:200]}; pass the report.json that privgate wrote"
+        ) from exc
+
+
+class _Untitled(GenerateJsonSchema):
+    """A schema without the titles that only repeat the names of fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        del schema
+        return False
+
+
+def generate() -> str:
+    """Return the JSON Schema of ``report.json``, one definition a line: ``privgate/schemas/report-v2.json``."""
+    told = ReportDocument.model_json_schema(mode="serialization", schema_generator=_Untitled)
+    defined = ",\n".join(f"  {json.dumps(name)}: {json.dumps(told['$defs'][name])}" for name in sorted(told["$defs"]))
+    rest = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in told.items() if key != "$defs")
+    head = ' "$schema": "https://json-schema.org/draft/2020-12/schema",\n "$id": "urn:privgate:schema:report:v2"'
+    return f'{{\n{head},\n{rest},\n "$defs": {{\n{defined}\n }}\n}}\n'

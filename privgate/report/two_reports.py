@@ -1,0 +1,206 @@
+"""Two reports side by side: rule by rule, the shift of risk, and which cause changed."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from privgate.report import found_blocks, front, words
+from privgate.report.report_schema import (
+    COMPARISON,
+    Cause,
+    ComparedReport,
+    Comparison,
+    QuantileShift,
+    RecipeFacts,
+    ReportDocument,
+    RuleChange,
+    RuleFigures,
+    read,
+)
+from privgate.report.text import plain
+from privgate.verdict import Finding
+
+SCHEMA = COMPARISON
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changed from one report to another, as JSON values.
+
+    Parameters
+    ----------
+    old, new : mapping
+        Documents of ``document`` or ``report.json``; ``old`` is the version approved before.
+
+    Returns
+    -------
+    dict
+        ``schema``, ``old``, ``new``, ``summary``, ``rules``, ``distribution``, ``causes``; ``render`` shows it.
+        A change is called better or worse only if the two intervals do not overlap.
+
+    Raises
+    ------
+    SubjectError
+        One of them is no report that this version reads.
+    """
+    a, b = read(old), read(new)
+    found = Comparison(
+        schema=COMPARISON,
+        old=_named(a),
+        new=_named(b),
+        rules=tuple(_rules(a, b)),
+        distribution=_distribution(a, b),
+        causes=tuple(_causes(a, b)),
+    )
+    return found.model_copy(update={"summary": _summary(found)}).payload()
+
+
+def _named(doc: ReportDocument) -> ComparedReport:
+    return ComparedReport(
+        name=doc.subject.name,
+        version=doc.subject.version,
+        outcome=doc.outcome,
+        decision=words.decision(doc),
+        decided_at=doc.decided_at,
+        policy=doc.policy.name,
+    )
+
+
+def _rules(old: ReportDocument, new: ReportDocument) -> list[RuleChange]:
+    before, after = ({f.rule: f for f in words.rules(d)} for d in (old, new))
+    return [_rule(before.get(name), after.get(name)) for name in dict.fromkeys([*after, *before])]
+
+
+def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
+    shown = new or old
+    assert shown is not None  # noqa: S101  a name comes from one of the two
+    return RuleChange(
+        **{k: getattr(shown, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")},
+        old=_figures(old),
+        new=_figures(new),
+        change=_change(old, new),
+    )
+
+
+def _figures(f: Finding | None) -> RuleFigures | None:
+    if f is None:
+        return None
+    return RuleFigures(value=f.value, low=f.low, high=f.high, outcome=f.outcome, limit=f.limit)
+
+
+def _change(old: Finding | None, new: Finding | None) -> str:
+    if old is None or new is None:
+        return "new rule" if old is None else "rule removed"
+    if old.request != new.request:
+        return "not comparable: another measurement"
+    a, b = (old.low, old.high), (new.low, new.high)
+    if any(math.isnan(x) for x in (*a, *b)):
+        return "not comparable: not measured"
+    if a == b:
+        return "same"
+    worse, better = b[0] > a[1], b[1] < a[0]
+    if new.direction == "min":
+        worse, better = better, worse
+    return "worse" if worse else ("better" if better else "no clear change")
+
+
+def _distribution(old: ReportDocument, new: ReportDocument) -> dict[str, QuantileShift]:
+    """Return quantiles of each per-unit figure that both reports hold."""
+    a, b = (d.units.figures if d.units else {} for d in (old, new))
+    return {k: QuantileShift(old=a[k].quantiles, new=b[k].quantiles) for k in a if k in b}
+
+
+def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
+    code = _code(old, new)
+    found = [Cause(cause="training code", changed=code, old=_training(old), new=_training(new))]
+    for label, key in _CAUSES:
+        a, b = _cause(old, key), _cause(new, key)
+        if a is not None or b is not None:
+            changed = None if a is None or b is None else a != b
+            found.append(Cause(cause=label, changed=changed, old=_brief(a, b), new=_brief(b, a)))
+    return found
+
+
+def _code(old: ReportDocument, new: ReportDocument) -> bool | None:
+    """Return whether the training code changed; None where the reports cannot tell.
+
+    The recipe's digest covers its sources and its parameters: equal digests mean equal code, different digests beside
+    equal parameters mean changed code, and otherwise only names tell.
+    """
+    a, b = (d.subject.digests.get("recipe") for d in (old, new))
+    if a is None or b is None:
+        return None
+    if a == b:
+        return False
+    if _training(old) != _training(new) or old.subject.recipe == new.subject.recipe:
+        return True
+    # a class of scikit-learn changes with its version only, which is the environment's
+    return False if _training(new).startswith("sklearn.") else None
+
+
+def _training(doc: ReportDocument) -> str:
+    """Return the name of what trains: a function or an estimator's class."""
+    return plain((doc.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded"
+
+
+_CAUSES = (
+    ("training data", "data"),
+    ("hyperparameters", "params"),
+    ("seed", "seed"),
+    ("differential-privacy claim", "dp"),
+    ("release", "release"),
+    ("environment", "environment"),
+    ("policy", "policy"),
+)
+
+
+def _cause(doc: ReportDocument, key: str) -> Any:
+    """Return what identifies one cause; None if the report does not say."""
+    s, recipe, trace = doc.subject, doc.subject.recipe, doc.evidence.run.trace
+    if key == "data":
+        return s.digests.get("data")
+    if key == "release":
+        return s.release.model_dump()
+    if key == "environment":
+        return trace and {"versions": trace.versions}
+    if key == "policy":
+        return doc.policy.digest or None
+    if recipe is None:
+        return None
+    # a recipe without a seed or a claim says so: null is a value of its own there
+    if key == "dp":
+        return {"value": recipe.dp and recipe.dp.model_dump()}
+    return {"value": recipe.seed if key == "seed" else recipe.settings}
+
+
+def _brief(value: Any, other: Any) -> str:
+    """Return one side of a cause in few words: of two mappings only where they differ."""
+    if isinstance(value, Mapping) and set(value) == {"value"}:
+        value, other = value["value"], (other or {}).get("value")
+        if value is None:
+            return "none"
+    if isinstance(value, Mapping):
+        before = other if isinstance(other, Mapping) else {}
+        told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
+        return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
+    if value is None:
+        return "not recorded"
+    return found_blocks.short(value)
+
+
+def _summary(found: Comparison) -> str:
+    old, new = found.old, found.new
+    version = f"Against version {plain(old.version, 20)} ({old.decision})"
+    changed = [c.cause for c in found.causes if c.changed]
+    unknown = [c.cause for c in found.causes if c.changed is None]
+    told = f"{', '.join(changed)} changed" if changed else "no recorded cause changed"
+    if unknown:
+        told += f"; not recorded for both: {', '.join(unknown)}"
+    by = {k: [plain(r.title or r.rule, 60) for r in found.rules if r.change == k] for k in ("worse", "better")}
+    ends = [f"{k}: {', '.join(v)}" for k, v in by.items() if v] or ["no rule clearly better or worse"]
+    moved = "" if old.outcome is new.outcome else f" The decision went from {old.decision} to {new.decision}."
+    return f"{version}: {told}; {'; '.join(ends)}.{moved}"
+
+
+def title(comparison: Comparison) -> str:
+    """Return what is compared with what."""
+    return f"{front.subject(comparison.new)} against {front.subject(comparison.old)}"
