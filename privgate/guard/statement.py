@@ -45,7 +45,7 @@ def stamp(moment: datetime) -> str:
 
 # DSSE envelopes: an in-toto statement as bytes, what a signature is over, and how both are written.
 #
-# References ---------- DSSE v1.0.2 (``PAE(type, body)``); in-toto Statement v1.
+# Source: DSSE v1.0.2 (``PAE(type, body)``); in-toto Statement v1.
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -149,7 +149,7 @@ def payload_digest(body: bytes) -> str:
 # The verdict is an SLSA Verification Summary; the evidence behind it is a statement of our own type, named in the
 # summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key: see ``privgate.guard.checks``.
 #
-# References ---------- in-toto Statement v1; SLSA Verification Summary v1.
+# Source: in-toto Statement v1; SLSA Verification Summary v1.
 
 VSA_TYPE = "https://slsa.dev/verification_summary/v1"
 EVIDENCE_TYPE = "urn:privgate:evidence:v2"

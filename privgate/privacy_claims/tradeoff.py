@@ -20,7 +20,7 @@ from privgate.kernel.transcript import Loss
 # ``p`` is the prior given everything the adversary knows about this record alone. Knowledge that ties the record to
 # others ("both or neither") is not covered by any of these: k tied records need k·ε.
 #
-# References ---------- Thudi et al. (2022), "Bounding Membership Inference"; Yeom et al. (2020); Erlingsson et al.
+# Source: Thudi et al. (2022), "Bounding Membership Inference"; Yeom et al. (2020); Erlingsson et al.
 # (2019); Sablayrolles et al. (2019).
 
 
@@ -212,7 +212,7 @@ def effective_guarantee(epsilon: float, delta: float, *, adjacency: str, inclusi
 # A curve is given by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x, the
 # larger of both directions (member/non-member and the reverse), so that every bound holds for either guess.
 #
-# References ---------- Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), "Gaussian Differential
+# Source: Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), "Gaussian Differential
 # Privacy", Propositions 2.5, 2.12 and Corollary 2.13.
 
 
