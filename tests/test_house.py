@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 80_000),
-    "package, files": (280, 620),
-    "lab, lines": (6_000, 6_000),
-    "families, kernel and engines, lines": (7_000, 21_470),
-    "tests, lines": (32_000, 57_100),
-    "a yes by theorem rests on, lines": (6_000, 54_200),
-    "the kernel, lines": (1_500, 3_400),
+    "package, lines": (42_000, 73_950),
+    "package, files": (280, 400),
+    "lab, lines": (6_000, 3_760),
+    "families, kernel and engines, lines": (7_000, 16_350),
+    "tests, lines": (32_000, 56_560),
+    "a yes by theorem rests on, lines": (6_000, 49_150),
+    "the kernel, lines": (1_500, 3_310),
 }
 #: where a yes is made, and what it cannot do without
 ROOTS = ("privgate.check.gate",)
@@ -86,6 +86,38 @@ def test_the_house_is_within_its_budget_or_closer_to_it_than_before():
     over = {name: count for name, count in found.items() if count > BUDGET[name][1]}
     assert not over
     assert found["a yes by theorem rests on, lines"] > 1_000  # what is measured is there
+
+
+def test_there_are_no_circles():
+    """Whatever a module imports, in functions too, does not lead back to it; doors that are named by texts aside."""
+    done, path = set(), []
+
+    def walk(name):
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        path.append(name)
+        for other in sorted(GRAPH.find_modules_directly_imported_by(name)):
+            if other in FILES and (circle := walk(other)):
+                return circle
+        done.add(path.pop())
+        return []
+
+    found = {name: circle for name in FILES if (circle := walk(name))}
+    assert not found
+
+
+#: files of one name in two rooms: a rule, a command or a section is called like its metric or its part of the report
+SHARED = 12
+
+
+def test_a_file_has_a_name_of_its_own():
+    names = [f.name for f in FILES.values() if f.name != "__init__.py"]
+    twice = {name for name in names if names.count(name) > 1}
+
+    assert len(twice) <= SHARED, twice
+    assert "part.py" not in twice
 
 
 def test_nothing_of_the_lab_stands_behind_a_yes():
