@@ -166,6 +166,9 @@ def bound(case: Case) -> Limits:
     starts, cuts = case.array("partition_start", 1, "i"), (case.array("partition", 1, "i"), case.array("cuts", 1))
     every(
         (people > 0 and len(starts) == people * objectives + 1, "people, objectives and partitions differ in number"),
+        (case.setting("base_off", float, 0.0) >= 0, "'base_off' is negative"),
+    )
+    every(
         (bool((np.diff(starts) > 0).all() and starts[0] == 0), "a partition is empty"),
         (len(cuts[0]) == len(cuts[1]) == starts[-1], "partitions and cuts differ in number"),
     )

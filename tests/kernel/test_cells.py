@@ -153,6 +153,8 @@ def good():
         ("partition", np.zeros_like),
         ("partition_start", lambda a: a[:-1]),
         ("partition_start", lambda a: a * 2),
+        ("partition_start", lambda a: a[:0]),
+        ("partition_start", np.ndarray.tolist),
         ("cuts", lambda a: np.full_like(a, np.nan)),
         ("cuts", lambda a: a.astype(np.float32)),
         ("value", lambda a: np.full_like(a, np.inf)),
@@ -182,7 +184,15 @@ def test_what_is_broken_limits_nobody(good, name, change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"link": "probit"}, {"scale": 0.0}, {"scale": float("nan")}, {"link": "mean", "floor": 0.0}]
+    "change",
+    [
+        {"base_off": -1e-3},
+        {"base_off": 10**400},
+        {"link": "probit"},
+        {"scale": 0.0},
+        {"scale": float("nan")},
+        {"link": "mean", "floor": 0.0},
+    ],
 )
 def test_settings_that_are_none_are_refused(good, change):
     with contextlib.suppress(Refused):

@@ -45,6 +45,8 @@ class Ensemble:
         Whether sums and link are computed in single precision.
     cast : bool
         Whether questions are rounded to single precision before they are compared.
+    rounds : bool
+        Whether questions of another number type than the records are, even where the records' own are not.
     width : int
         Features of a question; half of those that the trees ask about, whose second half says which are missing. 0
         where no value may be missing.
@@ -66,6 +68,7 @@ class Ensemble:
     floor: float = 0.0
     single: bool = False
     cast: bool = False
+    rounds: bool = False
     width: int = 0
     lost: Whole | None = None
 
@@ -165,6 +168,11 @@ def case_of(ensembles: Sequence[Ensemble], box: Float, *, whole: bool = False) -
         "base": np.array([e.base for e in ensembles], dtype=np.float64),
         "box": np.asarray(box, dtype=np.float64),
     }
-    settings = {"link": first.link, "scale": float(first.scale), "single": bool(first.single), "cast": bool(first.cast)}
+    settings = {
+        "link": first.link,
+        "scale": float(first.scale),
+        "single": bool(first.single),
+        "cast": bool(first.cast or first.rounds),
+    }
     settings |= {"base_off": max(float(e.base_error) for e in ensembles), "whole": whole}
     return Case("cells", "any", settings | ({"floor": float(first.floor)} if first.link == "mean" else {}), arrays)

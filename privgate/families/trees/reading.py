@@ -273,7 +273,7 @@ def _lightgbm(model: Any, X: NDArray[Any]) -> Ensemble:
     base = np.zeros(int(said.get("num_tree_per_iteration", "1")))  # it is in the first trees
     cast = np.asarray(X).dtype != np.float64  # whole numbers become single precision, too
     scale = float(options.get("sigmoid", 1.0)) if two else 1.0
-    return joined(trees, "logistic" if two else "softmax", base, scale=scale, cast=cast)
+    return joined(trees, "logistic" if two else "softmax", base, scale=scale, cast=cast, rounds=True)
 
 
 def _lines(text: str) -> dict[str, str]:

@@ -226,3 +226,23 @@ def test_a_root_behind_a_step_that_answers_0_is_no_missing_value():
 def test_people_of_random_pipelines(last, first, domain):
     for seed in range(100, 103):
         compare(subject_of(last, first, domain, seed=seed), np.arange(10), seed)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int64, np.longdouble])
+def test_lightgbm_rounds_questions_of_other_number_types_than_its_records(kind):
+    """A domain ends at 2^24 + 3, which single precision rounds beyond a cut that records outside of it have made."""
+    b = 2.0**24
+    X = np.array([b] * 10 + [b + 2] * 10 + [b + 3] * 10 + [b + 4] * 3)[:, None]
+    y = np.array([0, 1] * 15 + [1, 1, 0])
+    model = LGBMClassifier(n_estimators=5, learning_rate=0.5, min_child_samples=1, min_data_in_bin=1,
+                           min_child_weight=0, n_jobs=1, verbose=-1, random_state=0)  # fmt: skip
+    subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=Domain(box=((b, b + 3),))))
+    units = np.array([30, 32])
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+    upper = certificates.ALL["tree_cells"].bound(subject, units, made, limit=0.05).upper
+
+    asked = np.array([b, b + 1, b + 2, b + 3]).astype(kind)[:, None]
+    everybody = clone(model).fit(X, y).predict_proba(asked)
+    for unit, most in zip(units, upper, strict=True):
+        without = clone(model).fit(np.delete(X, unit, axis=0), np.delete(y, unit)).predict_proba(asked)
+        assert np.abs(np.log(everybody) - np.log(without)).max() <= most
