@@ -251,7 +251,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Fleet"]:
 @pytest.fixture(autouse=True)
 def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask it of every report document that any test makes in its own process, the made-up ones of goldens aside."""
-    document = sys.modules.get("privgate.report.document")
+    document = sys.modules.get("privgate.report.report_document")
     if document is None:
         return
     from tests.report.small_counts import told_by
@@ -259,7 +259,7 @@ def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
     read = document.read
 
     def checked(doc: dict[str, object]) -> object:
-        found = told_by(doc)
+        found = told_by(doc) if "findings" in doc and "subject" in doc else []  # others are refused
         assert not found, found
         return read(doc)
 

@@ -46,9 +46,9 @@ class Tables(NamedTuple):
 
 
 def change(with_: Float, without: Float) -> Float:
-    """Return the largest change of a label's log-probability between scores (…, K), shape (…,)."""
+    """Return the largest change of a label's log-probability between scores (…, K), shape (…,); 0 for NaN."""
     logs = [z - np.logaddexp.reduce(z, axis=-1, keepdims=True) for z in (with_, without)]
-    return np.asarray(np.abs(logs[0] - logs[1]).max(axis=-1))
+    return np.asarray(np.nan_to_num(np.abs(logs[0] - logs[1]).max(axis=-1), nan=0.0, posinf=np.inf))
 
 
 def best(tables: Tables, first: Index | None = None) -> tuple[Index, Float]:
@@ -64,6 +64,7 @@ def best(tables: Tables, first: Index | None = None) -> tuple[Index, Float]:
             for sign, odds in ((1, R[:, b] - R[:, a]), (-1, S[:, b] - S[:, a])):
                 for weight in WEIGHTS:
                     worth = sign * falls + weight * odds
+                    worth = np.where(np.isnan(worth), -np.inf, worth)
                     top = np.maximum.reduceat(worth, start, axis=1)[:, feature]
                     places = np.where(worth == top, np.arange(C), C)
                     chosen = np.minimum.reduceat(places, start, axis=1)

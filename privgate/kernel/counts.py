@@ -18,6 +18,7 @@ Why it is enough.
 3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
 4. The arithmetic mean of shares: p / p' is a ratio of sums of one cell's share a partition; it is at most r if
    sum_b max over cells of (p_b - r p'_b) <= 0.
+   They are questions, and count for ``low``, only where every choice of accepted cells is one (setting ``every``).
 5. One table: no other cell than a person's own changes. Without smoothing an empty cell answers 1 / K for all labels.
 6. Shares of declared classes (setting ``declared``) stay defined where a class is left without records.
 7. ``scores`` turns changes of scores into those of answers.
@@ -235,7 +236,7 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
             told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
             if not few and len(loss.M) == 2:
                 found, most = _ends(model, loss, asked, most, limit)
-                told = np.fmax(told, found)
+                told = np.fmax(told, found) if case.setting("every", bool, default=False) else told
         else:
             most = largest(block.who, block.U, most)
         low[some], high[some] = settled(block, below, told, most, loss.left)

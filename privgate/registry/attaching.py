@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
-from privgate.registry import layout, reports
+from privgate.registry import layout, report_place
 from privgate.registry.client import address_of, answering, connect
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
@@ -70,14 +70,14 @@ def attach(
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
     client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
-    place = reports.folder_of(str(model_id), policy)
+    place = report_place.folder_of(str(model_id), policy)
     suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
     named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        run_id = reports.keep(client, str(model_id), Path(t), place)
+        run_id = report_place.keep(client, str(model_id), Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
@@ -101,7 +101,7 @@ def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) ->
     """
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
-        reports.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
+        report_place.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
 
 
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:

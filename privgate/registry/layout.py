@@ -1,18 +1,12 @@
-"""Where privgate keeps things around a logged model, which files a digest covers, and what an MLmodel may load."""
+"""Where privgate keeps things around a logged model, and which files a digest covers."""
 
-import posixpath
 import re
-import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from privgate import digest
-from privgate.documents import strict_json, strict_yaml
 from privgate.errors import DigestMismatchError, SubjectError
-from privgate.subject.libraries import providing
 
 # Where privgate keeps things around a logged model, and which files a digest covers.
 #
@@ -113,131 +107,3 @@ def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
                 f"{what} file {name!r} is not the one that was recorded: it has {found[name][:19]}…, "
                 f"recorded was {recorded[name][:19]}…; restore it or log the model again"
             )
-
-
-# What an MLmodel file lets MLflow load: one model, by whatever flavor it is asked, from covered files alone.
-
-SERVED = "python_function"
-#: what names a file but is none that is loaded: where an artifact once came from, and what a model is told
-_NOTES = frozenset({"uri", "config", "env_vars"})
-_AGAIN = "log the model again"
-
-
-def flavor_of(folder: Path) -> str:
-    """Return the flavor that gives back the native model, from the MLmodel file.
-
-    What MLflow serves (``python_function``) and what that flavor opens must be one model: the flavor whose loader
-    serves, and the same files. Any other flavor beside it would be a second model, which nobody has checked.
-
-    Raises
-    ------
-    SubjectError
-        No MLmodel file, no flavor, flavors that are not one model, or a path that leaves the covered files.
-    """
-    flavors, content = read(folder)
-    if not flavors:
-        raise SubjectError(f"the MLmodel file lists no flavor; {_AGAIN}")
-    _check_paths(folder, content)
-    native = [name for name in flavors if name != SERVED]
-    if SERVED not in flavors:
-        if len(native) > 1:
-            raise SubjectError(
-                f"the MLmodel file lists the flavors {', '.join(native)}, of which one is checked; {_AGAIN}"
-            )
-        return str(native[0])
-    _check_code(folder, flavors)
-    _check_one_model(folder, flavors, native)
-    return str(native[0]) if native else SERVED
-
-
-def read(folder: Path) -> tuple[dict[str, Any], Any]:
-    """Return flavors and the whole content of the MLmodel file."""
-    path = folder / "MLmodel"
-    if not path.is_file():
-        raise SubjectError("the logged model has no MLmodel file; log it again")
-    try:
-        content = strict_yaml.as_mlflow_reads(strict_json.content(path).decode("utf-8"))
-        flavors = {str(name): dict(conf) for name, conf in dict(content["flavors"]).items()}
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"the MLmodel file cannot be read: {strict_json.why(exc)}; log the model again") from exc
-    return flavors, content
-
-
-def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], native: list[str]) -> None:
-    served = flavors[SERVED]
-    loader = str(served.get("loader_module"))
-    if not native:
-        return
-    if len(native) > 1 or not f"{loader}.".startswith(f"mlflow.{native[0]}."):
-        raise SubjectError(
-            f"the MLmodel file holds several models: {SERVED} is loaded by {loader}, beside {', '.join(native)}; "
-            "log one model by one flavor"
-        )
-    own = flavors[native[0]]
-    if (own.get("code") or None) != (served.get("code") or None):
-        raise SubjectError(f"{SERVED} and {native[0]} are loaded with different code; {_AGAIN}")
-    loaded = {posixpath.normpath(str(served[key])) for key in ("data", "model_path") if served.get(key)}
-    named = {posixpath.normpath(v) for k, v in own.items() if k != "code" and _is_file(folder, v)}
-    if loaded and loaded != named:
-        raise SubjectError(
-            f"MLflow serves {', '.join(sorted(loaded))}, and the flavor {native[0]} opens "
-            f"{', '.join(sorted(named)) or 'no file'}: these are two models; {_AGAIN}"
-        )
-
-
-def _is_file(folder: Path, value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(value) and (folder / value).exists()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-def _check_paths(folder: Path, content: Any) -> None:
-    """Refuse paths out of the served folder and into privgate's own, in this MLmodel file and any nested one."""
-    for value in _texts(content):
-        if posixpath.normpath(value.replace("\\", "/")).lstrip("/").split("/")[0] == FOLDER and "/" in value:
-            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); {_AGAIN}")
-    for value in _texts(content.get("flavors"), _NOTES):
-        parts = value.replace("\\", "/").split("/")
-        if ".." in parts or value == FOLDER or value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"}:
-            raise SubjectError(f"the MLmodel file names {value!r}, which leaves the files that are checked; {_AGAIN}")
-    if nested := next((p for p in sorted(folder.rglob("MLmodel")) if p.parent != folder), None):
-        raise SubjectError(
-            f"the model holds another MLmodel file ({nested.relative_to(folder).as_posix()}), by which MLflow may load "
-            f"something else; {_AGAIN}"
-        )
-
-
-def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse code that takes the place of an installed module where it is served, and not where it is checked."""
-    for conf in flavors.values():
-        if not (code := conf.get("code")):
-            continue
-        place = folder / str(code)
-        if posixpath.normpath(str(code)) == "." or not _is_file(folder, str(code)) or not place.is_dir():
-            raise SubjectError(f"the model's code {str(code)!r} is no folder of its own; {_AGAIN}")
-        for name in sorted({p.name.partition(".")[0] for p in place.iterdir()}):
-            if name in sys.stdlib_module_names or set(providing((name,))) - _checkouts():
-                raise SubjectError(f"the model's code hides the installed module {name!r}; log it under another name")
-
-
-@cache
-def _checkouts() -> frozenset[str]:
-    """Return the distributions that are installed from a checkout of their own."""
-    from importlib import metadata
-
-    return frozenset(
-        d.metadata["Name"] for d in metadata.distributions() if '"editable"' in (d.read_text("direct_url.json") or "")
-    )
-
-
-def _texts(value: Any, but: frozenset[str] = frozenset()) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key not in but:
-                yield from _texts(part, but)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, but)

@@ -14,7 +14,7 @@ from privgate.evidence import Precondition
 from privgate.registry import layout, training_data
 from privgate.registry import native as environment
 from privgate.registry.client import connect, download, remember_address
-from privgate.registry.layout import flavor_of
+from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.stored_files import StoredFiles
 from privgate.registry.stored_model import StoredModel

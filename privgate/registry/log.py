@@ -11,7 +11,7 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import layout, native, reports, training_data
+from privgate.registry import layout, mlmodel, native, report_place, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
 from privgate.registry.named import named, plain_name
 from privgate.subject import sources, tasks
@@ -172,7 +172,7 @@ def _attach(
         run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
     with tempfile.TemporaryDirectory() as place:
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
-        layout.flavor_of(folder)
+        mlmodel.flavor_of(folder)
         files = layout.model_files(folder)
         document = _document(recipe, files, kept.with_run(client, run_id), packages, release or Release())
         written = Path(place, "written")
@@ -324,12 +324,12 @@ def adopt(
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
         storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
-        layout.flavor_of(folder)
+        mlmodel.flavor_of(folder)
         files = layout.all_files(folder)
         if any(name.startswith(f"{layout.FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {layout.FOLDER!r} of their own; log the model again")
         name, experiment = layout.path_part(row.name), _experiment(client, row)
-        reports.refuse_place(client, reports.location_of_experiment(client, experiment))
+        report_place.refuse_place(client, report_place.location_of_experiment(client, experiment))
         made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
         client.log_model_artifacts(made.model_id, str(folder))
         client.finalize_logged_model(made.model_id, "READY")

@@ -1,109 +1,17 @@
-"""Reports that were attached before, and where the reports about a logged model lie."""
+"""Reports that were attached before: one version's, and those of every version that an alias names."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry import layout
-from privgate.registry.addresses import refuse_files, refuse_written
+from privgate.registry import layout, report_place
+from privgate.registry.addresses import refuse_files
 from privgate.registry.client import address_of, answering, connect
 from privgate.registry.named import named, plain_name
 from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
-
-# Where the reports about a logged model lie: with its run, never in the folder that is served, nor at any address.
-
-#: tag of a logged model that was logged in no run: the run that keeps its reports
-RUN_TAG = "privgate.reports_run"
-
-
-def folder_of(model_id: str, policy: str = "") -> str:
-    """Return the folder, within the run's artifacts, of the reports about a model, or of those by one policy."""
-    return f"{layout.REPORTS}/{layout.path_part(model_id)}" + (f"/{layout.path_part(policy)}" if policy else "")
-
-
-def run_of(client: Any, model_id: str) -> str:
-    """Return the run that keeps the reports about a logged model; empty while nobody has made one."""
-    held = client.get_logged_model(model_id)
-    return str(held.source_run_id or dict(held.tags).get(RUN_TAG, ""))
-
-
-def location_of(client: Any, model_id: str) -> str:
-    """Return where the reports about a logged model lie.
-
-    Raises
-    ------
-    SubjectError
-        There can be none: the model has no run.
-    """
-    with answering(f"finding the reports about {model_id}"):
-        run_id = run_of(client, model_id)
-        if not run_id:
-            raise SubjectError(f"no report is kept about {model_id}; run privgate check on it")
-        root = str(client.get_run(run_id).info.artifact_uri)
-    return f"{root.rstrip('/')}/{folder_of(model_id)}"
-
-
-def refuse_elsewhere(client: Any, model_id: str) -> str:
-    """Refuse a model whose reports would be written where only the maker of its experiment says.
-
-    Returns
-    -------
-    str
-        The run that was looked at; a tag may name another one a moment later. Empty while nobody has made one.
-
-    Raises
-    ------
-    RegistryError
-        Nothing was sent there.
-    """
-    if run_id := run_of(client, model_id):
-        place = str(client.get_run(run_id).info.artifact_uri)
-    else:
-        place = location_of_experiment(client, str(client.get_logged_model(model_id).experiment_id))
-    refuse_place(client, place)
-    return run_id
-
-
-def refuse_place(client: Any, place: str) -> None:
-    """Refuse to write at a place of artifacts that is neither the registry's own nor listed."""
-    try:
-        with answering("reading the first experiment"):
-            first = location_of_experiment(client, "0")
-    except RegistryError:  # deleted for good, or not ours to read
-        first = ""
-    refuse_written(place, tracking_uri=str(client.tracking_uri), first=first)
-
-
-def location_of_experiment(client: Any, experiment_id: str) -> str:
-    """Return where an experiment's artifacts lie."""
-    return str(client.get_experiment(experiment_id).artifact_location)
-
-
-def keep(client: Any, model_id: str, files: Path, place: str) -> str:
-    """Copy the files of a folder to ``place`` within the artifacts of the model's run, and return that run.
-
-    Raises
-    ------
-    RegistryError
-        Those are not the registry's own; nothing was sent there.
-    """
-    run_id = refuse_elsewhere(client, model_id) or _new_run(client, model_id)
-    client.log_artifacts(run_id, str(files), place)
-    return run_id
-
-
-def _new_run(client: Any, model_id: str) -> str:
-    made = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
-    client.set_terminated(made.info.run_id)
-    client.set_logged_model_tags(model_id, {RUN_TAG: made.info.run_id})
-    return str(made.info.run_id)
-
-
-# Reports that were attached before: one version's, and those of every version that an alias names.
 
 #: newest versions among which an approved one is looked for
 _LOOKED_AT = 10
@@ -144,10 +52,10 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
 def _place(client: Any, model_id: str, uri: str) -> str:
     """Return where the reports about a model lie; refuse those that lie in the served folder."""
     with answering(f"reading the reports of {uri}"):
-        run_id = run_of(client, model_id)
+        run_id = report_place.run_of(client, model_id)
         if run_id:  # listing sends credentials, too
-            refuse_files(location := location_of(client, model_id), tracking_uri=client.tracking_uri)
-            if client.list_artifacts(run_id, folder_of(model_id)):
+            refuse_files(location := report_place.location_of(client, model_id), tracking_uri=client.tracking_uri)
+            if client.list_artifacts(run_id, report_place.folder_of(model_id)):
                 return location
         refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
         if client.list_logged_model_artifacts(model_id, layout.OLD_REPORTS):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import SubjectError
-from privgate.registry import layout
+from privgate.registry import layout, mlmodel
 from privgate.subject import sources
 from privgate.subject.libraries import skops_io
 
@@ -72,7 +72,7 @@ class StoredModel:
     @property
     def servable(self) -> bool:
         """Whether MLflow can serve it at all: there is a python_function flavor."""
-        return layout.SERVED in layout.read(self.folder)[0]
+        return mlmodel.SERVED in mlmodel.read(self.folder)[0]
 
     def serve(self, questions: Iterable[Any]) -> list[Any]:
         """Return what MLflow's own interface returns for each container of records (runs stored code; workers only).
@@ -130,8 +130,8 @@ class StoredModel:
             The flavor's library is not installed, or the model needs a class that nobody recorded.
         """
         root, native = self._opened()
-        flavors, _ = layout.read(self.folder)
-        served = flavors.get(layout.SERVED) or next(iter(flavors.values()))
+        flavors, _ = mlmodel.read(self.folder)
+        served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
         kept = [n for n, _ in self.files if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
         made_of = [n for n in kept if any(n == m or n.startswith(f"{m}/") for m in named)]
@@ -148,7 +148,7 @@ class StoredModel:
 
         model = mlflow.pyfunc.load_model(str(self.folder))
         root = vars(model).get("_PyFuncModel__model_impl", model)
-        if model.metadata.flavors[layout.SERVED].get("loader_module") == "mlflow.pyfunc.model":
+        if model.metadata.flavors[mlmodel.SERVED].get("loader_module") == "mlflow.pyfunc.model":
             native = getattr(model.unwrap_python_model(), "privgate_native", None)
             return root, model if native is None else native
         try:

@@ -8,8 +8,8 @@ Names of units are replaced by keyed hashes wherever they stand, and the keys qu
 features and rows are left out, because a query may be a person's own features.
 """
 
-from privgate.report.document import document, render, write
 from privgate.report.page import index
+from privgate.report.report_document import document, render, write
 from privgate.report.report_schema import SCHEMA
 from privgate.report.two_reports import compare
 

@@ -15,7 +15,7 @@ from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError
 from privgate.influence import left_out, modes
-from privgate.report import document as rendering
+from privgate.report import report_document as rendering
 from privgate.run.run import Budget, Run
 from privgate.subject.domain import Domain
 from privgate.verdict import Outcome

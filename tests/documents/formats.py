@@ -20,7 +20,7 @@ from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
-from privgate.registry import layout, load
+from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
 from privgate.run import suites
 from privgate.serve.app import Deliveries
@@ -276,7 +276,7 @@ def formats(folder):
 
     def stored(content):
         world.write("MLmodel", content)
-        layout.flavor_of(folder)
+        mlmodel.flavor_of(folder)
         return False
 
     def evident(content):

@@ -12,7 +12,7 @@ from privgate.evidence import Measurement, Request
 from privgate.families.chain import DECIDED
 from privgate.families.retrained import Retrained, Status
 from privgate.influence import aggregate, changes, left_out
-from privgate.report import document as rendering
+from privgate.report import report_document as rendering
 from privgate.run import changed
 from privgate.run.run import Budget
 from privgate.subject.release import Release

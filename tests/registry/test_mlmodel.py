@@ -8,7 +8,7 @@ import yaml
 
 from privgate.errors import SubjectError
 from privgate.registry import layout
-from privgate.registry.layout import flavor_of
+from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import oddity
 
 PYFUNC = {"loader_module": "mlflow.sklearn", "model_path": "model.skops", "env": {"conda": "conda.yaml"}}

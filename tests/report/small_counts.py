@@ -14,7 +14,7 @@ _PEOPLE = r"(?:people|persons?|records?|units?|members?|candidates?|non-members?
 # what is counted by "3 of 4 …" and is nobody
 _THINGS = (
     "expectations|trainings|such trainings|retrains|rules|preconditions|conditions|theorems|models|figures|seeds|steps|"
-    "features|columns|attacks|bounds|entries|draws|updates|questions|runs|cells|limits|shadow|target|canaries|guesses"
+    "features|columns|attacks|bounds|entries|draws|updates|questions|runs|cells|limits|shadow|target|canaries|guesses|signs"
 )
 _ALONE = r"(?<![\w.,=-])(?<! to )(?<!-fold )"
 # "4 of 1000 people were trained without": how large a sample is tells nothing about anybody in it

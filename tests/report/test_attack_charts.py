@@ -70,7 +70,7 @@ def test_a_rate_that_was_not_resolved_is_not_called_the_best(doc):
 
 
 def test_an_attack_that_did_not_run_is_listed_with_its_reason_and_not_as_tested(doc, runs):
-    from privgate.report.document import render
+    from privgate.report.report_document import render
 
     for attack in doc["evidence"]["membership"]["attacks"]:
         attack |= {"figures": None, "problem": "needs at least 2,500 records a side"}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from privgate import report
-from privgate.report import document, front
+from privgate.report import front
+from privgate.report import report_document as document
 from privgate.report.report_schema import read
 from privgate.verdict import Finding, Outcome, Verdict
 

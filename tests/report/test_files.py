@@ -91,7 +91,7 @@ def test_an_earlier_report_survives_when_a_new_one_cannot_be_written(runs, tmp_p
     def full_disk(*args, **kw):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("privgate.report.document.render", full_disk)
+    monkeypatch.setattr("privgate.report.report_document.render", full_disk)
     with pytest.raises(OSError, match="No space"):
         report.write(runs.verdict("refuted"), tmp_path, hash_key=runs.KEY)
 

@@ -57,6 +57,8 @@ class Posed:
         Numbers that it looks at for one person.
     shown : callable
         Questions as the recipe is asked them, NaN where there are none.
+    narrower : bool
+        Whether the endpoint refuses questions that the case accepts: limits hold, and questions show nothing.
     """
 
     family: str
@@ -66,6 +68,7 @@ class Posed:
     propose: Callable[[list[Index]], tuple[NDArray[Any], Float]] | None = None
     size: int = 1
     shown: Callable[[Float], Float] = lambda found: found
+    narrower: bool = False
 
     def limits(self, asked: str, limit: float, **arrays: NDArray[Any]) -> kernel.Limits:
         """Return the kernel's limits; it may refuse."""
@@ -127,6 +130,8 @@ def _judged(posed: Posed, about: Units) -> Certified:
     person = people_of(subject, about.units)
     found = posed.limits("any", 1.0 if about.limit is None else about.limit, person=person)
     low, high, questions = found.low[:U], found.high[:U], None
+    if posed.narrower:
+        return Certified(high, np.zeros(U), np.zeros(U, dtype=bool), posed.words)
     some, alike = _open(low, high, about.limit, int(_WORK / posed.size))
     if posed.propose is not None and len(some):
         step, members, parts = max(1, int(_BLOCK / posed.size)), about.members, []
@@ -306,6 +311,12 @@ def _ends(domain: Domain, d: int) -> tuple[Float, Float] | None:
     return None
 
 
+def _narrower(domain: Domain | None) -> bool:
+    """Return whether a domain refuses more than each feature's values say by themselves."""
+    more = domain is not None and (domain.max_length, domain.norm, domain.queries) != (None, None, None)
+    return more or (domain is not None and bool(domain.blocks))
+
+
 def _counted(
     subject: Subject,
     codes: Index,
@@ -320,7 +331,9 @@ def _counted(
     estimator, (settings, arrays) = subject.recipe.library_estimator, _basis(subject)
     (sizes, floor, accepted), label, K = categories, arrays["label"], settings["classes"]
     alpha, (fitted, fixed) = float(applies.smoothings(estimator)), _prior(*applies.prior(estimator))
-    settings = settings | fitted | {"alpha": alpha, "bernoulli": bernoulli}
+    narrower = _narrower(subject.data.domain)
+    every = not narrower and int(allowed.sum()) == int(accepted.sum())
+    settings = settings | fitted | {"alpha": alpha, "bernoulli": bernoulli, "every": every}
     arrays = arrays | fixed | {"codes": codes, "sizes": sizes, "floor": floor, "accepted": accepted}
     start, cells = np.cumsum(sizes) - sizes, int(sizes.sum())
     flat = (label[:, None] * cells + codes + start).ravel()
@@ -345,7 +358,7 @@ def _counted(
         return kept[chosen] - start, value
 
     size = K * (len(kept) * K * 30 + 2 * len(kept) * len(sizes))
-    return Posed("categorical", settings, arrays, words, propose, size, shown)
+    return Posed("categorical", settings, arrays, words, propose, size, shown, narrower)
 
 
 class WordsCertificate(ByCounts):

@@ -18,7 +18,7 @@ import pytest
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry import client, named, reports, rest, stored_files
+from privgate.registry import client, named, report_place, rest, stored_files
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
 def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     version = registry.log(name)
     claims = registry.release(name, version, tmp_path)
-    location = reports.location_of(registry.client, claims.model_id)
+    location = report_place.location_of(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
     change(registry, location, f"{place}/report.json", b"{}")
     assert "not the one that was signed" in both(f"models:/{name}/{version}", target="production")[1]

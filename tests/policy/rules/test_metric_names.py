@@ -21,7 +21,7 @@ HTML = {
     ("collusion", "lab/collusion/collusion_signs.py"),
     ("attribute_advantage", "report/guesses.py"),
     ("collusion", "evidence/evidence.py"),
-    ("collusion", "report/document.py"),
+    ("collusion", "report/report_document.py"),
     ("dtp", "cli/forget.py"),
     ("deletion_capacity", "cli/forget.py"),
     ("pdtp", "influence/dtp_measures.py"),
