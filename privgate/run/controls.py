@@ -72,13 +72,14 @@ def choose(
 ) -> Seeds:
     """Return the paired seeds for a subject.
 
-    Trains with the recipe's seed and with ``TRIED`` others, on everything and on data without one person, a different
-    one each. Where nothing moves, one seed is used: a seed that matters for a share q of all seeds and data sets is
-    missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair of runs would mistake the
-    seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of N could be told from chance,
-    within ``LEAST`` and ``MOST``; they can block. An upper limit needs ``SEEDS_FOR_A_LIMIT``, which are ``more``. A
-    recipe trained with differential privacy has no seed: its runs are independent. Where no part of an estimator reads
-    a seed (``reads_no_seed``) there is nothing to compare, unless the operator asks for it.
+    Trains with the recipe's seed and with ``TRIED`` others on everything, and with as many more on data without one
+    person, a different one each. Where nothing moves, one seed is used: a seed that matters for a share q of all
+    seeds and data sets is missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair
+    of runs would mistake the seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of
+    N could be told from chance, within ``LEAST`` and ``MOST``; they can block. An upper limit needs
+    ``SEEDS_FOR_A_LIMIT``, which are ``more``. A recipe trained with differential privacy has no seed: its runs are
+    independent. Where no part of an estimator reads a seed (``reads_no_seed``) there is nothing to compare, unless
+    the operator asks for it.
 
     Parameters
     ----------
@@ -107,7 +108,9 @@ def choose(
         text = "no part of the estimator reads a seed; one is used"
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
     tried = 1 if glance else _tried(count)
-    moved, compared = _moved(subject, fleet, others[:tried], () if glance else (changed.people(subject), list(drawn)))
+    moved, compared = _moved(
+        subject, fleet, others[: 2 * tried], () if glance else (changed.people(subject), list(drawn))
+    )
     if moved <= DETERMINISTIC:
         where = ", on all data and with one person left out; one seed is used"
         if glance:
@@ -133,7 +136,7 @@ def _tried(count: int | None) -> int:
 
 
 def _others(subject: Subject, count: int | None) -> list[int]:
-    wanted = max(SEEDS_FOR_A_LIMIT, _tried(count) + 1, MOST)
+    wanted = max(SEEDS_FOR_A_LIMIT, 2 * _tried(count) + 1, MOST)
     drawn = subject.generator("seeds").choice(2**31, size=wanted, replace=False)
     return [int(s) for s in drawn if s != subject.recipe.seed]
 
@@ -142,8 +145,8 @@ def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: 
     """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
     if count is None and reads_no_seed(subject.recipe):
         return []
-    others = _others(subject, count)[: _tried(count)]
-    everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others)))]
+    others = _others(subject, count)[: 2 * _tried(count)]
+    everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others) // 2))]
     if dependent:
         return everybody[:2]
     left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
@@ -159,13 +162,17 @@ def _other(subject: Subject, others: list[int], position: int, gone: int | None)
 
 
 def _left_out(subject: Subject, others: list[int], some: list[int]) -> list[tuple[Fit, Fit]]:
-    """Return pairs without one of some people each: with the recipe's own seed, and with each of the others."""
-    gone = [some[k % len(some)] for k in range(len(others))] if some else []
-    return [(changed.without(subject, u), _other(subject, others, k, u)) for k, u in enumerate(gone)]
+    """Return pairs without one of some people each: with the recipe's own seed, and with seeds not tried before."""
+    half = len(others) // 2
+    gone = [some[k % len(some)] for k in range(half)] if some else []
+    return [(changed.without(subject, u), _other(subject, others, half + k, u)) for k, u in enumerate(gone)]
 
 
 def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[list[int]]) -> tuple[float, int]:
-    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough."""
+    """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough.
+
+    The first half of ``others`` is tried on everybody, the second without single people.
+    """
 
     def compare(plain: list[Fit], again: list[Fit]) -> float:
         answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
@@ -175,16 +182,16 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[l
     full = changed.full(subject)
     if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:
         raise MeasurementError(no_answers(bad))
-    moved = 0.0
-    for some in ([0], list(range(1, len(others)))):
+    moved, tried = 0.0, len(others) // 2
+    for some in ([0], list(range(1, tried))):
         moved = max(moved, compare([full] * len(some), [_other(subject, others, k, None) for k in some]))
         if moved > DETERMINISTIC:
-            return moved, len(others[: some[-1] + 1]) + 1
+            return moved, some[-1] + 2
     # a tie that only the missing record makes, or a number of records that only then is odd
     for some in people:
         pairs = _left_out(subject, others, some)
         moved = max(moved, compare([plain for plain, _ in pairs], [again for _, again in pairs]))
-    return moved, len(others) + 1
+    return moved, tried + 1
 
 
 def _apart(subject: Subject, one: Answer, other: Answer) -> float:

@@ -154,6 +154,6 @@ def test_the_docstring_says_threat_model_source_and_what_is_left_out(attack):
 
 def test_one_file_an_attack_by_its_name():
     folder = Path(attacks.__file__).parent
-    beside = {"__init__", "base", "observed", "on_release", "perceptron", "self_test"}
+    beside = {"__init__", "attack_base", "observed", "on_release", "perceptron", "self_test"}
 
     assert {p.stem for p in folder.glob("*.py")} - beside == {a.name for a in attacks.ALL}
