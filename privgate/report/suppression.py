@@ -1,4 +1,4 @@
-"""Small counts of people, hidden wherever a report says them in numbers; sentences say them by ``evidence.told``.
+"""Small counts of people, hidden wherever a report says them in numbers; sentences say them by ``evidence.told_count``.
 
 A count from 1 to 9 is hidden, and so is one that leaves 1 to 9 of a total: whoever knows the total and one part knows
 the other part (Willenborg & de Waal, "Elements of Statistical Disclosure Control", 2001, chapter 4). A hidden
