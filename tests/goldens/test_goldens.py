@@ -92,6 +92,8 @@ def own_registry(empty_database, monkeypatch):
     mlflow.set_tracking_uri(None)
 
 
+#: what was left open and is decided now: the truth of this one, .11267, lies above its limit, .1124
+DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed"}
 #: subjects of a second, one of each outcome
 FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
 
@@ -110,4 +112,4 @@ def test_a_subject_of_the_referee_gets_the_same_verdict(row, tmp_path):
     with Fleet(jobs=1, ledger="none") as fleet:
         got = adapters.module("fifty.catalogue", "referee").put(one, tmp_path, fleet)
 
-    assert got.outcome == row["outcome"], got.why
+    assert got.outcome == DECIDED_SINCE.get(row["row"], row["outcome"]), got.why
