@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 
 Certificate = dict[str, NDArray[Any]]
+#: parameters (C, p), and there probabilities (n, C) and the Hessian (C p, C p)
+Minimum = tuple[Float, Float, Float]
 
 #: entries of the largest temporary array
 _BLOCK = 4_000_000
@@ -82,15 +84,16 @@ class Loss:
         gradient = self.gradient(u, P)
         H, curve = np.zeros((C, p, C, p)), self.weight[:, None, None] * self.curvature(P)
         for a in range(C):
-            for b in range(a, C):
+            rooted = self.X * np.sqrt(curve[:, a, a, None])  # a matrix by itself takes half the time
+            H[a, :, a, :] = rooted.T @ rooted + np.diag(self.penalty)
+            for b in range(a + 1, C):
                 H[a, :, b, :] = (self.X * curve[:, a, b, None]).T @ self.X
                 H[b, :, a, :] = H[a, :, b, :].T
-            H[a, :, a, :] += np.diag(self.penalty)
             H[a] += np.diag(self.shared)[:, None, :]
         return P, gradient, H.reshape(C * p, C * p)
 
-    def minimise(self, start: Float) -> tuple[Float, Float, Float]:
-        """Return (u, probabilities, Hessian) at the end of damped Newton steps from ``start``."""
+    def minimise(self, start: Float) -> Minimum:
+        """Return the end of damped Newton steps from ``start``."""
         u, f, last = start, self.value(start), np.inf
         for _ in range(_ROUNDS):
             P, g, H = self.slope(u)
@@ -114,7 +117,7 @@ class Leaving:
     H'^-1 g = H^-1 g + H^-1 B (I - S A)^-1 S B' H^-1 g.
     """
 
-    def __init__(self, loss: Loss, person: Index, found: tuple[Float, Float, Float]) -> None:
+    def __init__(self, loss: Loss, person: Index, found: Minimum) -> None:
         self.loss, self.person, (self.u, self.P, self.H) = loss, person, found
         self.inverse = np.linalg.inv(self.H)
         self.order = np.argsort(person, kind="stable")
@@ -190,7 +193,9 @@ class Leaving:
         return moves
 
 
-def propose(loss: Loss, person: Index, start: Float | None = None, people: Index | None = None) -> Certificate:
+def propose(
+    loss: Loss, person: Index, start: Float | Minimum | None = None, people: Index | None = None
+) -> Certificate:
     """Return the arrays ``at``, ``factor`` and ``moves`` of a certificate: one Newton step for each of ``people``.
 
     Parameters
@@ -198,14 +203,16 @@ def propose(loss: Loss, person: Index, start: Float | None = None, people: Index
     loss : Loss
     person : int64 array of shape (n,)
         Whose each record is, from 0.
-    start : float64 array of shape (C, p), optional
-        Parameters near the minimum, such as the registered model's.
+    start : float64 array of shape (C, p) or tuple, optional
+        Parameters near the minimum, such as the registered model's; or what ``Loss.minimise`` returned.
     people : int64 array, optional
         Everybody if absent; the others get NaN.
     """
-    u = np.zeros((loss.C, loss.X.shape[1])) if start is None else start - loss.shared * start.mean(axis=0)
-    with np.errstate(over="ignore"):
-        leaving = Leaving(loss, person, loss.minimise(u))
+    if not isinstance(start, tuple):
+        u = np.zeros((loss.C, loss.X.shape[1])) if start is None else start - loss.shared * start.mean(axis=0)
+        with np.errstate(over="ignore"):
+            start = loss.minimise(u)
+    leaving = Leaving(loss, person, start)
     moves = np.full((len(leaving.ends) - 1, *leaving.u.shape), np.nan)
     some = np.arange(len(moves)) if people is None else people
     moves[some] = leaving.first(some)

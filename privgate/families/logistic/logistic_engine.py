@@ -1,7 +1,7 @@
 """L2-regularised logistic regression without each unit: steps are proposed, and the kernel says how near they are."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ class Logistic(Engine):
     """
 
     name = "logistic"
-    version = 7
+    version = 8
     hands_on = "no Newton step of theirs could be certified, or the solver's tolerance is too coarse"
     complements = True
     modes = ("max",)
@@ -116,7 +116,7 @@ class Logistic(Engine):
         that may be for a training on these records that ends by its gradient; ``seen`` how many refits were seen to.
         """
         trained = stopping.trained(subject)
-        (u, inverse), pool = trained.minimum, _pool(subject, trained)
+        u, inverse, pool = trained.minimum[0], trained.inverse, _pool(subject, trained)
         theirs, ours = (log_softmax(pool @ v.T) for v in (trained.stops.u, u))
         return {
             "gradient": float(np.abs(trained.loss.gradient(trained.stops.u)).max()) / subject.data.n,
@@ -153,12 +153,12 @@ class _Some:
     def closely(self, asked: Asked) -> _Found:
         """Return answers as near as the budget allows."""
         loss = self.trained.loss
-        proposal = logistic_moves.propose(loss, self.person, self.trained.minimum[0], self.units)
+        proposal = logistic_moves.propose(loss, self.person, self.trained.minimum, self.units)
         found, size = self._near(proposal), loss.X.size * loss.C
         affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
         open_ = self._open(found, found.error > TOLERANCE, asked, int(_STEPS / (16 * size)))
         if len(open_) > affordable:
-            self._again(found, proposal, open_, logistic_moves.refine)
+            self._again(found, proposal, open_, partial(logistic_moves.refine, rounds=1))
             open_ = self._open(found, found.loose, asked, affordable)
         if len(open_):
             self._again(found, proposal, open_, logistic_moves.alone)
@@ -216,7 +216,7 @@ def _declined(subject: Subject) -> str:
     if trained.stops.u.size > LARGEST:
         return "the Hessian is too large for a certificate"
     try:
-        inverse = trained.minimum[1]
+        inverse = trained.inverse
     except np.linalg.LinAlgError:
         return "the Hessian is too ill-conditioned for a certificate"
     if not _missed(trained, inverse, trained.loss.X).min() <= STOPPED_SHORT:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
-from privgate.engines.logistic_moves import Loss
+from privgate.engines.logistic_moves import Loss, Minimum
 from privgate.families import engine
 from privgate.families.certificate import people_of
 from privgate.subject.containers import take
@@ -151,11 +151,14 @@ class Trained:
     stops: Stopping
 
     @cached_property
-    def minimum(self) -> tuple[Float, Float]:
-        """Near the minimum, (C, p), and the inverse of the Hessian there; may raise ``LinAlgError``."""
-        start = self.stops.u - self.loss.shared * self.stops.u.mean(axis=0)
-        u, _, H = self.loss.minimise(start)
-        return u, np.asarray(np.linalg.inv(H), dtype=np.float64)
+    def minimum(self) -> Minimum:
+        """Near the minimum; may raise ``LinAlgError``."""
+        return self.loss.minimise(self.stops.u - self.loss.shared * self.stops.u.mean(axis=0))
+
+    @cached_property
+    def inverse(self) -> Float:
+        """The inverse of the Hessian near the minimum, (C p, C p); may raise ``LinAlgError``."""
+        return np.asarray(np.linalg.inv(self.minimum[2]), dtype=np.float64)
 
     def case(
         self, asked: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
