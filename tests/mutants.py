@@ -75,6 +75,11 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 
 def mutants(path: Path) -> list[tuple[int, int, int, str, str]]:
+    """Return those of ``possible`` that are drawn of a module."""
+    return sorted(random.Random(f"{SEED} {path.name}").sample(possible(path), NUMBER))
+
+
+def possible(path: Path) -> list[tuple[int, int, int, str, str]]:
     """Return first line, last line, column, what is changed there, and the source with the change."""
     source = path.read_bytes()
     tree = ast.parse(source)
@@ -87,7 +92,7 @@ def mutants(path: Path) -> list[tuple[int, int, int, str, str]]:
         what = f"{' '.join(source[first:last].decode().split())} -> {new}"
         made = (source[:first] + put.encode() + source[last:]).decode()
         found.add((at.lineno, at.end_lineno, at.col_offset, what, made))
-    return sorted(random.Random(f"{SEED} {path.name}").sample(sorted(found), NUMBER))
+    return sorted(found)
 
 
 def codes(made: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
