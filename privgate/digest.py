@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # bytes
 
 
 def of_bytes(*parts: bytes) -> str:

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-_LONGEST = 10_000
+_LONGEST = 10_000  # letters of a message
 
 
 class PrivgateError(Exception):

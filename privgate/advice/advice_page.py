@@ -16,9 +16,10 @@ from privgate.evidence import encode
 
 # Risk against usefulness as a self-contained SVG: what lies left of the dashed line keeps the limit.
 
-_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE, _RIGHT = 720, 380, 70, 84, 34, 26
+_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE, _RIGHT = 720, 380, 70, 84, 34, 26  # pixels of the drawing, and of its margins
 #: decades of risk over the limit that are drawn; whatever lies beyond stands at the edge
 _NEAREST, _FURTHEST = -2.0, 1.3
+#: decades of the distance to the limit
 _TICKS = ((-2.0, "1/100"), (-1.0, "1/10"), (0.0, "the limit"), (1.0, "10 times"))
 #: usefulness is drawn down to so many times what the best that passes loses, or so much of the scale
 _LOSSES, _LEAST = 4.0, 0.02
@@ -135,7 +136,7 @@ def _legend() -> str:
 
 # Risk against usefulness in the letters of a terminal: what stands left of the bar keeps the limit.
 
-_LETTERS, _LINES = 56, 12
+_LETTERS, _LINES = 56, 12  # of the drawing in a terminal
 
 
 def drawn(advice: Tried) -> Iterator[str]:

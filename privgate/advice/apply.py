@@ -35,7 +35,7 @@ from privgate.subject.subject import Subject
 
 #: units of the one hidden layer: an advice holds each of its numbers once a candidate
 WIDTH = 32
-_ROUNDS = 200
+_ROUNDS = 200  # passes over the records, at most
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,7 +209,7 @@ def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
 
 # What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases.
 
-SHARDS = (4, 10, 20)
+SHARDS = (4, 10, 20)  # members of an ensemble that are tried
 #: people that are removed at most, of all
 REMOVED = 0.05
 #: shares of the people that a model is trained on instead of all, and people who must be left

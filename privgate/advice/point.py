@@ -18,7 +18,7 @@ from privgate.version import __version__
 
 # What a model is good for: cross-validation by people, through the same fleet as every other training.
 
-FOLDS = 5
+FOLDS = 5  # of cross-validation
 #: number of the division into folds that no search has looked at
 AGAIN = 1
 #: a released 0 for the right label costs this much log loss at most: one answer must not decide

@@ -93,7 +93,7 @@ def _chosen(X: Any, columns: Any) -> Any:
 
 #: of the bytes of the files that a model was made of, a share that the walk must have met
 MET = 0.4
-_SLACK = 1 << 16
+_SLACK = 1 << 16  # bytes of a file beside its arrays
 
 
 def examine(opened: Any) -> dict[str, Any]:

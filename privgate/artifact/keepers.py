@@ -261,7 +261,7 @@ def _edges(thing: Any, own: dict[str, Any], name: str, about: Context) -> Iterat
 PLAIN, SCALES, LABELS = 64, 4, 50
 #: letters of a text that may be a name or a remark
 _TEXT = 128
-_LONGEST = 100_000
+_LONGEST = 100_000  # items; a longer collection is told by its length
 
 
 def unexplained(roots: list[Any], allowed: int) -> list[str]:

@@ -155,7 +155,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEP = [0] * 256
 for _opening, _closing in ("[]", "{}"):
     _STEP[ord(_opening)], _STEP[ord(_closing)] = 1, -1
-_LARGEST = 1 << 63
+_LARGEST = 1 << 63  # what 64 bits hold
 
 
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:

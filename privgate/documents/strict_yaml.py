@@ -24,7 +24,7 @@ _NUMBER = re.compile(
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = {"", "~", "null", "Null", "NULL"}
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
-_LARGEST = 1 << 63
+_LARGEST = 1 << 63  # what 64 bits hold
 _LONGEST_NUMBER = 100  # characters
 
 

@@ -21,7 +21,7 @@ PROMPT_TAG = "mlflow.prompt.is_prompt"
 # sources that MLflow gives to prompts; such a version holds no model files, and a source never changes
 _PROMPT_SOURCES = frozenset({"dummy-source", "prompt-template"})
 
-_TRIES = 3
+_TRIES = 3  # in a race with other writers
 
 
 class GuardedRows:

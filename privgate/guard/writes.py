@@ -15,7 +15,7 @@ from privgate.guard.transaction import permission_denied, refusing, transaction
 #: setting an alias of this name is how anybody asks whether a registry is guarded
 PROBE = "privgate-probe"
 
-_TRIES = 3
+_TRIES = 3  # in a race with other writers
 
 
 def _set_meanwhile(exc: BaseException) -> bool:

@@ -20,6 +20,7 @@ from privgate.evidence import (
     NullRuns,
     RateAtFpr,
 )
+from privgate.evidence.json_values import SMALL_CELL
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as attacked
 from privgate.membership import limits
@@ -35,8 +36,6 @@ from privgate.statistics.roc import Decisions
 
 #: false-positive rates that the report tries
 RATES = (0.1, 0.01, 0.001)
-#: a cell of fewer people on either side is not shown: one person in it could be recognised
-SMALL_CELL = 10
 #: runs with labels that mean nothing, which measure how often the limits alarm without cause
 NULL_RUNS = 200
 

@@ -24,7 +24,7 @@ Digest = Annotated[str, StringConstraints(pattern=DIGEST)]
 
 #: longest life of a waiver, and how long before its end the reports start to warn
 WAIVER_DAYS = 90
-WARNING_DAYS = 14
+WARNING_DAYS = 14  # before an approval ends
 
 
 class AppliesTo(Part):

@@ -12,7 +12,7 @@ from privgate.run.run import Run
 
 #: ρ and inclusion probabilities of the officer's table
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
-PRIORS = (0.001, 0.01, 0.1, 0.5)
+PRIORS = (0.001, 0.01, 0.1, 0.5)  # shares of members that an adversary may assume
 #: with δ > 0: probability, over the training's randomness, with which the statement may not hold
 FAILURE = 0.001
 DELTAS = tuple(10.0**-k for k in range(5, 13))

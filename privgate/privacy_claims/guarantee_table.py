@@ -160,7 +160,7 @@ def _adjacency(adjacency: str, inclusion: str) -> str:
 Drawing = Callable[[Any], None]
 
 EPSILONS = np.linspace(0, 8, 161)
-PRIORS = (0.5, 0.1, 0.01, 0.001)
+PRIORS = (0.5, 0.1, 0.01, 0.001)  # shares of members that an adversary may assume
 
 
 def draw(out: Path) -> list[Path]:

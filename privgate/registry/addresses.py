@@ -250,8 +250,8 @@ def _begins(prefix: str, uri: str) -> bool:
 # a redirect is followed only to what is listed, too. Proxies of the environment are not asked: they would connect for
 # us.
 
-_SECONDS = 60.0
-_MOST_REDIRECTS = 5
+_SECONDS = 60.0  # for an answer
+_MOST_REDIRECTS = 5  # each of them vetted
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 

@@ -118,7 +118,7 @@ def _authorization() -> str:
 # to it, so that both ways give the same answers.
 
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
-_MOST_FILES = 100_000
+_MOST_FILES = 100_000  # of a model
 # one part of a path that no client, server or URL reads as anything else
 _PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=()~!&'-])?")
 

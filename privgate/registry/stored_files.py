@@ -26,9 +26,9 @@ from privgate.registry.rest import OddNameError, RestClient, artifact_root
 # boto3 reads its own settings (``AWS_*``, profiles, roles, a pod's identity); the endpoint and TLS settings are
 # MLflow's.
 
-_AT_ONCE = 8
-_CHUNK = 1 << 20
-_MOST_FILES = 100_000
+_AT_ONCE = 8  # downloads
+_CHUNK = 1 << 20  # bytes
+_MOST_FILES = 100_000  # of a model
 
 
 class BucketFiles:

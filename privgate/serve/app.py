@@ -23,7 +23,7 @@ from privgate.serve.work import ServeCounts
 
 #: seconds that a delivery may be old or ahead
 WINDOW = 300
-_MOST_REMEMBERED = 100_000
+_MOST_REMEMBERED = 100_000  # requests of which a repetition is seen
 
 
 class Deliveries:
@@ -122,7 +122,7 @@ def sweep(client: Any, config: Path, into: Swept, audit: AuditLog | None = None)
 
 # Health, metrics and the webhook over HTTP, and the two loops behind them.
 
-_LARGEST_BODY = 1 << 20
+_LARGEST_BODY = 1 << 20  # bytes
 
 
 class Loop(threading.Thread):

@@ -198,7 +198,7 @@ logger = logging.getLogger(__name__)
 
 CANDIDATE = "candidate"
 PROBLEM_TAG = "privgate.problem"
-_FIRST_WAIT, _LONGEST_WAIT = 30.0, 3600.0
+_FIRST_WAIT, _LONGEST_WAIT = 30.0, 3600.0  # seconds
 
 
 class Reconciler:

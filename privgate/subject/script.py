@@ -102,7 +102,7 @@ def dotted(node: ast.AST) -> list[str]:
 
 #: calls that set up a library, kept where the function reaches that library: precision, determinism, warnings
 _SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
-_LONGEST = 20_000
+_LONGEST = 20_000  # characters of a constant as source
 #: what is written as the value that it has, beside plain Python, and where it is imported from
 _HELD: dict[type, str] = {
     argparse.Namespace: "argparse",

@@ -17,7 +17,7 @@ from privgate.training.task_limits import TaskLimits
 
 #: what one task costs the scheduler, measured with tasks that do nothing (tests/bench/test_retrain_dask.py)
 SCHEDULING_SECONDS = 1.5e-3
-CONNECT_SECONDS = 20.0
+CONNECT_SECONDS = 20.0  # seconds for a scheduler's answer
 #: how long a scheduler that went away may take to come back
 RECONNECT_SECONDS = 120.0
 

@@ -84,9 +84,9 @@ def _make(path: Path) -> None:
 # One file of the ledger: immutable, indexed, every entry authenticated by itself.
 
 _MAGIC = b"PRIVGATE"
-_VERSION = 1
+_VERSION = 1  # of a segment's layout
 _HEAD = struct.Struct("<8sIIQ")
-KEY, TAG = 32, 16
+KEY, TAG = 32, 16  # bytes
 
 Body = bytes | memoryview
 

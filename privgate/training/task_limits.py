@@ -18,7 +18,7 @@ from typing import Self
 
 #: seconds that C code may overrun before the whole worker process is ended
 GRACE = 2.0
-_REARM = 1.0
+_REARM = 1.0  # seconds until a limit is set again
 
 
 class OutOfTimeError(BaseException):

@@ -102,7 +102,7 @@ WORDS = frozenset(("boosting_type", "objective", "class_weight", "importance_typ
 #: parameters by which a training could outlast any patience, and up to where it is made where the gate itself runs;
 #: larger ones train in a box, with its limits of time and memory
 SIZES = ("n_estimators", "max_iter", "num_leaves", "max_leaf_nodes", "max_leaves", "max_bin", "max_bins", "depth")
-LARGEST = 10_000
+LARGEST = 10_000  # of any of SIZES
 OTHER = "the recipe is not an ensemble of trees of scikit-learn, LightGBM or XGBoost released by predict_proba"
 
 

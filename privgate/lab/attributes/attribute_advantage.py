@@ -17,6 +17,7 @@ from privgate.evidence import (
     Measurement,
     Request,
 )
+from privgate.evidence.json_values import SMALL_CELL
 from privgate.kernel.sample import difference
 from privgate.lab.attributes import feature_adversaries, sensitive_values
 from privgate.lab.attributes.feature_adversaries import Seen, normal, theorem_5
@@ -136,8 +137,6 @@ def _ask(run: Run, data: TrainingData, rows: Index, label: str) -> Float:
 
 # The metric ``attribute_advantage``: how much oftener a feature of members is guessed than one of people outside.
 
-#: fewer people with a value on either side, and nothing is shown about it
-SMALL_CELL = 10
 ASSUMPTIONS = (
     "candidates come from the same population as the training records",
     "the adversary knows every other feature, the target, the published training error and how frequent each value is",

@@ -22,7 +22,7 @@ from privgate.training.recognition import of_file, whose
 
 #: numbers beside its parts that a learner put together of fitted parts may hold, as classes and names
 _PLAIN = 64
-_DEEPEST = 6
+_DEEPEST = 6  # levels of things within things
 _SIZED = (np.ndarray, list, tuple, dict)
 #: what scikit-learn holds only while it trains
 _PASSING = ("_callback_fit_ctx", "_skl_")
@@ -186,8 +186,8 @@ MOST_CONSTANTS = 512
 _BY_NAME = {"globals", "vars", "modules", "import_module", "__import__", "__dict__", "eval", "f_globals"}
 #: Python's modules whose objects tell of the process alone
 _ABOUT_THE_PROCESS = ("logging", "threading", "re", "weakref", "contextvars")
-_HELD_DEEPEST = 4
-_WIDE = 20_000
+_HELD_DEEPEST = 4  # levels of things within things
+_WIDE = 20_000  # items; a wider thing is counted by its length
 
 
 def stores(*things: Any) -> dict[str, int]:

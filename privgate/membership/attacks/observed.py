@@ -136,7 +136,7 @@ class Moments:
 
 #: how many models' worth of the pooled variance each record's own is mixed with
 POOLED_WEIGHT = 8.0
-LEAST_VARIANCE = 1e-8
+LEAST_VARIANCE = 1e-8  # of a logit; below, a normal fit is a point
 
 
 def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:

@@ -17,11 +17,11 @@ from privgate.statistics.roc import auc
 Form = Literal["continuous", "votes", "labels"]
 #: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
 FOUND = 0.9
-FOUND_BY_A_COMMON_THRESHOLD = 0.6
-RECORDS, CLASSES, SHADOWS = 400, 3, 16
+FOUND_BY_A_COMMON_THRESHOLD = 0.6  # AUC
+RECORDS, CLASSES, SHADOWS = 400, 3, 16  # of the planted leak
 #: discrete answers: enough to tell 0.9 from a half, and half the time
 FEWER_RECORDS = 200
-TREES = 100
+TREES = 100  # whose votes are counted
 
 
 def planted(

@@ -14,7 +14,7 @@ from privgate.membership.attacks.observed import usable_shadows
 
 #: rows of (shadow model, record) that one class's attack model learns from
 MOST_ROWS = 4000
-EPOCHS = 50
+EPOCHS = 50  # of the attack's network
 
 
 class Shokri(Attack):

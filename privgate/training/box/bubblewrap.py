@@ -52,17 +52,17 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
 #: (x86_64, aarch64): what makes sockets, and the kinds that a namespace of networks holds: all others reach the host,
 #: the machine that it runs on, or the kernel's own services
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
-_UNIX, _INTERNET = 1, (2, 10, 16)
-_CLONE, _CLONE3 = (56, 220), 435
+_UNIX, _INTERNET = 1, (2, 10, 16)  # address families of Linux
+_CLONE, _CLONE3 = (56, 220), 435  # system calls of x86-64 and arm64
 #: machine -> (column above, what the kernel calls the machine)
 _MACHINES: Mapping[str, tuple[int, int]] = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NEW_NAMESPACES = 0x7E020000  # mount, cgroup, uts, ipc, user, pid, net
-_OTHER_ABI = 0x40000000
+_OTHER_ABI = 0x40000000  # bit of x32's system calls
 
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _FAIL = 0x7FFF0000, 0x00050000
-_AT_NUMBER, _AT_MACHINE, _AT_FLAGS = 0, 4, 16
-_SET_SECCOMP, _FILTER = 22, 2
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of seccomp's filter
+_ALLOW, _FAIL = 0x7FFF0000, 0x00050000  # what a filter returns
+_AT_NUMBER, _AT_MACHINE, _AT_FLAGS = 0, 4, 16  # bytes into what a filter reads
+_SET_SECCOMP, _FILTER = 22, 2  # options of prctl
 
 
 class _Program(ctypes.Structure):
@@ -132,7 +132,7 @@ NOBODY = 65534
 SCRATCH = 1 << 30
 #: the only folder to write to inside, empty at first
 HOME = "/tmp"  # noqa: S108  not this host's
-_TRY_SECONDS = 60.0
+_TRY_SECONDS = 60.0  # seconds for the first box
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
@@ -274,7 +274,7 @@ def _libraries() -> list[Path]:
 
 #: processes and threads; the kernel counts those of all boxes of one user together where it does not know better
 PROCESSES = 1024
-_SET_DUMPABLE = 4
+_SET_DUMPABLE = 4  # option of prctl
 
 
 def confine(memory: int, *, network: bool = False) -> None:

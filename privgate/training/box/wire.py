@@ -17,7 +17,7 @@ from privgate.training import context
 from privgate.training.fit import Answer
 
 LENGTH = struct.Struct("<Q")
-NONCE = 16
+NONCE = 16  # bytes
 #: bytes of JSON that are read at most
 MOST_JSON = 1 << 24
 _ENTRY = struct.Struct("<QB")
@@ -26,7 +26,7 @@ _COUNT = struct.Struct("<I")
 _LASTING, _REUSED = 1, 2
 #: what an answer's form takes beside its numbers: head and the sentence about a problem
 _AROUND = 4096
-_LONGEST_PROBLEM = 500
+_LONGEST_PROBLEM = 500  # letters
 
 
 class LieError(Exception):
