@@ -1,5 +1,6 @@
 """The examples run end to end and end as they say."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+#: what each rule said of each example when its verdicts were frozen
+KEPT = Path(__file__).parent / "goldens" / "data" / "examples.jsonl"
 
 
 ENDS = {"approved": 0, "blocked": 1, "inconclusive": 5, "logistic": 0, "boosting": 1, "torch-network": 5, "groups": 0,
@@ -39,3 +42,8 @@ def test_ends_with_the_exit_code_that_it_states(name, code, tmp_path):
     assert ended.returncode == code, ended.stdout + ended.stderr
     assert f"exit code {code}" in script.read_text()
     assert (tmp_path / "report" / "report.html").is_file()
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    found = {f["rule"]: f["outcome"] for f in report["findings"] if f["metric"]}
+    kept = [r for r in map(json.loads, KEPT.read_text().splitlines()) if r["row"] == name]
+    assert found == {r["rule"]: r["verdict"] for r in kept}  # figures are of other people since: equal ones are gone
+    assert report["approved"] == any(r["outcome"] in {"passed", "warned"} for r in kept)

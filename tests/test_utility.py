@@ -1,5 +1,7 @@
 """The table of what guarantees cost, in its short form: one row of each kind, resumed, and what is written of it."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -118,3 +120,19 @@ def command():
     from utility.__main__ import main
 
     return main
+
+
+def test_what_was_proven_when_verdicts_were_frozen_is_proven():
+    """The page's table beside the one that was kept: nobody's proof, and nobody's limit, is lost."""
+    root = Path(__file__).resolve().parent
+
+    def proven(page):
+        rows = [
+            line.strip("| ").split(" | ") for line in page.read_text(encoding="utf-8").splitlines() if " | " in line
+        ]
+        start = rows.index(list(HEADINGS))
+        return {(r[0], r[1]): (r[6] != "none", r[7]) for r in rows[start + 2 :] if len(r) == len(HEADINGS)}
+
+    kept, now = proven(root / "goldens" / "data" / "any-model.md"), proven(root.parent / "docs" / "any-model.md")
+    assert len(kept) >= 20
+    assert {name: now[name] for name in kept} == kept
