@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 sys.path.insert(0, str(Path(__file__).parent))
 import trained
+import trained_early
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
 from privgate.evidence import Evidence, encode
@@ -232,10 +233,68 @@ def optional(w):
     return w.judge(policy, w.registered("listed", NAIVE_BAYES, categories()))
 
 
+def shares(w):
+    """Limits on shares of people: of a few, of all but a few, and of many."""
+    policy = w.policy(
+        "shares",
+        "metric: pdtp, max: 0.2, aggregate: share_above, threshold: 0.08",
+        "metric: dtp, id: few, max: 0.05, aggregate: share_above, threshold: 0.086",
+        "metric: dtp, id: fewer, max: 0.03, aggregate: share_above, threshold: 0.086, mode: warn",
+        "metric: dtp, id: nearly, max: 0.4, aggregate: share_above, threshold: 0.0455, mode: warn",
+    )
+    return w.judge(policy, w.registered("shares", NAIVE_BAYES, categories(120, seed=5)))
+
+
+def carried(w):
+    """A file that keeps a few records, limited as a number and as a share."""
+    policy = w.policy(
+        "file",
+        "metric: artifact_records, max: 0.01, of: share",
+        "metric: artifact_records, id: counted, max: 30, mode: warn",
+    )
+    tree = Recipe(DecisionTreeClassifier(min_samples_leaf=1, max_depth=4), seed=1)
+    return w.judge(policy, w.registered("carried", tree, numbers(120, seed=5)))
+
+
+def sensitive(w):
+    """Sensitive features, guessed of all but a few."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=120), rng.integers(0, 2, 120), rng.integers(0, 3, 120)])
+    y = np.where(X[:, 0] + 2 * X[:, 1] + rng.logistic(size=120) > 1, "yes", "no")
+    data = TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]), sensitive=(1, 2))
+    policy = w.policy("features", "metric: attribute_advantage, max: 0.3")
+    return w.judge(policy, w.registered("sensitive", Recipe(DecisionTreeClassifier(max_depth=4), seed=0), data))
+
+
+def regressor(w):
+    """Numbers in place of labels."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 3))
+    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=300)
+    data = TrainingData(X[:150], y[:150], ids=[f"P-{i:05d}" for i in range(150)], candidates=(X[150:], y[150:]),
+                        domain=Domain(box=((-4.0, 4.0),) * 3))  # fmt: skip
+    policy = w.policy(
+        "numbers",
+        "metric: sensitivity, max: 0.9",
+        "metric: sensitivity, id: share, max: 0.02, aggregate: share_above, threshold: 0.08",
+        "metric: sensitivity, id: everywhere, max: 1, over: domain, mode: warn",
+        "metric: attack_accuracy, attack: any, max: 0.65",
+    )
+    return w.judge(policy, w.registered("rent", Recipe(Ridge(alpha=1.0)), data), shadow_models=16)
+
+
+def early(w):
+    """A run that stopped when the riskiest few had decided it."""
+    data = numbers(120, seed=6)
+    data.X[3, 0] = 40.0
+    return w.judge("pdtp-1", w.registered("early", Recipe(trained_early.steep), data))
+
+
 KINDS = {
     f.__name__: f
     for f in (before, certified, refuted, observed, direct, largest, screened, undecided, people, stopped, attacked,
-              unattacked, private, declared, waived, rounded, optional)
+              unattacked, private, declared, waived, rounded, optional, shares,
+              carried, sensitive, regressor, early)
 }  # fmt: skip
 
 
