@@ -4,7 +4,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from html import escape
 from os import PathLike
@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
-from privgate.evidence.json_values import coarse
 
 
 class Outcome(StrEnum):
@@ -224,20 +223,30 @@ class Verdict:
         """The worst finding; no rules judged is inconclusive."""
         return together(self.findings)
 
-    def coarse(self, f: Finding) -> float:
-        """Return a finding's value; where it is a count or a share of people that is small, the end of such counts."""
-        subject, per = self.evidence.subject, 1
-        if f.suffix == "_share_above":
-            people = int(subject.get("n_units") or 0)
-        elif f.suffix == "_share" or "(of=records)" in f.request:  # records that the file carries
-            people = int(subject.get("n_records") or 0)
-            per = 1 if f.suffix else max(people, 1)
-        elif "at_fpr=" in f.request:  # the share of members that an attack finds at a rate of false accusations
-            behind = (m.behind for m in self.evidence.measurements.values() if m.request.key == f.request)
-            people = next((int(getattr(b, "members", 0) or 0) for b in behind), 0)
-        else:
-            return float(f.value)
-        return per * coarse(f.value / per, people, f.limit / per)
+    @property
+    def limits(self) -> dict[str, list[float]]:
+        """Request -> limits of the rules that judge it: what is told of a number lies on their side of them."""
+        found: dict[str, list[float]] = {}
+        for f in self.findings:
+            found.setdefault(f.request, []).append(float(f.limit))
+        return found
+
+    def figures(self, f: Finding) -> dict[str, float]:
+        """Return value, low and high of a finding as they may be told; NaN where no evidence says of what they are."""
+        found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
+        if found is None:
+            return dict.fromkeys(("value", "low", "high"), math.nan)
+        own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).told
+        return {"value": own.value, "low": own.low, "high": own.high}
+
+    def told(self) -> dict[str, Any]:
+        """Return findings and evidence as JSON values that may be told."""
+        asked = dict(self.policy.get("source") or {}).get("audit") or {}
+        floors = [v for v in dict(asked).values() if isinstance(v, int)]
+        return {
+            "findings": [f.payload() | {k: encode(v) for k, v in self.figures(f).items()} for f in self.findings],
+            "evidence": self.evidence.payload(floors, self.limits),
+        }
 
     @property
     def approved(self) -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from privgate.report import words
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
-from privgate.report.suppression import shown
-from privgate.report.text import fold, prose
+from privgate.report.text import fold, prose, shown
 from privgate.verdict import Finding, Outcome
 
 _MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}

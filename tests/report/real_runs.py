@@ -7,10 +7,12 @@ import datetime as dt
 import json
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import CategoricalNB
@@ -21,7 +23,8 @@ import trained
 import trained_early
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
-from privgate.evidence import Evidence, encode
+from privgate.evidence import Evidence, Expectation, Measurement, Observation, Precondition, SelfTest, encode
+from privgate.evidence.measurement import Behind
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
@@ -311,13 +314,28 @@ def make(names=tuple(KINDS)):
 
 
 def _kept(verdict):
-    """Return a verdict as JSON values, its figures to twelve digits."""
-    records = {k: v.tolist() for k, v in verdict.evidence.records.items()}
+    """Return a verdict as JSON values, nothing hidden yet, its figures to twelve digits."""
+    given = verdict.evidence
+    parts = {f.name: true(getattr(given, f.name)) for f in fields(given) if f.name != "records"}
+    parts["measurements"] = [true(m) | {"request": r.payload()} for r, m in given.measurements.items()]
+    records = {k: v.tolist() for k, v in given.records.items()}
     return _short(encode({
         "policy": verdict.policy, "findings": [f.payload() for f in verdict.findings],
-        "evidence": verdict.evidence.payload(), "records": records, "observed": verdict.observed,
-        "detail": verdict.detail,
+        "evidence": {k: v for k, v in parts.items() if v is not None or k in ("influence", "membership", "claims")},
+        "records": records, "observed": verdict.observed, "detail": verdict.detail,
     }))  # fmt: skip
+
+
+def true(value):
+    """Return the true numbers of a part of the evidence."""
+    if isinstance(value, BaseModel):
+        names = value.model_fields_set if isinstance(value, Behind) else type(value).model_fields
+        return {name: true(getattr(value, name)) for name in type(value).model_fields if name in names}
+    if isinstance(value, Measurement | Precondition | Expectation | Observation | SelfTest):
+        return {f.name: true(getattr(value, f.name)) for f in fields(value) if f.name not in ("request", "limits")}
+    if isinstance(value, Mapping):
+        return {str(k): true(v) for k, v in value.items() if isinstance(k, str)}
+    return [true(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _short(value):

@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
-from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.evidence.json_values import told_count
+from privgate.evidence import BehindInfluence, Count, Measurement, Request
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
@@ -179,8 +178,10 @@ class LeaveOneOutRule(Rule):
             return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
         if self.aggregate != "share_above":
             return self.change(measurement)
+        broken = measurement.low > self.limit
+        most = f"at least {100 * measurement.low:.3g}" if broken else f"at most {100 * measurement.high:.3g}"
         return averaged(measurement) + (
-            f"at most {100 * measurement.high:.3g} % of the people in the data are people {self.beyond} without them "
+            f"{most} % of the people in the data are people {self.beyond} without them "
             f"(threshold {self.threshold:g} {self.about.unit})"
         )
 
@@ -200,9 +201,7 @@ class LeaveOneOutRule(Rule):
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
         if measurement.n < measurement.population:
-            some = (
-                f"{told_count(measurement.n, measurement.population)} of {measurement.population} people were measured"
-            )
+            some = f"{Count(measurement.n, measurement.population)} of {measurement.population} people were measured"
             if self.aggregate == "max":
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"

@@ -148,7 +148,7 @@ class Rule(Part, ABC):
         if not self.required and not measurement.applicable:
             said = f"not applicable: {measurement.problem or 'no reason given'}"
             return replace(self.finding(Outcome.WARNED, said, measurement), applies=False)
-        return self.against_limit(measurement)
+        return self.against_limit(measurement.against(self.limit))
 
     def against_limit(self, measurement: Measurement) -> Finding:
         """Return PASSED iff the whole interval is good, FAILED iff all of it is bad, else INCONCLUSIVE.
@@ -167,7 +167,7 @@ class Rule(Part, ABC):
         else:
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
             outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
-        return self.finding(outcome, self.sentence(measurement, outcome), measurement)
+        return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return measured value, interval and limit in one sentence."""
@@ -196,7 +196,7 @@ class Rule(Part, ABC):
             title=self.title,
             outcome=outcome,
             message=message,
-            meaning="" if measurement.problem else self.meaning(measurement),
+            meaning="" if measurement.problem else self.meaning(measurement.told),
             # where a precondition stopped the run, its own message says what to do
             advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
             metric=self.metric,

@@ -14,11 +14,10 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
-from privgate.evidence.json_values import Count
+from privgate.evidence.telling import Part
 from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.suppression import shown
-from privgate.report.text import fold, number, percent, plain, prose
+from privgate.report.text import fold, number, percent, plain, prose, shown
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
@@ -108,7 +107,7 @@ def _by(nats: float, more: str = "") -> str:
     return f"by {fold(nats)}{more}" if math.isfinite(nats) else "without limit"
 
 
-def _people(count: Count) -> str:
+def _people(count: Part) -> str:
     return "a suppressed number of people" if count is None else f"{number(count)} people"
 
 
@@ -117,7 +116,7 @@ def _handed_on(s: EngineShare) -> str:
     return f"{shown(s.handed_on)}{share}"
 
 
-def _reasons(why: Mapping[str, Count]) -> str:
+def _reasons(why: Mapping[str, Part]) -> str:
     return "; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in why.items())
 
 

@@ -12,12 +12,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate import report
-from privgate.evidence import BehindInfluence, Evidence, Measurement
-from privgate.evidence.json_values import SMALL_CELL, bounds, hidden
+from privgate.evidence import (
+    AttackFigures,
+    AttackResult,
+    BehindInfluence,
+    BehindMembership,
+    CellAccuracy,
+    Count,
+    EngineShare,
+    Estimate,
+    Evidence,
+    InfluencePart,
+    Measurement,
+    MembershipPart,
+    Precondition,
+    RateAtFpr,
+    Remembered,
+    RunPart,
+    RunTrace,
+    SeedControl,
+    SelfTest,
+    TrainingPlan,
+    UnitCoverage,
+)
+from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
-from privgate.report import suppressed, suppression
-from privgate.report.suppression import nested
+from privgate.report import found_blocks
+from privgate.report.report_schema import read
 from privgate.report.unit_rows import Pseudonyms, summary
 from tests.report.small_counts import sentence
 
@@ -31,13 +53,13 @@ FEW = rf"(?<!\d to )(?<![\w.,=-])[1-9] (?:of (?:the )?[\d,]+ (?!{THINGS})\w+|{NO
 @given(st.integers(20, 3000), st.data())
 def test_a_range_holds_the_count_and_is_that_of_every_count_hidden_with_it(total, data):
     count = data.draw(st.integers(0, total))
-    low, high = bounds(count, total)
+    low, high = Count(count, total).ends
 
     assert low <= count <= high
+    assert str(Count(count, total)) == (str(count) if low == high else f"{low} to {high}")
     if low != high:
-        assert all(
-            bounds(c, total) == (low, high) for c in range(low, high + 1) if (c < SMALL_CELL) == (count < SMALL_CELL)
-        )
+        others = [c for c in range(low, high + 1) if (c < SMALL_CELL) == (count < SMALL_CELL)]
+        assert all(Count(c, total).ends == (low, high) for c in others)
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=8))
@@ -60,7 +82,7 @@ def test_a_sentence_says_neither_a_few_nor_all_but_a_few(total, data, noun):
     exact = {
         int(n) for n in re.findall(r"(?<!to )\b(\d+)\b(?! to)", said.replace(f"of {total}", "").replace("1e-9", ""))
     }
-    assert not any(hidden(n, total) for n in exact)
+    assert not any(Count(n, total).hidden for n in exact)
     assert sentence(said, [total]) == said
 
 
@@ -127,8 +149,8 @@ def test_no_format_says_a_small_count(runs, kind):
 def test_no_number_behind_a_figure_is_a_small_count(runs, kind):
     doc = runs.document(runs.verdict(few_of(runs.golden(kind))))
     influence, found = doc["evidence"]["influence"], []
-    for share in (influence or {}).get("engines", ()):
-        found += [share["answered"], share["handed_on"], *share["why"].values(), *share["without_limit"].values()]
+    for one in (influence or {}).get("engines", ()):
+        found += [one["answered"], one["handed_on"], *one["why"].values(), *one["without_limit"].values()]
     for m in doc["evidence"]["measurements"]:
         behind = m.get("behind") or {}
         found += [*behind.get("over_limit", {}).values(), *behind.get("removed_candidates", {}).values()]
@@ -148,7 +170,7 @@ def test_who_judges_the_report_again_judges_the_same_numbers(runs, kind):
 
 
 def test_a_sample_is_rounded_to_the_same_side_of_what_the_policy_asks():
-    assert suppression.at_least(298, [300], [295, 299]) == 295
+    assert at_least(298, [300], [295, 299]) == 295
 
 
 def test_a_count_above_a_limit_singles_out_no_cell():
@@ -164,30 +186,41 @@ def test_a_count_above_a_limit_singles_out_no_cell():
     assert 8 not in made["figures"]["pdtp"]["counts"]
 
 
+TESTED = SelfTest(planted=1.0, blind=0.5, tolerance=0.1)
+
+
+def attacked(classes=(), rates=(), roc=((0.0, 0.0), (1.0, 1.0))):
+    """Return what one attack achieved."""
+    exactly = Estimate(value=0.5, low=0.4, high=0.6)
+    figures = AttackFigures(auc=0.5, auc_error=0.1, accuracy=exactly, advantage=0.0, precision=0.5, recall=0.5,
+                            tpr_at_fpr=rates, roc=roc, classes=classes)  # fmt: skip
+    return MembershipPart(attacks=(AttackResult(name="a", title="A", self_test=TESTED, figures=figures),))
+
+
 def test_classes_too_small_to_show_do_not_follow_from_the_others():
-    cell = {"name": "a", "value": 0.5, "low": 0.4, "high": 0.6, "members": 90, "candidates": 80}
-    attack = {"figures": {"classes": [cell, {**cell, "name": "b", "members": 56, "candidates": 70}], "groups": []}}
-    payload = {
-        "run": {},
-        "influence": {},
-        "claims": {},
-        "preconditions": [],
-        "membership": {"attacks": [attack], "against_pdtp": None},
-        "measurements": [
-            {"request": {"key": "a"}, "n": 300, "population": 300, "behind": {"members": 150, "candidates": 150}}
-        ],
-    }
+    cells = [
+        CellAccuracy(name=name, value=0.5, low=0.4, high=0.6, members=n, candidates=k)
+        for name, n, k in (("a", 90, 80), ("b", 56, 70))
+    ]
+    told = attacked(tuple(cells)).payload(Known(members=150, candidates=150))["attacks"][0]["figures"]["classes"]
 
-    shown = suppressed.evidence(payload, [150, 300])["membership"]["attacks"][0]["figures"]["classes"]
+    assert [c["members"] for c in told] == [90, None]
+    assert [c["candidates"] for c in told] == [80, 70]
 
-    assert [c["members"] for c in shown] == [90, None]
-    assert [c["candidates"] for c in shown] == [80, 70]
+
+def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():
+    roc = ((0.0, 0.0), (0.001, 0.004), (0.02, 0.02), (1.0, 1.0))
+    part = attacked(rates=(RateAtFpr(value=0.003, low=0.0, high=0.02, fpr=0.01),), roc=roc)
+    (attack,) = part.payload(Known(members=1000, candidates=1000))["attacks"]
+
+    assert attack["figures"]["roc"] == [[0.0, 0.0], [0.02, 0.02], [1.0, 1.0]]
+    assert attack["figures"]["tpr_at_fpr"][0]["value"] == 0.009
 
 
 @given(st.integers(20, 3000), st.data(), st.lists(st.floats(0, 1), max_size=3))
 def test_a_share_tells_no_small_count_and_stays_on_its_side_of_every_limit(people, data, limits):
     low, high = sorted(data.draw(st.lists(st.integers(0, people), min_size=2, max_size=2)))
-    least, most = suppression.share(low / people, high / people, people, limits)
+    least, most = share(low / people, high / people, people, limits)
 
     assert least <= low / people <= high / people <= most
     for limit in limits:
@@ -195,29 +228,39 @@ def test_a_share_tells_no_small_count_and_stays_on_its_side_of_every_limit(peopl
         assert (low / people > limit) == (least > limit)
     for end, count in ((least, low), (most, high)):
         # unless a limit of the policy itself stands there, every small count has the same end
-        assert not hidden(count, people) or end != count / people or end in limits or count in bounds(count, people)
+        few = Count(count, people)
+        assert not few.hidden or end != count / people or end in limits or count in few.ends
+
+
+def measured(rule, value, people, where="", **behind):
+    """Return a share of people, or a number of records, as a rule asks for it."""
+    unit = "records" if rule.request().option("of") == "records" else "fraction"
+    about = BehindInfluence(**behind) if behind else None
+    return Measurement(rule.request(), value, value, value, unit=unit, n=people, population=people, where=where,
+                       behind=about)  # fmt: skip
+
+
+def on(verdict, *measurements, rules):
+    """Return a verdict on these measurements alone."""
+    made = replace(verdict.evidence, measurements={m.request: m for m in measurements})
+    findings = tuple(rule.judge(m) for rule, m in zip(rules, measurements, strict=True))
+    return replace(verdict, evidence=made, findings=findings)
 
 
 def test_a_rule_on_a_share_of_people_tells_a_range(runs):
-    kept = runs.golden("refuted")
-    key = "dtp(aggregate=share_above, threshold=1.0)"
-    n = kept["evidence"]["subject"]["n_units"]
-    figures = dict.fromkeys(("value", "low", "high"), 4 / n)
-    (rule,) = (f for f in kept["findings"] if f["rule"] == "dtp")
-    rule |= figures | {"request": key, "unit": "fraction", "limit": 0.01, "message": "x"}
-    (measured,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "dtp")
-    options = {"aggregate": "share_above", "threshold": 1.0}
-    measured |= figures | {"request": {"metric": "dtp", "options": options, "key": key}, "unit": "fraction"}
+    rule = ALL["dtp"](max=0.01, aggregate="share_above", threshold=1.0)
+    verdict = runs.verdict("refuted")
+    n = verdict.evidence.subject["n_units"]
+    judged = on(verdict, measured(rule, 4 / n, n), rules=[rule])
+    doc = runs.document(judged)
 
-    doc = runs.document(runs.verdict(kept))
-
-    (shown,) = (f for f in doc["findings"] if f["rule"] == "dtp")
+    (shown,) = doc["findings"]
     assert (round(shown["low"] * n), round(shown["high"] * n)) == (1, 9)
     assert str(4 / n)[:5] not in json.dumps([shown["message"], shown["meaning"]])
     assert shown["low"] > shown["limit"]  # it is broken, and stays so
-    (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["key"] == key)
+    (again,) = doc["evidence"]["measurements"]
     assert (again["low"], again["high"]) == (shown["low"], shown["high"])
-    assert headline(runs.verdict(kept))["privgate/dtp_share_above"] == 9 / n
+    assert headline(judged)["privgate/dtp_share_above"] == 9 / n
 
 
 SHARED = {
@@ -231,20 +274,15 @@ SHARED = {
 @pytest.mark.parametrize("stopped", [0, 40])
 def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopped):
     rule = ALL[metric](max=0.01, aggregate="share_above", threshold=1.0)
-    behind = BehindInfluence(not_computed=stopped, decided_by="x") if stopped else None
-    found = Measurement(
-        rule.request(), 0.05, 0.05, 0.05, unit="fraction", n=100, population=100, where="Ada", behind=behind
-    )
-    finding = rule.judge(found)
-    hidden_ = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
-
-    shown = {**hidden_, **suppressed.ranged_finding(hidden_, 100, [0.01])}
+    behind = {"not_computed": stopped, "decided_by": "x"} if stopped else {}
+    finding = rule.judge(measured(rule, 0.05, 100, "Ada", **behind))
+    shown = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
 
     whose = SHARED[metric][1]
     assert shown["title"] == f"Share of people {whose}"
     for words in (shown["message"], shown["meaning"]):
         assert whose in words
-        assert "1 % and 9 %" in words
+        assert "1 %" in words
         assert "5 %" not in words
         assert "Ada" not in words
     assert "allowed is at most 1 %: failed" in shown["message"]
@@ -275,64 +313,111 @@ def test_how_few_records_a_file_carries_is_no_metric(runs, of):
     rule, verdict = ALL["artifact_records"](max=0, of=of), runs.verdict("certified")
     n = verdict.evidence.subject["n_records"]
     value = 3 / n if of == "share" else 3.0
-    found = rule.judge(Measurement(rule.request(), value, value, value, unit="fraction" if of == "share" else of))
-    told = headline(replace(verdict, findings=(found,)))
+    judged = on(verdict, measured(rule, value, n), rules=[rule])
+    (found,) = judged.findings
 
-    assert told[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
-    shown = suppressed.of_file(found.payload(), n)
-    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in shown["message"]
+    assert headline(judged)[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
+    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in found.message
+    assert found.message.startswith(f"between 1 and 9 of {n} records")
 
 
 @pytest.mark.parametrize("few", [4, 396])
 def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
     """A run that stopped early said "1 to 9 of 400 people" and, of the same engine, "396 handed on"."""
-    why = {"the verdict was decided without them": 400 - few}
-    engines = [
-        {"engine": "trees", "asked": 400, "answered": few, "handed_on": 400 - few, "why": why, "without_limit": {}},
-        {"engine": "refit", "asked": 400 - few, "answered": 0, "handed_on": 400 - few, "why": why, "without_limit": {}},
-    ]
-    payload = {"preconditions": [], "measurements": [], "run": {}, "membership": {}, "claims": {}}
-    payload["influence"] = {"engines": engines}
+    why = {DECIDED: 400 - few}
+    shares = EngineShare.of("trees", 400, few, why), EngineShare.of("refit", 400 - few, 0, why)
+    told = InfluencePart(engines=shares).payload(Known(units=400))["engines"]
 
-    told = suppressed.evidence(payload, [400, 0])["influence"]["engines"]
     counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
     assert {c for c in counts if c is not None} <= {400, 0}
     assert [list(e["why"]) for e in told] == [list(why)] * 2
 
 
-def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_way_everywhere():
-    decided = "the verdict was decided without them"
-    part = {
-        "coverage": {"n_measured": 4, "not_computed": 996},
-        "engines": [
-            {"engine": "a", "asked": 1000, "answered": 4, "handed_on": 996, "why": {decided: 996}, "without_limit": {}},
-            {
-                "engine": "refit",
-                "asked": 996,
-                "answered": 0,
-                "handed_on": 996,
-                "why": {decided: 996},
-                "without_limit": {},
-            },
-        ],
-    }
-    suppressed._influence(part, 1000)
+DECIDED = "the verdict was decided without them"
+STOPPED = UnitCoverage(n_measured=4, n_units=1000, not_computed=996)
 
-    assert [(e["asked"], e["answered"], e["handed_on"]) for e in part["engines"]] == [(1000, 4, 996), (996, 0, 996)]
+
+def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_way_everywhere():
+    shares = EngineShare.of("a", 1000, 4, {DECIDED: 996}), EngineShare.of("refit", 996, 0, {DECIDED: 996})
+    told = InfluencePart(coverage=STOPPED, engines=shares).payload(Known(units=1000))["engines"]
+
+    assert [(e["asked"], e["answered"], e["handed_on"]) for e in told] == [(1000, 4, 996), (996, 0, 996)]
     for said in ("4 of 1000 people were trained without", "nobody was trained without 996 of 1000 people"):
         assert sentence(said, [1000]) == said
 
 
 def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_stopped():
-    why = {"splits tie on their way": 3, "the verdict was decided without them": 993}
-    part = {
-        "coverage": {"n_measured": 4, "not_computed": 996},
-        "engines": [{"engine": "a", "asked": 1000, "answered": 4, "handed_on": 996, "why": why, "without_limit": {}}],
-    }
-    suppressed._influence(part, 1000)
+    share_ = EngineShare.of("a", 1000, 4, {"splits tie on their way": 3, DECIDED: 993})
+    (told,) = InfluencePart(coverage=STOPPED, engines=(share_,)).payload(Known(units=1000))["engines"]
 
-    assert part["engines"][0]["answered"] is None
-    assert set(part["engines"][0]["why"].values()) == {None}
+    assert told["answered"] is None
+    assert set(told["why"].values()) == {None}
+
+
+def test_what_was_told_is_told_again_as_it_was():
+    share_ = EngineShare.of("a", 1000, 996, {"they tie": 4})
+    once = InfluencePart(engines=(share_,)).payload(Known(units=1000))
+
+    assert InfluencePart.model_validate(once).payload(Known(units=1000)) == once
+
+
+def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others():
+    behind = BehindMembership(members=1000, candidates=960, removed_candidates={"also_in_training": 37, "nearly": 3})
+    rule = ALL["attack_accuracy"](max=0.6)
+    taken = Measurement(rule.request(), 0.5, 0.4, 0.6, unit="fraction", n=1960, population=1960, behind=behind)
+    subject = {"n_records": 1000, "n_units": 1000, "n_candidates": 1000}
+    checked = Precondition("near_overlap", "passed", "", {"checked": 960})
+    told = Evidence(subject, (checked,), {taken.request: taken}).payload()
+
+    # 1,000 less 37 less 3: neither 960 nor a sum that holds it may leave
+    (m,), (p,) = told["measurements"], told["preconditions"]
+    assert (m["behind"]["candidates"], m["n"], m["population"]) == (954, 1954, 1954)
+    assert p["detail"]["checked"] == 954
+
+
+def test_trainings_do_not_tell_how_many_were_retrained():
+    def run(few_of):
+        shares = EngineShare.of("tree", 150, 150 - few_of), EngineShare.of("refit", few_of, few_of)
+        trainings = 65 + 13 * few_of
+        made = RunPart(
+            seeds=SeedControl(dependent=True, paired=13),
+            plan=TrainingPlan(retrains=trainings, leave_one_out=13 * few_of),
+            trace=RunTrace(training_calls=trainings + 8),
+            remembered=Remembered(signable=True, trained=trainings, remembered=0, compared=0, different=0, noisy=0),
+        )
+        return Evidence({"n_units": 150}, (), {}, run=made, influence=InfluencePart(engines=shares)).payload()["run"]
+
+    assert run(3) == run(7)
+    assert run(30) != run(31)
+
+
+def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(runs):
+    kept = runs.golden("attacked")
+    (rule,) = (f for f in kept["findings"] if f["metric"] == "attack_tpr")
+    (measured_,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+    members = measured_["behind"]["members"]
+    seen = set()
+    for found in (2, 7):
+        rule["value"] = measured_["value"] = found / members
+        verdict = runs.verdict(kept)
+        doc = runs.document(verdict)
+        (shown,) = (f for f in doc["findings"] if f["metric"] == "attack_tpr")
+        (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+        seen.add((shown["value"], again["value"], headline(verdict)[f"privgate/{rule['rule']}"]))
+
+    assert seen == {(9 / members,) * 3}
+
+
+def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
+    kept = runs.golden("certified")
+    seen = set()
+    for wrong in (1, 3, 9):
+        kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
+        doc = runs.document(runs.verdict(kept))
+        seen.add(found_blocks.accuracy(read(doc)))
+        assert doc["context"]["accuracy"] is None
+
+    assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}
 
 
 @pytest.mark.parametrize(
@@ -358,8 +443,8 @@ def test_a_group_that_leaves_a_few_is_told_as_a_range_with_the_part_of_it():
     ],
 )
 def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interval):
-    assert suppression.share(0.004, 0.004, 1000, limits) == interval
+    assert share(0.004, 0.004, 1000, limits) == interval
 
 
 def test_a_share_that_is_no_count_stays():
-    assert suppression.share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
+    assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
