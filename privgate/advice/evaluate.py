@@ -183,7 +183,7 @@ def _coarse(point: Point, finding: Finding | None, verdict: Verdict) -> Point:
     """Return a point whose number tells no small count of people: what it says is read by many."""
     if finding is None or not math.isfinite(point.value):
         return point
-    value = verdict.figures(replace(finding, value=point.value, low=point.value, high=point.value))["value"]
+    value = verdict.said(replace(finding, value=point.value, low=point.value, high=point.value)).value
     of_limit = point.of_limit if value == point.value else value / point.limit if point.limit else math.inf
     return point.model_copy(update={"value": value, "of_limit": of_limit})
 
