@@ -145,31 +145,20 @@ def beside(limits: Iterable[float], true: tuple[float, float], told: tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What whoever reads a report knows, and what a count is therefore told beside.
-
-    Parameters
-    ----------
-    units, records : int or None
-        How many there are.
-    totals : tuple of int
-        Every number of people or records that is no secret, and what is left of it without parts that are told.
-    floors : tuple of int
-        Sample sizes that the policy asks for: whoever judges the numbers again comes to the same end.
-    limits : mapping
-        Request to limits of its rules.
-    members, candidates : int
-        Of the trials of attacks.
-    retrained : int
-        People who were really trained without.
-    """
+    """What whoever reads a report knows, and what a count is therefore told beside."""
 
     units: int | None = None
     records: int | None = None
+    #: every number of people or records that is no secret, and what is left of it without parts that are told
     totals: tuple[int, ...] = ()
+    #: sample sizes that the policy asks for: whoever judges the numbers again comes to the same end
     floors: tuple[int, ...] = ()
+    #: request to limits of its rules
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: in the trials of attacks
     members: int = 0
     candidates: int = 0
+    #: people who were really trained without
     retrained: int = 0
 
     def sample(self, n: int) -> int:

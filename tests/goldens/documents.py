@@ -29,22 +29,6 @@ def planted(kept, least, most):
     return kept
 
 
-def few(kept):
-    """Return a run in which many counts are small."""
-    influence = kept["evidence"]["influence"]
-    for name in ("noise", "registered"):
-        influence[name] = influence[name] and {**influence[name], "units_above": 4}
-    for share in influence["engines"]:
-        share |= {"answered": share["asked"] - 3, "handed_on": 3, "why": {"they tie": 3}, "without_limit": {"gone": 4}}
-    for m in kept["evidence"]["measurements"]:
-        behind = m.get("behind") or {}
-        for name in ("over_limit", "removed_candidates"):
-            behind |= {name: dict.fromkeys(behind[name], 4)} if behind.get(name) else {}
-        if m["request"]["metric"] == "attack_tpr":
-            m["value"] = 4 / behind["members"]
-    return kept
-
-
 def judged(name):
     """Return the verdict on a kept run, judged now under the policy that it names."""
     from privgate.policy import judging
@@ -52,7 +36,7 @@ def judged(name):
 
     runs = adapters.module("real_runs", "report")
     kept = runs.golden({"few": "attacked"}.get(name, name))
-    kept = few(kept) if name == "few" else planted(kept, 4, 37) if name == "carried" else kept
+    kept = runs.few(kept) if name == "few" else planted(kept, 4, 37) if name == "carried" else kept
     given = runs.verdict(kept)
     source = {k: v for k, v in given.policy["source"].items() if k not in ("extends", "applies_to")}
     policy = Document.model_validate_json(json.dumps(source))

@@ -351,6 +351,22 @@ def golden(name):
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def few(kept):
+    """Return a run in which every count of people of some kind is small: as a real one has them here and there."""
+    influence = kept["evidence"]["influence"] or {}
+    for name in ("noise", "registered"):
+        influence |= {name: {**influence[name], "units_above": 4}} if influence.get(name) else {}
+    for share in influence.get("engines", ()):
+        share |= {"answered": share["asked"] - 3, "handed_on": 3, "why": {"they tie": 3}, "without_limit": {"gone": 4}}
+    for m in kept["evidence"]["measurements"]:
+        behind = m.get("behind") or {}
+        for name in ("over_limit", "removed_candidates"):
+            behind |= {name: dict.fromkeys(behind[name], 4)} if behind.get(name) else {}
+        if m["request"]["metric"] == "attack_tpr":
+            m["value"] = 4 / behind["members"]
+    return kept
+
+
 def verdict(kept):
     """Return the verdict that a golden holds, through the real classes."""
     given = golden(kept) if isinstance(kept, str) else kept
