@@ -161,7 +161,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: one row a rule, and one a condition that does not hold."""
-        shown: str = self._door("table")(self)
+        shown: str = self._door("overview")(self)
         return shown
 
     def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:

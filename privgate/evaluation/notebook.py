@@ -52,7 +52,7 @@ class Picture:
         return place
 
 
-def table(verdict: Verdict) -> str:
+def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
     told = sorted(map(verdict.said, verdict.findings), key=words.badness)
     rules = assertions.of_rules([f for f in told if not words.is_condition(f)], verdict.evidence.measurements.values())

@@ -29,7 +29,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from privgate.evidence import Measurement
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule, wrong
+from privgate.policy.rules.rule_base import Rule, percent, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -78,11 +78,9 @@ class ArtifactRecords(Rule):
             return ""
         if not measurement.high:
             return "whoever downloads the file finds no record in it, nor anything that one record alone made"
-        low, high = (
-            (f"{100 * v:.3g} %" if self.of == "share" else f"{v:.0f}") for v in (measurement.low, measurement.high)
-        )
-        broken = measurement.low > self.limit
-        span = low if low == high else f"at least {low}" if broken else f"{low} for certain and at most {high}"
+        low, high = (percent(v) if self.of == "share" else f"{v:.0f}" for v in (measurement.low, measurement.high))
+        most = f"at least {low}" if self.broken(measurement) else f"{low} for certain and at most {high}"
+        span = low if low == high else most
         return f"whoever downloads the file finds traces of their own of {span} of the records in it"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

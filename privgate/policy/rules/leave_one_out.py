@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_va
 from privgate.evidence import BehindInfluence, Count, Measurement, Request
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, percent, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
@@ -98,11 +98,12 @@ class LeaveOneOutRule(Rule):
             )
         return self
 
-    def who(self) -> str:
-        """Return whom the judged number speaks about."""
+    def who(self, measurement: Measurement) -> str:
+        """Return whom the judged number speaks about; where it is too large, for whom it is at least so large."""
         if self.aggregate == "quantile":
-            return f"for {100 * (self.q or 0):g} % of the people in the data"
-        return "for every person in the data"
+            q, least = (1 - (self.q or 0), "at least ") if self.broken(measurement) else (self.q or 0, "")
+            return f"for {least}{100 * q:.4g} % of the people in the data"
+        return f"for {'a' if self.broken(measurement) else 'every'} person in the data"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
@@ -178,10 +179,8 @@ class LeaveOneOutRule(Rule):
             return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
         if self.aggregate != "share_above":
             return self.change(measurement)
-        broken = measurement.low > self.limit
-        most = f"at least {100 * measurement.low:.3g}" if broken else f"at most {100 * measurement.high:.3g}"
         return averaged(measurement) + (
-            f"{most} % of the people in the data are people {self.beyond} without them "
+            f"{self.deciding(measurement, percent)} of the people in the data are people {self.beyond} without them "
             f"(threshold {self.threshold:g} {self.about.unit})"
         )
 

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,6 +16,16 @@ from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def points(share: float) -> str:
+    """Return a difference of shares."""
+    return f"{100 * share:.1f} percentage points"
 
 
 def wrong(key: str, text: str) -> PydanticCustomError:
@@ -181,6 +191,16 @@ class Rule(Part, ABC):
             span = f"about {measurement.value:.4g} (a point estimate, no limit can be given)"
         where = f" ({measurement.where})" if measurement.where else ""
         return f"{span}{unit}{exact}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
+
+    def broken(self, measurement: Measurement) -> bool:
+        """Whether all of the interval lies beyond the limit: then its lower end is what is known."""
+        return measurement.high < self.limit if self.direction == "min" else measurement.low > self.limit
+
+    def deciding(self, measurement: Measurement, write: Callable[[float], str]) -> str:
+        """Return the end of the interval that decides, in words: no upper limit is quoted for a failure."""
+        if self.broken(measurement):
+            return ("" if math.isinf(measurement.low) else "at least ") + write(measurement.low)
+        return f"at most {write(measurement.high)}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what would change the outcome; empty if it passed."""
