@@ -207,8 +207,10 @@ class Verdict:
         return found
 
     def said(self, f: Finding) -> Finding:
-        """Return a finding with its figures as they may be told; NaN where no evidence says of what they are."""
+        """Return a finding with its figures as they may be told; NaN where nothing says of how many people they are."""
         found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
+        if found is None and f.unit == "nats":
+            return f
         if found is None:
             return replace(f, value=math.nan, low=math.nan, high=math.nan)
         own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).told

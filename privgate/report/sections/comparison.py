@@ -77,24 +77,24 @@ def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
     rows = [(title(r), a, b) for r, a, b in pairs if math.isfinite(a) and math.isfinite(b)]
     if not rows:
         return []
-    title = "Each rule's figure as a share of its limit"
+    heading = "Each rule's figure as a share of its limit"
     over = sum(r[2] > 1 for r in rows)
     said = (
         f"{number(over)} of {len(rows)} figures of {new} lie beyond their limit at 100 %"
         if over
         else f"Every figure of {new} lies at or below 100 % of its limit"
     )
-    svg = charts.pairs("rules-moved", title, "Ring before, diamond now.", rows=rows, first=old, second=new,
+    svg = charts.pairs("rules-moved", heading, "Ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="share of the limit", limits=[1.0] * len(rows), percent=True)  # fmt: skip
     cells = [(n, f"{100 * a:.3g} %", f"{100 * b:.3g} %") for n, a, b in rows]
     return [
         Chart(
             "rules-moved",
-            title,
+            heading,
             "",
             f"{said}.",
             svg,
-            TableBlock(title, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
+            TableBlock(heading, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
         )
     ]
 
