@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
         # the registry is a floor above the subject, so the package root wires the two
         value.loader = staticmethod(_load)
     if name == "Verdict":
-        value.doors.update({door: _door(door) for door in ("report", "plot")})
+        value.doors.update({door: _door(door) for door in ("report", "plot", "overview")})
     globals()[name] = value
     return value
 

@@ -4,16 +4,14 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
-from privgate.evidence.json_values import coarse
 
 
 class Outcome(StrEnum):
@@ -117,24 +115,6 @@ class Finding:
         return cls(**raw)
 
 
-def _cells(f: Finding) -> tuple[str, ...]:
-    """Return a finding's outcome, title, interval and limit."""
-    low, high = (_figure(v, f.unit) for v in (f.low, f.high))
-    word = "at least" if f.direction == "min" else "at most"
-    limit = "" if math.isnan(f.limit) else f"{word} {_figure(f.limit, f.unit)}"
-    span = low if low == high else f"{low} to {high}"
-    return f.outcome.value, f.title or f.rule, "" if math.isnan(f.low) else span, limit
-
-
-def _figure(x: float, unit: str) -> str:
-    """Return a figure as reports write it: a factor first and nats in brackets, a fraction in percent."""
-    if unit == "nats" and math.isfinite(x):
-        return f"{math.exp(min(x, 700)):.3g}-fold ({x:.3g} nats)"
-    if unit == "fraction":
-        return f"{100 * x:.3g} %"
-    return "unlimited" if math.isinf(x) else f"{x:.4g} {unit}".rstrip()
-
-
 def together(findings: Iterable[Finding]) -> Outcome:
     """Return the worst outcome of findings; where no rule was judged among them, inconclusive at best."""
     found = list(findings)
@@ -181,14 +161,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: one row a rule, and one a condition that does not hold."""
-        # no message: it may name a person, and notebooks travel
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(f))}</tr>"
-            for f in sorted(self.findings, key=lambda f: -f.outcome.rank)
-            if f.outcome is not Outcome.PASSED or not f.rule.startswith("precondition:")
-        )
-        head = "<tr><th>Result</th><th>Rule</th><th>Measured</th><th>Limit</th></tr>"
-        return f"<p><strong>{escape(repr(self)[1:-1])}</strong></p><table>{head}{rows}</table>"
+        shown: str = self._door("overview")(self)
+        return shown
 
     def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:
         """Write the report and return the files: a page where ``path`` ends in .html, else a folder with every format.
@@ -224,20 +198,32 @@ class Verdict:
         """The worst finding; no rules judged is inconclusive."""
         return together(self.findings)
 
-    def coarse(self, f: Finding) -> float:
-        """Return a finding's value; where it is a count or a share of people that is small, the end of such counts."""
-        subject, per = self.evidence.subject, 1
-        if f.suffix == "_share_above":
-            people = int(subject.get("n_units") or 0)
-        elif f.suffix == "_share" or "(of=records)" in f.request:  # records that the file carries
-            people = int(subject.get("n_records") or 0)
-            per = 1 if f.suffix else max(people, 1)
-        elif "at_fpr=" in f.request:  # the share of members that an attack finds at a rate of false accusations
-            behind = (m.behind for m in self.evidence.measurements.values() if m.request.key == f.request)
-            people = next((int(getattr(b, "members", 0) or 0) for b in behind), 0)
-        else:
-            return float(f.value)
-        return per * coarse(f.value / per, people, f.limit / per)
+    @property
+    def limits(self) -> dict[str, list[float]]:
+        """Request -> limits of the rules that judge it: what is told of a number lies on their side of them."""
+        found: dict[str, list[float]] = {}
+        for f in self.findings:
+            found.setdefault(f.request, []).append(float(f.limit))
+        return found
+
+    def said(self, f: Finding) -> Finding:
+        """Return a finding with its figures as they may be told; NaN where nothing says of how many people they are."""
+        found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
+        if found is None and f.unit == "nats":
+            return f
+        if found is None:
+            return replace(f, value=math.nan, low=math.nan, high=math.nan)
+        own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).told
+        return replace(f, value=own.value, low=own.low, high=own.high)
+
+    def told(self) -> dict[str, Any]:
+        """Return findings and evidence as JSON values that may be told."""
+        asked = dict(self.policy.get("source") or {}).get("audit") or {}
+        floors = [v for v in dict(asked).values() if isinstance(v, int)]
+        return {
+            "findings": [self.said(f).payload() for f in self.findings],
+            "evidence": self.evidence.payload(floors, self.limits),
+        }
 
     @property
     def approved(self) -> bool:

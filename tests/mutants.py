@@ -34,7 +34,7 @@ MODULES = {
     "guard/statement.py": "guard",
     "families/recheck.py": "families",
     "privacy_claims/accountant.py": "privacy_claims",
-    "report/suppression.py": "report",
+    "evidence/telling.py": "report",
     "documents/strict_json.py": "documents",
     "digest.py": "documents",
     "training/ledger.py": "training",

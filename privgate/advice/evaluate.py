@@ -25,8 +25,7 @@ from privgate.check import prepare as preconditions
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError, UsageError
-from privgate.evidence import NextStep, Removals, StepMeasured, TrainingPlan
-from privgate.evidence.json_values import told_count
+from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingPlan
 from privgate.influence import modes, risky_removal
 from privgate.policy import Policy
 from privgate.run.run import Budget, Run
@@ -184,7 +183,7 @@ def _coarse(point: Point, finding: Finding | None, verdict: Verdict) -> Point:
     """Return a point whose number tells no small count of people: what it says is read by many."""
     if finding is None or not math.isfinite(point.value):
         return point
-    value = verdict.coarse(replace(finding, value=point.value, limit=point.limit))
+    value = verdict.said(replace(finding, value=point.value, low=point.value, high=point.value)).value
     of_limit = point.of_limit if value == point.value else value / point.limit if point.limit else math.inf
     return point.model_copy(update={"value": value, "of_limit": of_limit})
 
@@ -207,7 +206,7 @@ def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
         cost = f"unknown: {exc}"
     return NextStep(
         action=f"measure everybody: {'--mode all' if screened else 'no --budget and no --max-retrains'}",
-        effect=f"{told_count(missing, coverage.n_units)} people more are looked at, and the largest value is decided",
+        effect=f"{Count(missing, coverage.n_units)} people more are looked at, and the largest value is decided",
         cost=cost,
     )
 

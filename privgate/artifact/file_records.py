@@ -4,8 +4,7 @@ from typing import Any
 
 from privgate.artifact.keepers import KINDS
 from privgate.errors import MeasurementError
-from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Request
-from privgate.evidence.json_values import told_count
+from privgate.evidence import ArtifactPart, CarriedTrace, Count, Measurement, Request
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -74,7 +73,7 @@ def told(found: ArtifactPart) -> str:
     what = {"file": "the file", "model": "the model that the recipe trains (nothing is stored)"}[found.judged]
     if found.problem:
         return f"{what} could not be walked: {found.problem}; it may carry everything"
-    many, most = (f"{told_count(n or 0, found.records)} of {found.records} records" for n in (found.least, found.most))
+    many, most = (f"{Count(n or 0, found.records)} of {found.records} records" for n in (found.least, found.most))
     if found.least == found.most:
         said = f"{what} carries traces of {many}" if found.least else f"{what} carries no trace of any single record"
     else:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL
 from privgate.training.recognition import of_file, whose
 
 # What detectors say: of which records a part of a model carries a trace of their own, for certain or perhaps.

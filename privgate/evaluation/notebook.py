@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ from privgate import report as reports
 from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
-from privgate.report import report_schema
+from privgate.report import assertions, report_schema, words
 from privgate.report.blocks import Chart
 from privgate.report.sections import units
-from privgate.verdict import Verdict
+from privgate.verdict import Outcome, Verdict
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
@@ -49,6 +50,19 @@ class Picture:
         place = Path(path)
         place.write_text(self.svg, encoding="utf-8")
         return place
+
+
+def overview(verdict: Verdict) -> str:
+    """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
+    told = sorted(map(verdict.said, verdict.findings), key=words.badness)
+    rules = assertions.of_rules([f for f in told if not words.is_condition(f)], verdict.evidence.measurements.values())
+    unheld = [f for f in told if words.is_condition(f) and f.outcome is not Outcome.PASSED]
+    # no message: it may name a person, and notebooks travel
+    rows = [(f.outcome.value, f.title or f.rule, "", "") for f in unheld]
+    rows += [(a.outcome.value, a.asked, a.value if a.measured else "", a.threshold) for a in rules]
+    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = "<tr><th>Result</th><th>Rule</th><th>Measured</th><th>Limit</th></tr>"
+    return f"<p><strong>{escape(repr(verdict)[1:-1])}</strong></p><table>{head}{cells}</table>"
 
 
 def report(

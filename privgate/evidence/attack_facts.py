@@ -1,12 +1,14 @@
 """What attacks, the stored file and the questions of the lab found out beside their numbers."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from privgate.evidence.json_values import Count, EvidenceModel, Number
+from privgate.evidence.json_values import EvidenceModel, Json, Number
+from privgate.evidence.telling import Count, Known, OfRecords, Part, Sample, share, told
 
 # The second question: whether an attack tells who was in the training data.
 
@@ -33,8 +35,8 @@ class CellAccuracy(EvidenceModel):
     value: Number = Field(description="Fraction; 0.5 is guessing.")
     low: Number
     high: Number
-    members: Count = Field(description="Training people of the cell.")
-    candidates: Count = Field(description="Other people of the cell.")
+    members: Part = Field(description="Training people of the cell.")
+    candidates: Part = Field(description="Other people of the cell.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,8 @@ class AgainstPdtp(EvidenceModel):
     targets: int = Field(default=0, description="Shadow models that took turns as the target.")
     pearson: Number | None = Field(default=None, description="Correlation; null where it has no value.")
     p_value: Number | None = None
-    n: int = Field(default=0, description="Records.")
-    records_above_1: Count = Field(default=0, description="Records with a PDTP above 1 nat.")
+    n: Sample = Field(default=0, description="Records.")
+    records_above_1: Part = Field(default=0, description="Records with a PDTP above 1 nat.")
     share_above_1_found: Number | None = Field(
         default=None, description="Of these, the share with accuracy above 0.8; null without any."
     )
@@ -132,6 +134,57 @@ class MembershipPart(EvidenceModel):
         default=None, description="null where not both were measured, or not everybody closely."
     )
 
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
+        made, known = super().payload(known), known or Known()
+        against = made["against_pdtp"]
+        if against and (above := told(against["records_above_1"], against["n"])) is None:
+            against |= {"records_above_1": above, "share_above_1_found": None}
+        for attack in made["attacks"]:
+            if figures := attack["figures"]:
+                figures["roc"] = thin(figures["roc"])
+                if attack["scope"] == "model" and known.members and known.candidates:
+                    _found(figures, known.members, known.candidates)
+                for name in ("classes", "groups"):
+                    for side, total in (("members", known.members), ("candidates", known.candidates)):
+                        _rest(figures[name], side, total)
+        return made
+
+
+def _found(figures: dict[str, Any], members: int, others: int) -> None:
+    """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
+    figures["roc"] = [
+        point
+        for point in figures["roc"]
+        if not any(Count(round(v * n), n).hidden for v, n in zip(point, (others, members), strict=True))
+    ]
+    for rate in figures["tpr_at_fpr"]:
+        if rate["value"] is not None:
+            rate["value"] = share(rate["value"], rate["value"], members)[1]
+
+
+def _rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
+    """Hide the smallest count where all together would leave a small rest: that of the cells too small to show."""
+    given = [c for c in shown if c[side] is not None]
+    if given and Count(total - sum(c[side] for c in given)).hidden:
+        min(given, key=lambda c: c[side])[side] = None
+
+
+def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
+    """Return at most ``most`` points of a curve: the last one at each rate, at evenly spaced logarithms of the rate."""
+    corners = [p for p, q in zip(curve, [*curve[1:], [None]], strict=True) if p[0] != q[0]]
+    if len(corners) <= most:
+        return corners
+    low, high = (math.log(max(corners[i][0], 1e-9)) for i in (1, -1))
+    step = (high - low) / (most - 2) or 1.0
+    kept, place = [corners[0]], -1
+    for point in corners[1:]:
+        cell = int((math.log(max(point[0], 1e-9)) - low) / step)
+        if cell > place or point is corners[-1]:
+            kept.append(point)
+            place = cell
+    return kept
+
 
 # The fourth question: what the model tells about a sensitive feature of somebody whose other features are known.
 
@@ -146,8 +199,8 @@ class AttributeGuesses(EvidenceModel):
         description="Share of members whose feature is guessed; in a report null where a small count follows from it."
     )
     outside: Number | None = Field(description="Share of people outside whose feature is guessed: the baseline.")
-    members: Count = Field(description="Members asked about.")
-    others: Count = Field(description="People outside asked about.")
+    members: Part = Field(description="Members asked about.")
+    others: Part = Field(description="People outside asked about.")
     advantage: Estimate = Field(
         description="inside less outside, fraction; 0 where the model tells nothing of members."
     )
@@ -186,9 +239,9 @@ class CarriedTrace(EvidenceModel):
     kind: str = Field(description="Key of what it is.")
     what: str = Field(description="What it is, in words.")
     where: str = Field(description="Class and attribute, or file.")
-    least: Count = Field(description="Records of which it carries a trace, at least.")
-    most: Count = Field(description="Records, at most.")
-    beside: Count = Field(default=0, description="Records that share it with fewer than five; not counted.")
+    least: OfRecords = Field(description="Records of which it carries a trace, at least.")
+    most: OfRecords = Field(description="Records, at most.")
+    beside: OfRecords = Field(default=0, description="Records that share it with fewer than five; not counted.")
 
 
 class ArtifactPart(EvidenceModel):
@@ -196,8 +249,8 @@ class ArtifactPart(EvidenceModel):
 
     judged: Literal["file", "model"] = Field(description="What was walked.")
     records: int = Field(description="Training records that it was compared with.")
-    least: Count = Field(description="Records of which a trace was found.")
-    most: Count = Field(description="Records of which it may carry a trace: all where a part is unknown.")
+    least: OfRecords = Field(description="Records of which a trace was found.")
+    most: OfRecords = Field(description="Records of which it may carry a trace: all where a part is unknown.")
     carried: tuple[CarriedTrace, ...] = ()
     unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
     problem: str = Field(default="", description="Why it was not walked at all.")

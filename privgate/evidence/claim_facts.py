@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from privgate.evidence.attack_facts import Estimate
 from privgate.evidence.json_values import EvidenceModel, Number
@@ -106,16 +106,12 @@ class Observation:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; NaN stays a float."""
-        lists = {"spends": [list(s) for s in self.spends], "hazards": list(self.hazards), "leaks": list(self.leaks)}
-        return {**asdict(self), **lists}
+        return asdict(self)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the observation that ``payload`` describes."""
-        raw = dict(payload)
-        raw["spends"] = tuple((float(e), float(d)) for e, d in raw["spends"])
-        raw["hazards"], raw["leaks"] = tuple(raw["hazards"]), tuple(raw["leaks"])
-        return cls(**raw)
+        return TypeAdapter(cls).validate_python(dict(payload))
 
 
 # The third question: what a claim of differential privacy is worth, given what a rerun was seen to do.

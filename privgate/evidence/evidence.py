@@ -1,7 +1,9 @@
 """All that was found out about one subject: the per-unit table, every measurement, and one part a question."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -11,7 +13,8 @@ from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, Collusi
 from privgate.evidence.claim_facts import ClaimsPart
 from privgate.evidence.influence_facts import InfluencePart, RunPart
 from privgate.evidence.json_values import EvidenceModel, Json, encode
-from privgate.evidence.measurement import Measurement, Precondition, Request
+from privgate.evidence.measurement import BehindMembership, Measurement, Precondition, Request
+from privgate.evidence.telling import Known, told
 
 #: columns of the per-unit table that always exist, with their meaning
 COLUMNS: Mapping[str, str] = {
@@ -94,18 +97,52 @@ class Evidence:
     robust: RobustPart | None = None
     collusion: CollusionPart | None = None
 
-    def payload(self) -> dict[str, Json]:
-        """Return JSON values, without the per-unit table (that is ``records.parquet``)."""
+    def payload(
+        self, floors: Sequence[int] = (), limits: Mapping[str, Sequence[float]] = MappingProxyType({})
+    ) -> dict[str, Json]:
+        """Return JSON values as they may be told, without the per-unit table (that is ``records.parquet``).
+
+        Parameters
+        ----------
+        floors : sequence of int
+            Sample sizes that the policy asks for.
+        limits : mapping
+            Request to limits of its rules: whoever judges what is told comes to the same end.
+        """
+        known = self.known(floors, limits)
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
         parts |= {
             n: p for n in ("attributes", "artifact", "robust", "collusion") if (p := getattr(self, n)) is not None
         }
         return {
             "subject": encode(self.subject),
-            "preconditions": [encode(asdict(p)) for p in self.preconditions],
-            "measurements": [m.payload() for m in self.measurements.values()],
-            **{name: None if part is None else part.payload() for name, part in parts.items()},
+            "preconditions": [p.payload(known) for p in self.preconditions],
+            "measurements": [m.payload(known) for m in self.measurements.values()],
+            **{name: None if part is None else part.payload(known) for name, part in parts.items()},
         }
+
+    def known(self, floors: Sequence[int], limits: Mapping[str, Sequence[float]]) -> Known:
+        """Return what every reader knows.
+
+        Who knows how many candidates there are, and how many of them were left out for one reason, knows how many were
+        left out for another: what is left of a total without those whose number is told is a total too.
+        """
+        records, units, outside = (int(self.subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
+        totals = (records, units, outside, records + outside)
+        trials = [BehindMembership.of(m.behind) for m in self.measurements.values()]
+        removed = [[told(n) or 0 for n in b.removed_candidates.values()] for b in trials]
+        sums = {sum(some) for counts in removed for k in range(len(counts) + 1) for some in combinations(counts, k)}
+        engines = self.influence.engines if self.influence else ()
+        return Known(
+            units=units or None,
+            records=records or None,
+            totals=tuple(dict.fromkeys([*totals, *(t - s for t in totals for s in sums if 0 < s < t)])),
+            floors=tuple(floors),
+            limits=limits,
+            members=max((b.members or 0 for b in trials), default=0),
+            candidates=max((b.candidates or 0 for b in trials), default=0),
+            retrained=next((e.asked or 0 for e in engines if e.engine == "refit"), 0),
+        )
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:

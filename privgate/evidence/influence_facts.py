@@ -1,12 +1,14 @@
 """What a run says about itself, and how far leaving out one person moves an answer."""
 
 from collections.abc import Mapping
+from itertools import repeat
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from privgate.evidence.json_values import Count, EvidenceModel, Number
+from privgate.evidence.json_values import EvidenceModel, Json, Number
+from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, cells, told
 
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
 
@@ -115,6 +117,20 @@ class RunPart(EvidenceModel):
     remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")
     nonce: str = Field(default="", description="Who asked for the check; a signer refuses the report of any other.")
 
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values, as if nine people had been retrained where a few were: each takes a training a seed."""
+        made = super().payload(known)
+        if known and Count(known.retrained).hidden:
+            more = (SMALL_CELL - 1 - known.retrained) * max(1, (made["seeds"] or {}).get("paired") or 0)
+            for part, keys in _TRAININGS.items():
+                for key in keys if made[part] else ():
+                    made[part][key] += more if made[part][key] else 0
+        return made
+
+
+#: where trainings are counted, those without one person among them
+_TRAININGS = {"plan": ("retrains", "leave_one_out"), "trace": ("training_calls",), "remembered": ("trained",)}
+
 
 # The first question: how far leaving out one person moves an answer, and how that is known.
 
@@ -147,11 +163,11 @@ class EngineShare(EvidenceModel):
     """What one engine answered of the units it was asked about."""
 
     engine: str
-    asked: Count = Field(description="Units it was asked about.")
-    answered: Count = Field(description="Units it answered.")
-    handed_on: Count = Field(description="Units handed on to the next engine: asked less answered.")
-    why: Mapping[str, Count] = Field(default_factory=dict, description="Reason to number of units handed on.")
-    without_limit: Mapping[str, Count] = Field(
+    asked: Part = Field(description="Units it was asked about.")
+    answered: Part = Field(description="Units it answered.")
+    handed_on: Part = Field(description="Units handed on to the next engine: asked less answered.")
+    why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of units handed on.")
+    without_limit: Mapping[str, Part] = Field(
         default_factory=dict,
         description="Reason to number of answered units without a model to compare with: infinite leakage.",
     )
@@ -160,10 +176,10 @@ class EngineShare(EvidenceModel):
     def of(
         cls,
         engine: str,
-        asked: Count,
-        answered: Count,
-        why: Mapping[str, Count] = MappingProxyType({}),
-        without_limit: Mapping[str, Count] = MappingProxyType({}),
+        asked: Part,
+        answered: Part,
+        why: Mapping[str, Part] = MappingProxyType({}),
+        without_limit: Mapping[str, Part] = MappingProxyType({}),
     ) -> Self:
         """Return the share of an engine that handed on whom it was asked about and did not answer."""
         return cls(
@@ -181,14 +197,14 @@ class SeedNoise(EvidenceModel):
 
     floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
     median: Number = Field(description="The same for half of the units at most, nats.")
-    units_above: Count = Field(description="Units whose PDTP exceeds their own noise floor.")
+    units_above: OfUnits = Field(description="Units whose PDTP exceeds their own noise floor.")
 
 
 class RegisteredPair(EvidenceModel):
     """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
 
     worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
-    units_above: Count = Field(description="Units above the policy's lowest limit with that seed alone.")
+    units_above: OfUnits = Field(description="Units above the policy's lowest limit with that seed alone.")
 
 
 class CertificateNote(EvidenceModel):
@@ -196,7 +212,7 @@ class CertificateNote(EvidenceModel):
 
     name: str
     applies: bool = Field(description="Whether it gave the best bound of any unit.")
-    units: Count = Field(default=0, description="Units for which it gave the best bound.")
+    units: OfUnits = Field(default=0, description="Units for which it gave the best bound.")
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
@@ -219,9 +235,9 @@ class CertificatesCompared(EvidenceModel):
 class IndirectQueries(EvidenceModel):
     """The search for questions that tell more about a person than the person's own features."""
 
-    open_units: Count = Field(description="Units that no certificate decides.")
-    searched: Count = Field(description="Of these, searched; riskiest first.")
-    raised: Count = Field(default=0, description="Units whose lower limit the search raised.")
+    open_units: OfUnits = Field(description="Units that no certificate decides.")
+    searched: OfUnits = Field(description="Of these, searched; riskiest first.")
+    raised: OfUnits = Field(default=0, description="Units whose lower limit the search raised.")
     queries: int = Field(default=0, description="Questions asked.")
     best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
 
@@ -270,3 +286,29 @@ class InfluencePart(EvidenceModel):
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")
+
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
+        made, coverage = super().payload(known), self.coverage
+        units = known.units if known else None
+        everybody = self.engines[0].asked if self.engines else None  # or a sample of the units
+        # of a run that stopped: a sample's size
+        sample = (coverage.n_measured, coverage.not_computed) if coverage and coverage.not_computed else ()
+        for engine in made["engines"]:
+            if sample and {engine["answered"], engine["handed_on"]} <= {0, *sample} and len(engine["why"]) == 1:
+                continue
+            _shared(engine, units, everybody)
+        return made
+
+
+def _shared(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
+    """Hide small counts of an engine's share; reasons add up to whom it handed on, and to whom it answered."""
+    asked = engine["asked"]
+    made = {key: told(engine[key], asked) for key in ("answered", "handed_on")} | {"asked": told(asked, units)}
+    if told(asked, everybody) is None:
+        made = {key: 0 if engine[key] == 0 else None for key in made}
+    reasons = {}
+    for key, whole in (("why", "handed_on"), ("without_limit", "answered")):
+        known = made["asked"] is not None and made[whole] is not None and None not in engine[key].values()
+        reasons[key] = dict(zip(engine[key], cells(engine[key].values()) if known else repeat(None), strict=False))
+    engine |= made | reasons

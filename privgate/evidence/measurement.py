@@ -1,13 +1,14 @@
 """What was asked, what was measured, and what must hold before any number counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from privgate.evidence.claim_facts import AuditRuns
-from privgate.evidence.json_values import Count, EvidenceModel, Json, Number, Option, encode, hidden, told_count
+from privgate.evidence.json_values import EvidenceModel, Json, Number, Option, encode
+from privgate.evidence.telling import Count, Known, Part, Sample, beside, nested, share, told
 
 # What stands behind one number, by question: the fields that rules read beside value and interval.
 #
@@ -17,10 +18,21 @@ from privgate.evidence.json_values import Count, EvidenceModel, Json, Number, Op
 class Behind(EvidenceModel):
     """What stands behind a measurement; only what was really set is written."""
 
-    def payload(self) -> dict[str, Json]:
-        """Return JSON values of what was set; infinities and NaN become text."""
-        found: dict[str, Json] = encode(self.model_dump(exclude_unset=True))
-        return found
+    def payload(self, known: Known | None = None, total: int | None = None) -> dict[str, Json]:
+        """Return JSON values of what was set, counts told beside a total; infinities and NaN become text."""
+        made: dict[str, Json] = encode(self.model_dump(exclude_unset=True, context=known))
+        if limits := made.get("over_limit"):
+            given = {k: n for k, n in limits.items() if n is not None}
+            counts = nested(list(given.values()), total or 2**62)
+            made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
+        if "registered_above" in made:
+            made["registered_above"] = told(made["registered_above"], total)
+        if removed := made.get("removed_candidates"):
+            made["removed_candidates"] = {k: told(n) for k, n in removed.items()}
+        for e in made.get("expectations", ()):
+            if e["unexpected"] and told(e["unexpected"], total) is None:
+                e |= {"unexpected": None, "percent": 0.0}
+        return made
 
     @classmethod
     def of(cls, detail: "Behind | None") -> Self:
@@ -52,7 +64,7 @@ class Expectation:
     met: bool
     error: str = ""
     severity: str = "critical"
-    unexpected: Count = 0
+    unexpected: Part = 0
     percent: Number = 0.0
 
     def __str__(self) -> str:
@@ -60,15 +72,16 @@ class Expectation:
             return f"{self.name}: {self.error}"
         if not self.unexpected:
             return self.name
-        share = "" if hidden(self.unexpected) else f" ({self.percent:.3g} %)"  # the same count as a share
-        return f"{self.name}: {told_count(self.unexpected)} records{share}"
+        count = Count(self.unexpected)
+        share = "" if count.hidden else f" ({self.percent:.3g} %)"  # the same count as a share
+        return f"{self.name}: {count} records{share}"
 
 
 class BehindInfluence(Behind):
     """Behind a number about the per-unit table."""
 
     claim: str = Field(default="", description="What a sample says about all units, one sentence.")
-    over_limit: Mapping[str, Count] = Field(
+    over_limit: Mapping[str, Part] = Field(
         default_factory=dict, description="Limit of a rule on units, nats, to how many may be above it."
     )
     paired_seeds: int = Field(default=0, description="Seeds averaged over; 0 where training has no randomness.")
@@ -78,7 +91,7 @@ class BehindInfluence(Behind):
     registered_worst: Number | None = Field(
         default=None, description="Largest change with the registered seed alone, nats; nothing is judged by it."
     )
-    registered_above: Count = Field(default=None, description="Units above the limit with that seed alone.")
+    registered_above: Part = Field(default=None, description="Units above the limit with that seed alone.")
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
     not_computed: int = Field(
         default=0, description="Units that nobody was trained without, because the verdict was decided before."
@@ -95,11 +108,11 @@ class BehindMembership(Behind):
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
     did_not_run: Mapping[str, str] = Field(default_factory=dict, description="Attack to why it did not run.")
-    removed_candidates: Mapping[str, Count] = Field(
+    removed_candidates: Mapping[str, Part] = Field(
         default_factory=dict, description="Why candidates take no part in trials, to how many."
     )
-    members: int | None = Field(default=None, description="Training people of the trials.")
-    candidates: int | None = Field(default=None, description="Other people of the trials.")
+    members: Sample | None = Field(default=None, description="Training people of the trials.")
+    candidates: Sample | None = Field(default=None, description="Other people of the trials.")
     shadow_models: int = Field(default=0, description="Models on random halves behind the attacks.")
     targets: int | None = Field(default=None, description="Target models, for single records.")
     training_loss: Number | None = Field(default=None, description="Mean loss on training records.")
@@ -244,13 +257,48 @@ class Measurement:
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
     stopped_by: Annotated[str, Field(description="Precondition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
+    #: what is told of an interval from which a small count follows in a way that only its question knows
+    told_as: Annotated[tuple[float, float] | None, Field(exclude=True)] = None
+    #: of the rules that judge it: what is told of it lies on the same side of each
+    limits: Annotated[tuple[float, ...], Field(exclude=True)] = ()
 
-    def payload(self) -> dict[str, Json]:
-        """Return JSON values; infinities and NaN become text."""
-        raw = {name: encode(getattr(self, name)) for name in self.__slots__}
-        raw["request"] = self.request.payload()
-        raw["behind"] = None if self.behind is None else self.behind.payload()
-        return raw
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values as they may be told; infinities and NaN become text."""
+        known = known or Known()
+        said, n, population = self.against(*known.limits.get(self.request.key, ())).told, self.n, self.population
+        if n == population and self.unit not in ("people", "records"):
+            n = population = known.sample(n)
+        made = None if self.behind is None else self.behind.payload(known, self.population or None)
+        if isinstance(self.behind, BehindMembership) and made:
+            both = (self.behind.members or 0) + (self.behind.candidates or 0)
+            least = (made.get("members") or 0) + (made.get("candidates") or 0)
+            # what is rounded in one place is not told by the sum of both
+            n, population = (least if v == both else v for v in (n, population))
+        raw = {name: encode(getattr(said, name)) for name in self.__slots__ if name not in ("told_as", "limits")}
+        return raw | {"request": self.request.payload(), "n": n, "population": population, "behind": made}
+
+    def against(self, *limits: float) -> Self:
+        """Return the same, told on the same side of these limits of rules."""
+        return replace(self, limits=(*self.limits, *limits))
+
+    @property
+    def told(self) -> Self:
+        """The same, its figures as they may be told: a share of a known number of people is a count."""
+        value, true = self.value, (self.low, self.high)
+        if self.told_as is not None:
+            low, high = beside(self.limits, true, self.told_as)
+            value = high
+        elif self.request.option("at_fpr") is not None:  # the value alone: its limits are no count
+            low, high = true
+            value = share(value, value, BehindMembership.of(self.behind).members or 0)[1]
+        else:
+            per = self.population if self.unit == "records" else 1
+            counts = per != 1 or self.request.option("of") == "share"
+            people = self.population if counts or self.request.option("aggregate") == "share_above" else 0
+            of_all = (self.low / (per or 1), self.high / (per or 1))
+            found = share(*of_all, people, [v / (per or 1) for v in self.limits])
+            low, high = true if found == of_all else (per * found[0], per * found[1])
+        return replace(self, value=value if (low, high) == true else high, low=low, high=high)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
@@ -262,6 +310,11 @@ class Measurement:
             A key is unknown, missing or of the wrong kind.
         """
         return TypeAdapter(cls).validate_python(payload)
+
+
+#: keys of a precondition's detail that count no people of a kind: settings, totals, samples
+_NOBODY = frozenset({"labels", "largest", "runs", "version", "checked", "of", "units", "measured", "units_checked",
+                     "records_compared", "singles", "singles_ignored", "blocks_ignored"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +337,21 @@ class Precondition:
     outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$")]
     message: str
     detail: Mapping[str, Json] = field(default_factory=dict)
+
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values: a whole number counts people, unless its name is known to count nobody."""
+        known, detail = known or Known(), encode(self.detail)
+        for key in ("checked", "records_compared"):
+            if isinstance(detail.get(key), int):
+                detail[key] = known.sample(detail[key])
+        few = [k for k, v in detail.items() if k not in _NOBODY and type(v) is int and known.few(v)]
+        if few:
+            detail |= dict.fromkeys(few)
+            detail.pop("share", None)  # the same count as a share
+        for one in detail.get("expectations") or ():
+            if Count(one["unexpected"] or 0).hidden:
+                one |= {"unexpected": None, "percent": None}  # the same count as a share
+        return {"name": self.name, "outcome": self.outcome, "message": self.message, "detail": detail}
 
     def figure(self, name: str) -> float | None:
         """Return one number of the detail; None where it has none of that name."""

@@ -6,8 +6,7 @@ import numpy as np
 
 from privgate.arrays import Float
 from privgate.errors import MeasurementError
-from privgate.evidence import Request
-from privgate.evidence.json_values import told_count
+from privgate.evidence import Count, Request
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 
@@ -117,7 +116,7 @@ def quantile(
     hi = float("inf") if upper is None else float(np.sort(high)[upper - 1])
     lo = 0.0 if lower is None else float(np.sort(low)[m - lower])
     return Aggregated(
-        point, lo, hi, claim=f"limits from {told_count(m, population)} of {population} units", confidence=confidence
+        point, lo, hi, claim=f"limits from {Count(m, population)} of {population} units", confidence=confidence
     )
 
 
@@ -162,6 +161,6 @@ def share_above(
         point,
         least / population,
         most / population,
-        claim=f"limits from {told_count(m, population)} of {population} units",
+        claim=f"limits from {Count(m, population)} of {population} units",
         confidence=confidence,
     )

@@ -9,13 +9,13 @@ import numpy as np
 from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import (
+    Count,
     Kind,
     Measurement,
     Precondition,
     RecheckRow,
     UnitCoverage,
 )
-from privgate.evidence.json_values import told_count
 from privgate.families import bound as bounds
 from privgate.families.bound import Witness
 from privgate.families.engine import Asked
@@ -182,7 +182,7 @@ def stopped(run: Run) -> str:
         return ""
     people = len(run.once(chosen_units))
     return (
-        f"nobody was trained without {told_count(len(missing), people)} of {people} people, because the rule "
+        f"nobody was trained without {Count(len(missing), people)} of {people} people, because the rule "
         f"{run.decided_by} was broken before; riskiest first, so that figures over all people are lower limits only"
     )
 
@@ -267,5 +267,5 @@ def ranked_only(run: Run) -> list[Precondition]:
         status = run.once(retrained).status
         ranked = int((status == Status.SCREENED).sum())
         detail = {"ranked": ranked, "measured": len(status) - ranked}
-        text += f"{told_count(ranked, len(status))} of {len(status)} people were only ranked by shadow models; "
+        text += f"{Count(ranked, len(status))} of {len(status)} people were only ranked by shadow models; "
     return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {modes.AGAIN}", detail)]

@@ -13,6 +13,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import (
     BehindInfluence,
     CertificateNote,
+    Count,
     Expectation,
     IndirectQueries,
     Kind,
@@ -22,7 +23,6 @@ from privgate.evidence import (
     Request,
     SeedNoise,
 )
-from privgate.evidence.json_values import told_count
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
@@ -100,7 +100,7 @@ def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
         return None
     people = int((~without).sum())
     text = (
-        f"leaving out moved the answer about none of {told_count(people, len(without))} people, though relabelling "
+        f"leaving out moved the answer about none of {Count(people, len(without))} people, though relabelling "
         "single records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )

@@ -20,7 +20,7 @@ from privgate.evidence import (
     NullRuns,
     RateAtFpr,
 )
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as attacked
 from privgate.membership import limits

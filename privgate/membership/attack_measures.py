@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL
 from privgate.families.retrained import Shadows, Status
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import attack_figures, board, limits
@@ -132,7 +132,6 @@ def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int
 
 
 # What attacks achieve, with limits: accuracy, advantage, and members found at a low rate of false accusations.
-
 
 ASSUMPTIONS = (
     "candidates come from the same population as the training records (looked for in features and labels)",

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart
-from privgate.evidence.json_values import told_count
+from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Precondition, RunPart
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import Rule
@@ -155,7 +154,8 @@ def judge(
     waivers: list[Waived] = []
     powerless = policy.powerless(facts)
     for rule in policy.rules:
-        measurement = _measurement(rule, evidence)
+        limits = (r.limit for r in policy.rules if r.request() == rule.request())
+        measurement = _measurement(rule, evidence).against(*limits)
         finding = _withheld(_weighed(rule.judge(measurement), rule, facts, powerless), policy, rule)
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
@@ -232,7 +232,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:
-            measured = told_count(measurement.n, measurement.population)
+            measured = Count(measurement.n, measurement.population)
             return f"{measured} units were measured, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
             return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
@@ -249,9 +249,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         outside = int(evidence.subject.get("n_candidates") or 0)
         people = outside if behind.candidates is None else behind.candidates
         if audit.min_candidates > 1 and people < audit.min_candidates:
-            return (
-                f"{told_count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
-            )
+            return f"{Count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
     return ""
 
 

@@ -142,7 +142,7 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     for f in verdict.findings:
         name = f"privgate/{layout.path_part(f'{f.rule}{f.suffix}')}"
         if f.metric and not math.isnan(f.value):
-            told[name] = verdict.coarse(f)
+            told[name] = verdict.said(f).value
         if f.metric and f.unit == "nats" and f.direction == "max":
             worst = f.value if math.isnan(f.high) else f.high
             told[f"{name}_is_infinite"] = float(not math.isfinite(worst))

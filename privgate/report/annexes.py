@@ -7,12 +7,13 @@ missing, never left out.
 from collections.abc import Sequence
 
 from privgate.policy.rules import about
-from privgate.report import found_blocks, words
+from privgate.report import assertions, found_blocks, words
+from privgate.report.assertions import Assertion
 from privgate.report.blocks import TableBlock
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
-from privgate.verdict import Finding, Outcome
+from privgate.verdict import Outcome
 
 COUNSEL = "to be checked by counsel"
 _NOTHING = "nothing in this report"
@@ -20,21 +21,21 @@ _NOTHING = "nothing in this report"
 
 def edpb(doc: ReportDocument) -> TableBlock:
     """Return the evidence for and against each likelihood of Opinion 28/2024, paragraph 43, being insignificant."""
-    rules = words.rules(doc)
-    queries = [f for f in rules if about(f.metric).per_unit or about(f.metric).limits_attacks]
-    guaranteed = [f for f in rules if f.metric.startswith("dp_")]
+    rules = [a for a in assertions.of(doc) if not a.condition]
+    queries = [a for a in rules if (m := about(a.finding.metric)).per_unit or m.limits_attacks]
+    guaranteed = [a for a in rules if a.finding.metric.startswith("dp_")]
     tested = sorted(words.kinds_tested(doc))
     untested = [k for k in words.ATTACK_KINDS if k not in tested]
     rows = [
         (
             "Extracting personal data from the model itself (its file, its parameters)",
-            _told(doc, guaranteed, met=True),
-            _join("the file was not judged: whoever holds it may learn more", _told(doc, guaranteed, met=False)),
+            _told(guaranteed, met=True),
+            _join("the file was not judged: whoever holds it may learn more", _told(guaranteed, met=False)),
         ),
         (
             "Obtaining personal data, on purpose or not, by asking the model",
-            _told(doc, queries, met=True),
-            _join(_told(doc, queries, met=False), f"not tested: {', '.join(untested)}" if untested else ""),
+            _told(queries, met=True),
+            _join(_told(queries, met=False), f"not tested: {', '.join(untested)}" if untested else ""),
         ),
         (
             "Means reasonably likely to be used (paragraphs 43 and 46)",
@@ -95,13 +96,12 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
     )
 
 
-def _told(doc: ReportDocument, found: Sequence[Finding], *, met: bool) -> str:
+def _told(found: Sequence[Assertion], *, met: bool) -> str:
     """Return each rule that was met, or was not, with its figures; a waived or doubtful rule speaks against."""
-    named = words.titles(doc)
     said = [
-        f"{named[f.rule]}: {words.measured(f)}, {words.limit(f)} allowed ({words.result(f.outcome)})"
-        for f in found
-        if (f.outcome is Outcome.PASSED) is met
+        f"{a.asked}: {a.value}, {a.threshold} allowed ({a.result})"
+        for a in found
+        if (a.outcome is Outcome.PASSED) is met
     ]
     return "; ".join(said) or _NOTHING
 

@@ -5,10 +5,10 @@ import math
 import uuid
 from typing import Any
 
-from privgate.report import words
+from privgate.report import assertions, words
+from privgate.report.assertions import Assertion
 from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.text import plain
-from privgate.verdict import Finding
 
 
 def render(doc: ReportDocument | Comparison) -> str:
@@ -43,7 +43,7 @@ def _model(doc: ReportDocument) -> dict[str, Any]:
             "datasets": [{"ref": "training-data"}],
             "outputs": [{"format": s.release.form}],
         },
-        "quantitativeAnalysis": {"performanceMetrics": [_metric(f, doc) for f in words.rules(doc) if f.metric]},
+        "quantitativeAnalysis": {"performanceMetrics": [_metric(a) for a in assertions.of(doc) if a.finding.metric]},
         "considerations": {
             **({"useCases": [plain(doc.context.purpose, 200)]} if doc.context.purpose else {}),
             "technicalLimitations": words.not_shown(),
@@ -69,11 +69,12 @@ def _model(doc: ReportDocument) -> dict[str, Any]:
     }
 
 
-def _metric(f: Finding, doc: ReportDocument) -> dict[str, Any]:
+def _metric(a: Assertion) -> dict[str, Any]:
+    f = a.finding
     told: dict[str, Any] = {
         "type": f"privgate:{f.metric}{f.suffix}",
         "value": _text(f.value),
-        "slice": words.titles(doc)[f.rule],
+        "slice": a.asked,
     }
     if not math.isnan(f.low) and not math.isnan(f.high):
         told["confidenceInterval"] = {"lowerBound": _text(f.low), "upperBound": _text(f.high)}

@@ -17,7 +17,7 @@ from privgate.report import words
 from privgate.report.blocks import Block, Facts, Heading, TableBlock, Text
 from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
-from privgate.report.text import moment, number, percent, plain
+from privgate.report.text import moment, number, percent, plain, shown
 from privgate.run.needs import Need
 
 # What was found in the model's file, for the section on the model; and whether answers or file were judged.
@@ -49,7 +49,7 @@ def blocks(doc: ReportDocument) -> list[Block]:
     made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled=ruled))]
     if part.carried:
         rows = [
-            (plain(c.what, 90), plain(c.where, 60), *(_count(v) for v in (c.least, c.most, c.beside)))
+            (plain(c.what, 90), plain(c.where, 60), *(shown(v) for v in (c.least, c.most, c.beside)))
             for c in part.carried
         ]
         made.append(TableBlock("Traces of single records", COLUMNS, rows, (2, 3, 4)))
@@ -68,13 +68,9 @@ def _said(part: ArtifactPart, *, ruled: bool) -> str:
     )
     if part.problem:
         return f"The {what} could not be walked ({plain(part.problem, 160)}), so that it may carry anybody. {decided}"
-    low, high = _count(part.least), _count(part.most)
+    low, high = shown(part.least), shown(part.most)
     span = low if low == high else f"{low} for certain, and at most {high},"
     return f"The {what} carries traces of their own of {span} of {number(part.records)} records. {decided}"
-
-
-def _count(value: int | None) -> str:
-    return "suppressed" if value is None else number(value)
 
 
 # What was judged, for what, on which data, by whom and where: the facts of page one.
@@ -232,18 +228,14 @@ def _caption(found: AttributeResult) -> str:
 def _row(guesses: AttributeGuesses) -> Sequence[str]:
     e = guesses.advantage
     limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
-    shown = limits.strip(" ()") or "not known" if e.value is None else f"{percent(e.value)}{limits}"
-    return plain(guesses.title, 60), _share(guesses.inside), _share(guesses.outside), shown
-
-
-def _share(value: float | None) -> str:
-    return "suppressed" if value is None else percent(value)
+    apart = limits.strip(" ()") or "not known" if e.value is None else f"{percent(e.value)}{limits}"
+    return plain(guesses.title, 60), shown(guesses.inside, percent), shown(guesses.outside, percent), apart
 
 
 def _reading(found: AttributeResult) -> str:
     said = (
-        f"Saying the most frequent of its {found.values} values is right for {_share(found.prior_guess)}. The feature "
-        f"alone moves an answer by {number(found.influence)} {plain(found.influence_in, 30)} on average."
+        f"Saying the most frequent of its {found.values} values is right for {shown(found.prior_guess, percent)}. The "
+        f"feature alone moves an answer by {number(found.influence)} {plain(found.influence_in, 30)} on average."
     )
     if found.theorem is not None:
         said += f" Normal errors of these sizes would give inversion a difference of {percent(found.theorem)}."

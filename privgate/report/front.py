@@ -8,7 +8,8 @@ from typing import Any
 
 from privgate.evidence import Measurement, NextStep
 from privgate.policy.rules import about
-from privgate.report import found_blocks, words
+from privgate.report import assertions, found_blocks, words
+from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
 from privgate.report.text import clip, moment, number, plain, prose, whole
@@ -44,22 +45,23 @@ class Bar:
         return say("measured_allowed", title=self.title, measured=self.measured, allowed=self.allowed)
 
 
-def bar(findings: Iterable[Finding], title: str = "") -> Bar | None:
-    """Return the bar of the first finding that has a finite limit and was measured; None without one."""
-    for f in findings:
-        if math.isfinite(f.limit) and not math.isnan(f.value) and not words.is_condition(f):
-            return _bar(f, title or words.title(f))
+def bar(deciding: Iterable[Assertion], title: str = "") -> Bar | None:
+    """Return the bar of the first assertion that has a finite limit and was measured; None without one."""
+    for a in deciding:
+        if math.isfinite(a.finding.limit) and not math.isnan(a.finding.value) and not a.condition:
+            return _bar(a, title or assertions.title(a.finding))
     return None
 
 
-def _bar(f: Finding, title: str) -> Bar:
+def _bar(a: Assertion, title: str) -> Bar:
+    f = a.finding
     low, high = (f.value if math.isnan(v) else v for v in (f.low, f.high))
     ends = [abs(v) for v in (low, high, f.limit) if math.isfinite(v)]
     right = 1.25 * max(ends) or 1.0
     if f.unit == "fraction":
         right = min(1.0, right)
     place = [round(1000 * min(max(v, 0.0) / right, 1.0)) for v in (low, high, f.limit)]
-    return Bar(title, words.measured(f), words.limit(f), place[0], place[1], place[2], math.isinf(high))
+    return Bar(title, a.value, a.threshold, place[0], place[1], place[2], math.isinf(high))
 
 
 # Page one: what was decided, why, how sure, what next, and what it does not show.
@@ -86,10 +88,11 @@ _ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measu
 
 def view(doc: ReportDocument) -> dict[str, Any]:
     """Return what page one says, as text short enough for one sheet of paper."""
-    rules, held = words.rules(doc), words.preconditions(doc)
+    told, held = assertions.of(doc), words.preconditions(doc)
     unheld = [f for f in held if f.outcome is not Outcome.PASSED]
-    shown = sorted([*unheld, *rules], key=words.badness)[:ROWS]
-    changed, titles = changes(doc), words.titles(doc)
+    rows = [a for a in told if not a.condition or a.outcome is not Outcome.PASSED]
+    shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
+    changed, titles = changes(doc), {a.finding.rule: a.asked for a in told}
     dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
     room = {k: v[dense] for k, v in _ROOM.items()}
     page: dict[str, Any] = {
@@ -103,10 +106,9 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "bar": bar(deciding(doc)),
         "facts": [(k, clip(v, room["fact"])) for k, v in found_blocks.facts(doc)],
         "rows": [
-            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(f, titles.get(f.rule)).items()}
-            for f in shown
+            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown
         ],
-        "more": max(0, len(unheld) + len(rules) - ROWS),
+        "more": max(0, len(rows) - ROWS),
         "held": _held(held, unheld),
         "steps": steps(doc, room["steps"])[:LINES],
         "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
@@ -162,14 +164,14 @@ def sentence(doc: ReportDocument) -> str:
     return " ".join(said)
 
 
-def deciding(doc: ReportDocument) -> list[Finding]:
-    """Return the findings that decided: those as bad as the verdict."""
-    rules = words.rules(doc)
-    decided = [f for f in [*words.preconditions(doc), *rules] if f.outcome is doc.outcome]
-    if doc.outcome is Outcome.WARNED and not any(f.outcome is Outcome.WARNED for f in rules):
+def deciding(doc: ReportDocument) -> list[Assertion]:
+    """Return what decided: whatever is as bad as the verdict."""
+    told = assertions.of(doc)
+    rules, decided = [a for a in told if not a.condition], [a for a in told if a.outcome is doc.outcome]
+    if doc.outcome is Outcome.WARNED and not any(a.outcome is Outcome.WARNED for a in rules):
         # only conditions warn: the rules that were met carry the decision
-        return [f for f in rules if f.outcome is Outcome.PASSED] or decided
-    return [f for f in decided if not words.is_condition(f)] or decided
+        return [a for a in rules if a.outcome is Outcome.PASSED] or decided
+    return [a for a in decided if not a.condition] or decided
 
 
 def why(doc: ReportDocument, *, count_others: bool = True) -> str:
@@ -177,12 +179,11 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     decided = deciding(doc)
     if not decided:
         return say("why.none")
-    f = decided[0]
-    if math.isnan(f.limit) or words.measured(f) == say("not_measured"):
-        told = say("why.message", title=words.title(f), message=prose(f.message))
+    a, f = decided[0], decided[0].finding
+    if math.isnan(f.limit) or not a.measured:
+        told = say("why.message", title=assertions.title(f), message=prose(f.message))
     else:
-        title = words.titles(doc).get(f.rule, words.title(f))
-        told = say("why.figure", title=title, measured=words.measured(f), limit=words.limit(f))
+        told = say("why.figure", title=a.asked, measured=a.value, limit=a.threshold)
     meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:
@@ -194,7 +195,7 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
 
 def how_sure(doc: ReportDocument) -> str:
     """Return how certain the deciding figures are, and for how many of all units they speak."""
-    keys = {f.request for f in deciding(doc)}
+    keys = {a.finding.request for a in deciding(doc)}
     found = [m for m in doc.evidence.measurements if m.request.key in keys and not m.problem]
     if not found:
         return say("sure.none")
@@ -222,20 +223,17 @@ def _who(m: Measurement) -> str:
     return say("sure.people" if about(m.request.metric).per_unit else "sure.trials")
 
 
-def row(finding: Finding, title: str | None = None) -> dict[str, str]:
+def row(a: Assertion) -> dict[str, str]:
     """Return one line of the rule table."""
-    precondition, result = words.is_condition(finding), words.result(finding.outcome)
-    quiet = precondition or words.measured(finding) == say("not_measured")
-    meaning = finding.message if quiet else finding.meaning or finding.message
-    waived = " " + say("row.waived", waiver=plain(finding.waiver, 100)) if finding.waiver else ""
+    waived = " " + say("row.waived", waiver=plain(a.finding.waiver, 100)) if a.finding.waiver else ""
     return {
-        "tone": _TONE[finding.outcome],
-        "result": say("result.waived", result=result) if waived else result,
+        "tone": _TONE[a.outcome],
+        "result": say("result.waived", result=a.result) if waived else a.result,
         # the title of a condition says what should be so, beside a result that says that it is not
-        "title": say("row.title", title=words.title(finding)) if precondition else title or words.title(finding),
-        "measured": "—" if precondition else words.measured(finding),
-        "limit": say("row.condition") if precondition else words.limit(finding),
-        "meaning": _stop(capital(prose(meaning))) + waived,
+        "title": say("row.title", title=a.asked) if a.condition else a.asked,
+        "measured": "—" if a.condition else a.value,
+        "limit": say("row.condition") if a.condition else a.threshold,
+        "meaning": _stop(a.consequence) + waived,
     }
 
 

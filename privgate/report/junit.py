@@ -3,7 +3,8 @@
 import re
 from xml.etree import ElementTree as ET
 
-from privgate.report import words
+from privgate.report import assertions
+from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain
 from privgate.verdict import Finding, Outcome
@@ -17,17 +18,18 @@ def render(doc: ReportDocument) -> str:
     A broken rule is a ``failure``; one that could not be judged is an ``error``, because no number decided it; one that
     does not apply is ``skipped``. Preconditions are cases too: without them no number counts.
     """
-    cases = [*words.preconditions(doc), *words.rules(doc)]
+    cases = assertions.of(doc)
     name = f"privgate {doc.subject.name} {doc.subject.version}".strip()
     suite = ET.Element("testsuite", name=_say(name), timestamp=_say(doc.decided_at))
     ET.SubElement(ET.SubElement(suite, "properties"), "property", name="decision", value=_say(doc.decision))
     tally = dict.fromkeys(("failure", "error", "skipped"), 0)
     policy = _say(f"privgate.{doc.policy.name}")
-    for finding in cases:
+    for asserted in cases:
+        finding = asserted.finding
         case = ET.SubElement(suite, "testcase", classname=policy, name=_say(finding.rule), time="0")
         if kind := _kind(finding):
             tally[kind] += 1
-            ET.SubElement(case, kind, message=_say(finding.message)).text = _body(finding)
+            ET.SubElement(case, kind, message=_say(finding.message)).text = _body(asserted)
         elif finding.outcome is Outcome.WARNED:
             ET.SubElement(case, "system-out").text = _say(f"warning: {finding.message} {finding.waiver}")
     if not cases:
@@ -47,9 +49,9 @@ def _kind(finding: Finding) -> str:
     return {Outcome.FAILED: "failure", Outcome.INCONCLUSIVE: "error"}.get(finding.outcome, "")
 
 
-def _body(finding: Finding) -> str:
-    parts = (finding.title, f"measured: {words.measured(finding)}", f"limit: {words.limit(finding)}")
-    return "\n".join(_say(p) for p in (*parts, finding.meaning, finding.advice) if p)
+def _body(a: Assertion) -> str:
+    parts = (a.finding.title, f"measured: {a.value}", f"limit: {a.threshold}", a.finding.meaning, a.finding.advice)
+    return "\n".join(_say(p) for p in parts if p)
 
 
 def _say(value: str) -> str:

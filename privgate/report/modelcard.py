@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from privgate.report import summary, words
+from privgate.report import assertions, summary
 from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.text import plain
 
@@ -24,12 +24,12 @@ def _metadata(doc: ReportDocument) -> dict[str, Any]:
     figures = [
         {
             "type": f"privgate-{f.metric}{f.suffix}",
-            "name": words.titles(doc)[f.rule],
+            "name": asked,
             "value": _value(f.value),
             # a figure alone is no promise: an approval rests on the upper end of its interval
             "args": {"low": _value(f.low), "high": _value(f.high), f.direction: _value(f.limit), "unit": f.unit},
         }
-        for f in words.rules(doc)
+        for f, asked in ((a.finding, a.asked) for a in assertions.of(doc))
         if f.metric
     ]
     if context.accuracy is not None:

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
-from privgate.evidence import COLUMNS, Evidence
-from privgate.evidence.json_values import bounds, encode, hidden
+from privgate.evidence import COLUMNS, Count, Evidence, encode
 from privgate.policy.rules import about
-from privgate.report import guesses, suppressed, words
+from privgate.report import words
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
 from privgate.report.unit_rows import Pseudonyms, summary
@@ -55,12 +54,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
-    everybody = _totals(evidence.subject)
-    payload = evidence.payload()
-    totals, few = suppressed.known(payload, everybody), suppressed.few_found(payload["measurements"])
-    people, limits = everybody[1], suppressed.shares([f.payload() for f in verdict.findings])
-    guessed = guesses.differences(payload, [f.payload() for f in verdict.findings])
-    floors = [v for v in dict((verdict.policy.get("source") or {}).get("audit") or {}).values() if isinstance(v, int)]
+    told = verdict.told()
     doc: dict[str, Any] = {
         "schema": SCHEMA,
         "privgate": __version__,
@@ -76,37 +70,23 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "subject": _subject(evidence.subject),
         "context": _context(names.scrub(dict(detail.get("context") or {}))),
         "policy": encode(verdict.policy),
-        "findings": [
-            told
-            | (suppressed.ranged_finding(told, people, limits[f.request]) if f.request in limits else {})
-            | suppressed.of_file(told, totals[0])
-            | ({"value": few[f.request]} if f.request in few else {})
-            | (guesses.finding(told, guessed[f.request]) if f.request in guessed else {})
-            for f in verdict.findings
-            for told in [names.scrub(f.payload(), where.get(f.request, ""))]
-        ],
-        "evidence": suppressed.evidence(_evidence(verdict, names), totals, floors, limits, guessed),
+        "findings": [names.scrub(f, where.get(f["request"], "")) for f in told["findings"]],
+        "evidence": _evidence(told["evidence"], names),
         "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
     }
-    told = read({**doc, "decision": "", "level": ""})
-    doc |= {"decision": words.decision(told), "level": words.level(told)}
+    made = read({**doc, "decision": "", "level": ""})
+    doc |= {"decision": words.decision(made), "level": words.level(made)}
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
 
 
-def _totals(subject: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return how many people, records and candidates there are: what every report says and every reader knows."""
-    records, units, outside = (int(subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
-    return records, units, outside, records + outside
-
-
 def _context(context: dict[str, Any]) -> dict[str, Any]:
     """Return the context without a share of right answers that tells how few are wrong, or right."""
     share, n = context.get("accuracy"), int(context.get("accuracy_n") or 0)
-    if not isinstance(share, float) or not n or not hidden(round(share * n), n):
+    if not isinstance(share, float) or not n or not (right := Count(round(share * n), n)).hidden:
         return context
-    return {**context, "accuracy": None, "accuracy_between": [v / n for v in bounds(round(share * n), n)]}
+    return {**context, "accuracy": None, "accuracy_between": [v / n for v in right.ends]}
 
 
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -142,27 +122,6 @@ def _is_positions(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(v, int) and not isinstance(v, bool) for v in value)
 
 
-def _thinned(attacks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return attacks with their curves cut to what a chart can show, finest at few false accusations."""
-    return [{**a, "figures": a["figures"] and {**a["figures"], "roc": thin(a["figures"]["roc"])}} for a in attacks]
-
-
-def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
-    """Return at most ``most`` points of a curve: the last one at each rate, at evenly spaced logarithms of the rate."""
-    corners = [p for p, q in zip(curve, [*curve[1:], [None]], strict=True) if p[0] != q[0]]
-    if len(corners) <= most:
-        return corners
-    low, high = (math.log(max(corners[i][0], 1e-9)) for i in (1, -1))
-    step = (high - low) / (most - 2) or 1.0
-    kept, place = [corners[0]], -1
-    for point in corners[1:]:
-        cell = int((math.log(max(point[0], 1e-9)) - low) / step)
-        if cell > place or point is corners[-1]:
-            kept.append(point)
-            place = cell
-    return kept
-
-
 def _everybody(evidence: Evidence) -> bool:
     """Return whether every unit was measured by itself, so that there is a distribution to show."""
     coverage = evidence.influence and evidence.influence.coverage
@@ -182,19 +141,14 @@ def _limits(verdict: Verdict) -> list[tuple[str, float]]:
     return list(dict.fromkeys(found))
 
 
-def _evidence(verdict: Verdict, names: Pseudonyms) -> dict[str, Any]:
-    """Return the evidence's payload with every unit name replaced."""
-    payload = verdict.evidence.payload()
-    if membership := payload["membership"]:
-        payload["membership"] = {**membership, "attacks": _thinned(membership["attacks"])}
+def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
+    """Return the evidence with every unit name replaced."""
     return {
-        **{part: names.scrub(payload[part]) for part in ("run", "influence", "membership", "claims")},
-        **{part: payload[part] for part in ("attributes", "artifact", "robust", "collusion") if part in payload},
-        "subject": _subject(payload["subject"]),
-        "preconditions": names.scrub(
-            [{**p, "detail": _without_positions(p["detail"])} for p in payload["preconditions"]]
-        ),
-        "measurements": [names.scrub(m, str(m["where"])) for m in payload["measurements"]],
+        **{part: names.scrub(told[part]) for part in ("run", "influence", "membership", "claims")},
+        **{part: told[part] for part in ("attributes", "artifact", "robust", "collusion") if part in told},
+        "subject": _subject(told["subject"]),
+        "preconditions": names.scrub([{**p, "detail": _without_positions(p["detail"])} for p in told["preconditions"]]),
+        "measurements": [names.scrub(m, str(m["where"])) for m in told["measurements"]],
     }
 
 

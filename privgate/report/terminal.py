@@ -1,21 +1,15 @@
 """The report as a terminal shows it: the decision, one line a finding, worst first, and how the figures came about."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 
-from privgate.report import words
+from privgate.report import assertions, words
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
-from privgate.report.suppression import shown
-from privgate.report.text import fold, prose
-from privgate.verdict import Finding, Outcome
+from privgate.report.text import fold, prose, shown
+from privgate.verdict import Outcome
 
 _MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
-
-#: of whom, or by which attack, as messages of rules name it before the limit
-_WHERE = re.compile(r"\((?!exact\)|a point)[^()]*\)(?=; allowed)")
-_MORE = re.compile(r": (?:passed|warned|inconclusive|failed)(\W.*)$")
 
 
 def render(doc: ReportDocument) -> str:
@@ -44,29 +38,13 @@ def lines(doc: ReportDocument) -> Iterator[str]:
 
 def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
     """Yield a line a finding, worst first; a precondition that holds is not worth one."""
-    named = words.titles(doc)
-    for finding in sorted(doc.findings, key=words.badness):
-        if finding.outcome is Outcome.PASSED and words.is_condition(finding):
+    for a in sorted(assertions.of(doc), key=lambda a: words.badness(a.finding)):
+        if a.outcome is Outcome.PASSED and a.condition:
             continue
-        title = named.get(finding.rule) or words.title(finding)
-        title = say("row.title", title=title) if words.is_condition(finding) else title
-        yield f"  {_MARKS[finding.outcome]} {title}: {told(finding)}"
-        if advice and finding.advice:
-            yield f"      {prose(finding.advice)}"
-
-
-def told(finding: Finding) -> str:
-    """Return a finding in one line, in the units of the report: a factor, nats in brackets; else its own message."""
-    if words.is_condition(finding) or words.measured(finding) == say("not_measured") or math.isnan(finding.limit):
-        return prose(finding.message)
-    # what a rule adds behind its figures: why a waiver does not apply, of whom nothing is known
-    more = _MORE.search(finding.message)
-    behind = more[1] if more else ""
-    blank = " " if behind.startswith(" ") else ""
-    waived = f" ({prose(finding.waiver)})" if finding.waiver else f"{blank}{prose(behind)}"
-    where = _WHERE.search(finding.message)
-    return say("terminal.told", measured=words.measured(finding), whose=f" {where[0]}" if where else "",
-               limit=words.limit(finding), result=words.result(finding.outcome).lower(), waived=waived)  # fmt: skip
+        title = say("row.title", title=a.asked) if a.condition else a.asked
+        yield f"  {_MARKS[a.outcome]} {title}: {a.figures}"
+        if advice and a.finding.advice:
+            yield f"      {prose(a.finding.advice)}"
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

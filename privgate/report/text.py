@@ -8,9 +8,11 @@ the formats come after it.
 import math
 import re
 import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from privgate.evidence import Count
 from privgate.report.sentences import say
 
 #: longest foreign text shown anywhere; the JSON keeps all of it
@@ -152,6 +154,22 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
         mantissa, exponent = shown.split("e")
         shown = f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
     return shown.replace("-", "−")
+
+
+def people(count: int) -> str:
+    """Return a count of people; one that was never told is a range."""
+    return " to ".join(number(end) for end in dict.fromkeys(Count(count).ends))
+
+
+def shown(value: Any, write: Callable[[Any], str] = people) -> str:
+    """Return a number, or that it would tell a small count of people.
+
+    Examples
+    --------
+    >>> shown(1234), shown(4), shown(None)
+    ('1,234', '1 to 9', 'suppressed')
+    """
+    return "suppressed" if value is None else write(value)
 
 
 def real(value: Any) -> float:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from privgate.errors import UsageError
-from privgate.evidence import encode
-from privgate.evidence.json_values import SMALL_CELL, Count, EvidenceModel, Number, bounds, kept
-from privgate.report import suppression
+from privgate.evidence import Count, encode
+from privgate.evidence.json_values import EvidenceModel, Number
+from privgate.evidence.telling import SMALL_CELL, Part
+from privgate.report import histograms
 
 # The per-unit table as a reader may see it: a part of the report document.
 
@@ -34,8 +35,8 @@ class FigureSummary(EvidenceModel):
     """One figure over all units."""
 
     edges: tuple[Number, ...] = Field(description="Edges of the bins, nats; one more than counts.")
-    counts: tuple[Count, ...] = Field(description="Units in each bin; null where suppressed.")
-    unbounded: Count = Field(description="Units without a finite figure; null where suppressed.")
+    counts: tuple[Part, ...] = Field(description="Units in each bin; null where suppressed.")
+    unbounded: Part = Field(description="Units without a finite figure; null where suppressed.")
     quantiles: Quantiles
 
     @model_validator(mode="after")
@@ -50,7 +51,7 @@ class AboveLimit(EvidenceModel):
 
     figure: FigureName
     limit: Number = Field(description="Nats.")
-    count: Count
+    count: Part
     between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
 
 
@@ -80,7 +81,7 @@ class UnitsSummary(EvidenceModel):
     next_worst: tuple[str, ...] = Field(
         default=(), description="Others of the worst, in no order: their figures would tell a small count."
     )
-    close: Count = Field(default=None, description="Units measured closely, where not all were.")
+    close: Part = Field(default=None, description="Units measured closely, where not all were.")
     everybody: bool = Field(default=True, description="Every unit was measured closely: there is a distribution.")
 
     @model_validator(mode="after")
@@ -185,7 +186,7 @@ class Pseudonyms:
 
 # The per-unit table as a reader may see it: counts, quantiles and the worst units under keyed hashes.
 #
-# Small counts are hidden as ``privgate.report.suppression`` says. No label and no feature value is written.
+# No label and no feature value is written.
 
 #: worst units listed
 WORST = 10
@@ -247,7 +248,7 @@ def _of_some(
     told, others = _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names, limits=[v for _, v in limits])
     return {
         "n": len(error),
-        "close": kept(int(close.sum()), len(error)),
+        "close": Count(int(close.sum()), len(error)).told,
         "everybody": False,
         "key_id": names.key_id,
         "small_cell": SMALL_CELL,
@@ -275,17 +276,17 @@ def _edges(records: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
 
 def _histograms(
     records: Mapping[str, NDArray[Any]], limits: Sequence[tuple[str, float]]
-) -> Mapping[str, suppression.Histogram]:
+) -> Mapping[str, histograms.Histogram]:
     """Return a histogram of each figure; that of the limits first, so that the others give way."""
     columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
     edges = _edges(records)
-    return suppression.apart({
-        c: suppression.histogram(values, list(edges), [limit for name, limit in limits if name == c])
+    return histograms.apart({
+        c: histograms.histogram(values, list(edges), [limit for name, limit in limits if name == c])
         for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
     })  # fmt: skip
 
 
-def _figure(made: suppression.Histogram) -> dict[str, Any]:
+def _figure(made: histograms.Histogram) -> dict[str, Any]:
     counts, unbounded = made.counts()
     n = len(made.values)
     ranked = np.sort(np.where(np.isnan(made.values), np.inf, made.values))
@@ -300,11 +301,11 @@ def _figure(made: suppression.Histogram) -> dict[str, Any]:
     }
 
 
-def _above(column: str, limit: float, made: suppression.Histogram) -> dict[str, Any]:
+def _above(column: str, limit: float, made: histograms.Histogram) -> dict[str, Any]:
     """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
     count, n = made.above(limit), len(made.values)
     shown = count if limit in made.cuts or count in (0, n) else None
-    between = bounds(count, n)
+    between = Count(count, n).ends
     return {
         "figure": column, "limit": limit, "count": shown,
         "between": None if shown is not None or between[0] == between[1] else list(between),

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Index
-from privgate.evidence import Precondition
-from privgate.evidence.json_values import told_count
+from privgate.evidence import Count, Precondition
 from privgate.run import pool
 from privgate.subject.data import TrainingData
 
@@ -173,7 +172,7 @@ def labels(data: TrainingData) -> Precondition:
     if data.candidates is not None:
         unknown = int((~np.isin(data.candidates[1], known)).sum())
         if unknown:
-            some = told_count(unknown, len(data.candidates[1]))
+            some = Count(unknown, len(data.candidates[1]))
             text = f"{some} candidates have a label that no training record has; attacks could tell them by it"
             return Precondition("labels", "inconclusive", f"{text}; remove them", {**count, "unknown": unknown})
     return Precondition("labels", "passed", f"{len(known)} labels", count)
@@ -212,7 +211,7 @@ def duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
     if not copies:
         return Precondition("duplicates", "passed", "no two people have equal records", detail)
     text = (
-        f"{told_count(copies, data.n)} of {data.n} records equal a record of another unit; if they belong to one "
+        f"{Count(copies, data.n)} of {data.n} records equal a record of another unit; if they belong to one "
         "person, name the person in 'groups', otherwise that person's risk is understated"
     )
     return Precondition("duplicates", "warned", text, detail)
@@ -235,7 +234,7 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
     text = (
-        f"at least {told_count(count, data.n)} of {data.n} records differ from a record of another unit by rounding "
+        f"at least {Count(count, data.n)} of {data.n} records differ from a record of another unit by rounding "
         "only; if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
     )
     return Precondition("near_duplicates", "warned", text, detail)
@@ -279,7 +278,7 @@ def overlap_found(data: TrainingData, prints: Print | None = None) -> Preconditi
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     if not len(rows):
         return Precondition("overlap", "passed", f"none of {total} candidates is also a training record", detail)
-    text = f"{told_count(len(rows), total)} of {total} candidates equal a training record"
+    text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
     if len(rows) == total:
         # a rule that needs candidates cannot be judged then and says so itself; others do not need them
         said = f"{text}: nobody is left to compare with, so no attack can be judged"
@@ -307,10 +306,10 @@ def near_overlap(data: TrainingData) -> Precondition:
     if not found.clear:
         text = "no more candidates than chance explains are nearly equal to a training record"
         if removed:
-            text = f"{text}; {told_count(removed)} are left out of every attack"
+            text = f"{text}; {Count(removed)} are left out of every attack"
         return Precondition(name, "passed", text, detail)
     text = found.sentence
-    rest = "no attack is judged by them" if found.too_many else f"{told_count(removed)} are left out of every attack"
+    rest = "no attack is judged by them" if found.too_many else f"{Count(removed)} are left out of every attack"
     return Precondition(name, "warned", f"{text}; {rest}", detail)
 
 
@@ -389,4 +388,4 @@ def _shared_beginnings(ids: Any) -> list[str]:
 
 
 def _count(n: int, word: str) -> str:
-    return f"{told_count(n)} {word}s are each"
+    return f"{Count(n)} {word}s are each"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import SubjectError
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL
 from privgate.run import suites
 from privgate.subject.data import TrainingData
 

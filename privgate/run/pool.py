@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from privgate import digest, families
 from privgate.arrays import Bool, Index
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition
-from privgate.evidence.json_values import told_count
+from privgate.evidence import Count, Precondition
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import same_people, same_population
@@ -130,9 +129,9 @@ def of(data: TrainingData) -> AttackPool:
     n = data.n
     inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
     if min(inside, outside) < LEAST:
-        removed = ", ".join(f"{told_count(v)} {k}" for k, v in pool.removed.items())
+        removed = ", ".join(f"{Count(v)} {k}" for k, v in pool.removed.items())
         raise MeasurementError(
-            f"{told_count(inside, n)} people in the training set and {told_count(outside, len(pool.trial) - n)} usable "
+            f"{Count(inside, n)} people in the training set and {Count(outside, len(pool.trial) - n)} usable "
             f"candidates are too few for a split; at least {LEAST} of each are needed (removed: {removed})"
         )
     return pool

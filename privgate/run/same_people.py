@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Index
-from privgate.evidence.json_values import SMALL_CELL, coarse
+from privgate.evidence import Count
+from privgate.evidence.telling import share
 from privgate.subject.containers import length
 from privgate.subject.data import TrainingData
 
@@ -74,7 +75,7 @@ class Twins:
     @property
     def told(self) -> tuple[float, float]:
         """``share`` and ``usual`` as a report may say them: of a few people, the most that they could be."""
-        return coarse(self.share, self.checked), coarse(self.usual, self.among)
+        return share(self.share, self.share, self.checked)[1], share(self.usual, self.usual, self.among)[1]
 
     @property
     def sentence(self) -> str:
@@ -91,9 +92,7 @@ class Twins:
 
 def _percent(share: float, of: int) -> str:
     """Return a share in words; one that stands for every small count is an upper limit."""
-    count = round(share * of)
-    few = 0 < count < SMALL_CELL or 0 < of - count < SMALL_CELL
-    return f"{'up to ' if few else ''}{share:.1%}"
+    return f"{'up to ' if Count(round(share * of), of).hidden else ''}{share:.1%}"
 
 
 def twins(data: TrainingData, trial: Bool) -> Twins | None:

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.evidence import Precondition
-from privgate.evidence.json_values import told_count
+from privgate.evidence import Count, Precondition
 from privgate.run import reproduction
 from privgate.subject.containers import take
 from privgate.subject.release import Laplace, Noise, Release
@@ -68,7 +67,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     detail |= {"declared": words(subject.release), "questions": len(out), "ways": 1}
     if wrong.any():
         what = f"MLflow serves {_kind(served.log_p, native.log_p)}, and declared are {words(subject.release)}"
-        text = f"{what} ({told_count(int(wrong.sum()), len(rows))} of {len(rows)} answers differ); {HOW}"
+        text = f"{what} ({Count(int(wrong.sum()), len(rows))} of {len(rows)} answers differ); {HOW}"
         return [Precondition("served", "inconclusive", text, detail)]
     if why := _marked(subject, rows, native.log_p, served.log_p, "at once"):
         return [Precondition("served", "inconclusive", why, detail)]
@@ -151,7 +150,7 @@ def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served:
     if noise is None:
         wrong = int((np.abs(gap) > SAME * np.maximum(1.0, np.abs(native))).sum())
         if wrong:
-            some = f"{told_count(wrong, len(rows))} of {len(rows)}"
+            some = f"{Count(wrong, len(rows))} of {len(rows)}"
             text = f"MLflow serves other numbers than the model's own ({some} differ); {HOW_NUMBERS}"
             return Precondition("served", "inconclusive", text, detail)
         if way := _otherwise(subject, fleet, rows, native):

@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Recipe, TrainingData, log_model, registry, report
 from privgate.__main__ import run
 from privgate.cli import options
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL
 
 N, PEOPLE, OUTSIDE = 89, 71, 59
 #: (equal records, nearly equal records) of a level

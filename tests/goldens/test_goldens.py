@@ -3,9 +3,11 @@
 import importlib.util
 import json
 import os
+from itertools import zip_longest
 from pathlib import Path
 
 import adapters
+import documents
 import numpy as np
 import pytest
 
@@ -78,6 +80,14 @@ def test_what_an_engine_says_of_people_is_what_it_said(row):
     assert still_true(low, high, old_low, old_high).all()
     assert (np.isfinite(high) == np.isfinite(old_high)).all()
     assert (high <= 1).all() == (old_high <= 1).all()
+
+
+@pytest.mark.parametrize("row", documents.ROWS)
+def test_what_leaves_of_a_run_is_what_left(row):
+    """``python tests/goldens/documents.py ROW`` keeps what is new, after it was read."""
+    kept = (documents.FOLDER / f"{row}.txt").read_text(encoding="utf-8").splitlines()
+
+    assert [pair for pair in zip_longest(documents.text(row).splitlines(), kept) if pair[0] != pair[1]][:5] == []
 
 
 @pytest.fixture

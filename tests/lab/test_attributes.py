@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.errors import MeasurementError
+from privgate.evidence import Count
 from privgate.lab.attributes import feature_adversaries, sensitive_values
 from privgate.lab.attributes.feature_adversaries import (
     Confidence,
@@ -163,6 +164,9 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
 
     first = verdict.evidence.attributes.attributes[0]
     told = {g.name: g for g in first.adversaries}
+    for g in (g for a in verdict.evidence.attributes.attributes for g in (*a.adversaries, *a.by_value)):
+        for n, share in ((g.members, g.inside), (g.others, g.outside)):
+            assert share is None or not Count(round(share * n), n).hidden
     assert found.low > 0
     assert set(told) == {a.name for a in (*feature_adversaries.ALL, *feature_adversaries.OF_LABELS)}
     assert told["confidence"].advantage.value == told["inversion"].advantage.value  # a whole tree is sure of all

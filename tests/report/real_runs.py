@@ -7,20 +7,24 @@ import datetime as dt
 import json
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 sys.path.insert(0, str(Path(__file__).parent))
 import trained
+import trained_early
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
-from privgate.evidence import Evidence, encode
+from privgate.evidence import Evidence, Expectation, Measurement, Observation, Precondition, SelfTest, encode
+from privgate.evidence.measurement import Behind
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
@@ -232,10 +236,68 @@ def optional(w):
     return w.judge(policy, w.registered("listed", NAIVE_BAYES, categories()))
 
 
+def shares(w):
+    """Limits on shares of people: of a few, of all but a few, and of many."""
+    policy = w.policy(
+        "shares",
+        "metric: pdtp, max: 0.2, aggregate: share_above, threshold: 0.08",
+        "metric: dtp, id: few, max: 0.05, aggregate: share_above, threshold: 0.086",
+        "metric: dtp, id: fewer, max: 0.03, aggregate: share_above, threshold: 0.086, mode: warn",
+        "metric: dtp, id: nearly, max: 0.4, aggregate: share_above, threshold: 0.0455, mode: warn",
+    )
+    return w.judge(policy, w.registered("shares", NAIVE_BAYES, categories(120, seed=5)))
+
+
+def carried(w):
+    """A file that keeps a few records, limited as a number and as a share."""
+    policy = w.policy(
+        "file",
+        "metric: artifact_records, max: 0.01, of: share",
+        "metric: artifact_records, id: counted, max: 30, mode: warn",
+    )
+    tree = Recipe(DecisionTreeClassifier(min_samples_leaf=1, max_depth=4), seed=1)
+    return w.judge(policy, w.registered("carried", tree, numbers(120, seed=5)))
+
+
+def sensitive(w):
+    """Sensitive features, guessed of all but a few."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=120), rng.integers(0, 2, 120), rng.integers(0, 3, 120)])
+    y = np.where(X[:, 0] + 2 * X[:, 1] + rng.logistic(size=120) > 1, "yes", "no")
+    data = TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]), sensitive=(1, 2))
+    policy = w.policy("features", "metric: attribute_advantage, max: 0.3")
+    return w.judge(policy, w.registered("sensitive", Recipe(DecisionTreeClassifier(max_depth=4), seed=0), data))
+
+
+def regressor(w):
+    """Numbers in place of labels."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 3))
+    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=300)
+    data = TrainingData(X[:150], y[:150], ids=[f"P-{i:05d}" for i in range(150)], candidates=(X[150:], y[150:]),
+                        domain=Domain(box=((-4.0, 4.0),) * 3))  # fmt: skip
+    policy = w.policy(
+        "numbers",
+        "metric: sensitivity, max: 0.9",
+        "metric: sensitivity, id: share, max: 0.02, aggregate: share_above, threshold: 0.08",
+        "metric: sensitivity, id: everywhere, max: 1, over: domain, mode: warn",
+        "metric: attack_accuracy, attack: any, max: 0.65",
+    )
+    return w.judge(policy, w.registered("rent", Recipe(Ridge(alpha=1.0)), data), shadow_models=16)
+
+
+def early(w):
+    """A run that stopped when the riskiest few had decided it."""
+    data = numbers(120, seed=6)
+    data.X[3, 0] = 40.0
+    return w.judge("pdtp-1", w.registered("early", Recipe(trained_early.steep), data))
+
+
 KINDS = {
     f.__name__: f
     for f in (before, certified, refuted, observed, direct, largest, screened, undecided, people, stopped, attacked,
-              unattacked, private, declared, waived, rounded, optional)
+              unattacked, private, declared, waived, rounded, optional, shares,
+              carried, sensitive, regressor, early)
 }  # fmt: skip
 
 
@@ -252,13 +314,28 @@ def make(names=tuple(KINDS)):
 
 
 def _kept(verdict):
-    """Return a verdict as JSON values, its figures to twelve digits."""
-    records = {k: v.tolist() for k, v in verdict.evidence.records.items()}
+    """Return a verdict as JSON values, nothing hidden yet, its figures to twelve digits."""
+    given = verdict.evidence
+    parts = {f.name: true(getattr(given, f.name)) for f in fields(given) if f.name != "records"}
+    parts["measurements"] = [true(m) | {"request": r.payload()} for r, m in given.measurements.items()]
+    records = {k: v.tolist() for k, v in given.records.items()}
     return _short(encode({
         "policy": verdict.policy, "findings": [f.payload() for f in verdict.findings],
-        "evidence": verdict.evidence.payload(), "records": records, "observed": verdict.observed,
-        "detail": verdict.detail,
+        "evidence": {k: v for k, v in parts.items() if v is not None or k in ("influence", "membership", "claims")},
+        "records": records, "observed": verdict.observed, "detail": verdict.detail,
     }))  # fmt: skip
+
+
+def true(value):
+    """Return the true numbers of a part of the evidence."""
+    if isinstance(value, BaseModel):
+        names = value.model_fields_set if isinstance(value, Behind) else type(value).model_fields
+        return {name: true(getattr(value, name)) for name in type(value).model_fields if name in names}
+    if isinstance(value, Measurement | Precondition | Expectation | Observation | SelfTest):
+        return {f.name: true(getattr(value, f.name)) for f in fields(value) if f.name not in ("request", "limits")}
+    if isinstance(value, Mapping):
+        return {str(k): true(v) for k, v in value.items() if isinstance(k, str)}
+    return [true(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _short(value):
@@ -272,6 +349,22 @@ def _short(value):
 def golden(name):
     """Return a stored run as JSON values: a fresh copy, to change at will."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def few(kept):
+    """Return a run in which every count of people of some kind is small: as a real one has them here and there."""
+    influence = kept["evidence"]["influence"] or {}
+    for name in ("noise", "registered"):
+        influence |= {name: {**influence[name], "units_above": 4}} if influence.get(name) else {}
+    for share in influence.get("engines", ()):
+        share |= {"answered": share["asked"] - 3, "handed_on": 3, "why": {"they tie": 3}, "without_limit": {"gone": 4}}
+    for m in kept["evidence"]["measurements"]:
+        behind = m.get("behind") or {}
+        for name in ("over_limit", "removed_candidates"):
+            behind |= {name: dict.fromkeys(behind[name], 4)} if behind.get(name) else {}
+        if m["request"]["metric"] == "attack_tpr":
+            m["value"] = 4 / behind["members"]
+    return kept
 
 
 def verdict(kept):

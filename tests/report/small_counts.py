@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from privgate.evidence.json_values import SMALL_CELL, bounds, hidden
+from privgate.evidence import Count
+from privgate.evidence.telling import SMALL_CELL
 
 #: keys of evidence whose text names or measures something and counts nobody
 OURS = frozenset({"rule", "outcome", "metric", "unit", "mode", "kind", "name", "title", "request", "status", "key",
@@ -53,8 +54,8 @@ def sentence(text: str, totals: Iterable[int] = ()) -> str:
 
     def ranged(count: int, *all_: int) -> str:
         for total in () if count in known else (None, *all_):
-            if hidden(count, total):
-                return " to ".join(map(str, bounds(count, total)))
+            if (few := Count(count, total)).hidden:
+                return " to ".join(map(str, few.ends))
         return ""
 
     def part(m: re.Match[str]) -> str:

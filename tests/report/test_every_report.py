@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from privgate import report
-from privgate.report import report_schema, terminal
+from privgate.report import assertions, report_schema
 from privgate.report.text import markdown, plain
-from privgate.verdict import Finding
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
@@ -66,8 +65,8 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     html = rendered(kind)
     junit = ET.fromstring(rendered(kind, "junit"))
 
-    for finding in documents[kind]["findings"]:
-        told = terminal.told(Finding.from_payload(finding))  # factors, not nats; what a rule adds stays
+    for asserted in assertions.of(report_schema.read(documents[kind])):
+        told, finding = asserted.figures, asserted.finding.payload()  # factors, not nats; what a rule adds stays
         assert told.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in html
         _, _, added = finding["message"].partition(f": {finding['outcome']}")
         assert finding["waiver"] or plain(added).replace("`", "") in told

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
-from privgate.report import annexes, charts, front, words
+from privgate.report import annexes, assertions, charts, front, words
 from privgate.report.report_schema import read
 from privgate.report.text import plain
 
@@ -186,7 +186,8 @@ def test_what_nobody_stated_is_said_to_be_missing(runs):
 def test_the_bar_shows_the_finding_that_decided(runs, kind):
     doc = read(runs.document(kind))
     shown = front.view(doc)["bar"]
-    figures = [f for f in front.deciding(doc) if f.limit == f.limit and f.value == f.value]
+    decided = (a.finding for a in front.deciding(doc))
+    figures = [f for f in decided if f.limit == f.limit and f.value == f.value]
 
     assert (shown is None) == (not figures)
     if shown is not None:
@@ -204,8 +205,8 @@ def test_the_bar_shows_the_finding_that_decided(runs, kind):
 def test_no_two_rules_share_a_title(runs, kind):
     doc = read(runs.document(kind))
 
-    titles = words.titles(doc)
-    assert len(set(titles.values())) == len(titles) == len(words.rules(doc))
+    asked = [a.asked for a in assertions.of(doc) if not a.condition]
+    assert len(set(asked)) == len(asked) == len(words.rules(doc))
 
 
 @pytest.mark.parametrize("kind", ["attacked", "refuted", "certified"])

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from privgate import report
-from privgate.report import sentences
+from privgate.report import assertions, sentences
 from privgate.report.report_schema import read
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
@@ -26,8 +26,7 @@ def elsewhere(monkeypatch):
         return "".join(p if p.startswith("{") else re.sub(r"[A-Za-z]", "ж", p) for p in re.split(r"(\{\w+\})", text))
 
     monkeypatch.setattr(sentences, "SENTENCES", {k: foreign(v) for k, v in sentences.SENTENCES.items()})
-    for name in ("words",):
-        monkeypatch.setattr(f"privgate.report.{name}.SENTENCES", sentences.SENTENCES)
+    monkeypatch.setattr(assertions, "SENTENCES", sentences.SENTENCES)
 
 
 def strings(value):

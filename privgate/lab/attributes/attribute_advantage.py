@@ -1,5 +1,6 @@
 """The model's answers about people with every value of a feature put in, and the people themselves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from privgate.evidence import (
     AttributeResult,
     AttributesPart,
     BehindMembership,
+    Count,
     Estimate,
     Measurement,
     Request,
 )
-from privgate.evidence.json_values import SMALL_CELL
+from privgate.evidence.telling import SMALL_CELL, at_least
 from privgate.kernel.sample import difference
 from privgate.lab.attributes import feature_adversaries, sensitive_values
 from privgate.lab.attributes.feature_adversaries import Seen, normal, theorem_5
@@ -35,6 +37,11 @@ MOST_PEOPLE = 2_000
 LEAST = 1e-9
 
 
+#: (right, all) of members, then of people outside
+Counts = tuple[int, int, int, int]
+Range = tuple[int, int]
+
+
 @dataclass(frozen=True, eq=False)
 class People:
     """Who is asked about: one record a person.
@@ -48,6 +55,11 @@ class People:
 
     rows: Index
     members: NDArray[np.bool_]
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """How many members, and how many others."""
+        return int(self.members.sum()), int((~self.members).sum())
 
 
 def people(run: Run) -> People:
@@ -137,6 +149,7 @@ def _ask(run: Run, data: TrainingData, rows: Index, label: str) -> Float:
 
 # The metric ``attribute_advantage``: how much oftener a feature of members is guessed than one of people outside.
 
+WITHOUT_MODEL = {"name": "imputation", "title": "Guessed without the model", "source": "a forest on all other columns"}
 ASSUMPTIONS = (
     "candidates come from the same population as the training records",
     "the adversary knows every other feature, the target, the published training error and how frequent each value is",
@@ -149,7 +162,7 @@ class Noted:
     """What was found about each sensitive feature of one run; each is asked about once."""
 
     results: dict[str, AttributeResult] = field(default_factory=dict)
-    counts: dict[str, dict[str, tuple[int, int, int, int]]] = field(default_factory=dict)
+    counts: dict[str, dict[str, Counts]] = field(default_factory=dict)
 
 
 def noted(run: Run) -> Noted:
@@ -191,6 +204,9 @@ def advantage(run: Run, request: Request) -> Measurement:
     found = [difference(c, low_alpha=alpha / len(tries), high_alpha=alpha) for _, _, c in tries]
     worst = int(np.argmax([value for value, _, _ in found]))
     who = run.once(people)
+    ranges = [_ranges(c, who.asked) for _, _, c in tries]
+    ends = [_limits(r, alpha / len(tries), alpha) for r, _ in ranges]
+    told_as = None if all(alike for _, alike in ranges) else (max(e[0] for e in ends), max(e[1] for e in ends))
     return Measurement(
         request,
         value=found[worst][0],
@@ -203,9 +219,8 @@ def advantage(run: Run, request: Request) -> Measurement:
         population=len(run.once(pools.of_run).trial),
         where=f"{tries[worst][0]}, by {tries[worst][1]}",
         assumptions=ASSUMPTIONS,
-        behind=BehindMembership(
-            searched=len(tries), members=int(who.members.sum()), candidates=int((~who.members).sum())
-        ),
+        behind=BehindMembership(searched=len(tries), members=who.asked[0], candidates=who.asked[1]),
+        told_as=told_as,
     )
 
 
@@ -221,26 +236,29 @@ def _note(run: Run, column: str | int, alpha: float) -> None:
     for a in feature_adversaries.of(told):
         right = a.guess(told, run.generator(f"{a.name} {attribute.name}")) == truth
         counts[a.name] = _counted(right, asked, who.members)
-        found.append(_told(a.name, a.title, a.source, counts[a.name], alpha))
+        found.append(_told({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], who.asked, alpha))
     without = feature_adversaries.guesses(run, attribute, who.rows, learn) == truth
     base = _counted(without, asked & ~learn, who.members)
     best = next(a for a in feature_adversaries.ALL if a.name == "inversion")
     guessed = best.guess(told, run.generator("by value")) == truth
+    everybody, prior = who.asked[1], float(attribute.prior.max())
+    taught = (who.asked[0], everybody - everybody // 2)  # half of those outside taught the guess
+    by_value = [
+        _told({"name": name, "title": name}, _counted(guessed, asked & (truth == k), who.members), None, alpha)
+        for k, name in enumerate(attribute.names)
+        if min((truth[who.members] == k).sum(), (truth[~who.members] == k).sum()) >= SMALL_CELL
+    ]
     kept.counts[attribute.name] = counts
     kept.results[attribute.name] = AttributeResult(
         name=attribute.name,
         values=len(attribute.values),
         adversaries=tuple(found),
-        without_model=_told("imputation", "Guessed without the model", "a forest on all other columns", base, alpha),
-        prior_guess=float(attribute.prior.max()),
+        without_model=_told(WITHOUT_MODEL, base, taught, alpha),
+        prior_guess=None if Count(round(prior * everybody), everybody).hidden else prior,
         influence=_influence(told, _own(told, truth)[asked & ~who.members]),
         influence_in="nats" if told.residual is None else "residual deviations",
         theorem=_theorem(told, truth, who.members),
-        by_value=tuple(
-            _told(name, name, "", _counted(guessed, asked & (truth == k), who.members), alpha)
-            for k, name in enumerate(attribute.names)
-            if min((truth[who.members] == k).sum(), (truth[~who.members] == k).sum()) >= SMALL_CELL
-        ),
+        by_value=_without_rest(by_value, who.asked),
     )
 
 
@@ -252,25 +270,70 @@ def _half_outside(run: Run, who: People) -> Bool:
     return learn
 
 
-def _counted(right: Bool, among: Bool, members: Bool) -> tuple[int, int, int, int]:
+def _counted(right: Bool, among: Bool, members: Bool) -> Counts:
     """Return (right, all) of members, then of people outside."""
     sides = [among & members, among & ~members]
     return tuple(int(n) for s in sides for n in ((right & s).sum(), s.sum()))  # type: ignore[return-value]  # four
 
 
-def _told(name: str, title: str, source: str, counts: tuple[int, int, int, int], alpha: float) -> AttributeGuesses:
-    a, n, b, k = counts
+# What may be told of guesses. A share of a known number of people is a count, and so are its confidence limits: whoever
+# knows how many were asked finds the one count that gives them. Where a count is hidden its share is hidden too, and
+# the limits are those that hold for every count hidden with it.
+
+
+def _told(named: Mapping[str, str], counts: Counts, asked: Range | None, alpha: float) -> AttributeGuesses:
+    """Return one adversary's guesses, of which no small count of right or wrong ones follows.
+
+    Parameters
+    ----------
+    counts : (right, all) of members, then of others
+    asked : (members, others)
+        How many of each are known to have been asked about; those of ``counts`` if absent.
+    """
+    ranges, alike = _ranges(counts, asked or counts[1::2])
+    shares = [
+        None if right[0] < right[1] or all_[0] < all_[1] else right[0] / all_[0] if all_[0] else float("nan")
+        for right, all_ in ranges
+    ]
     value, low, high = difference(counts, low_alpha=alpha, high_alpha=alpha)
+    low, high = (low, high) if alike else _limits(ranges, alpha, alpha)
     return AttributeGuesses(
-        name=name,
-        title=title,
-        source=source,
-        inside=a / n if n else float("nan"),
-        outside=b / k if k else float("nan"),
-        members=n,
-        others=k,
-        advantage=Estimate(value=value, low=low, high=high),
+        **named,
+        inside=shares[0],
+        outside=shares[1],
+        members=ranges[0][1][0],
+        others=ranges[1][1][0],
+        advantage=Estimate(value=value if alike else None, low=low, high=high),
     )
+
+
+def _ranges(counts: Counts, asked: Range) -> tuple[list[tuple[Range, Range]], bool]:
+    """Return, of members and of others, where right guesses and all guesses are said to lie; and whether exactly."""
+    made: list[tuple[Range, Range]] = []
+    for right, n, total in zip(counts[::2], counts[1::2], asked, strict=True):
+        most = total - 1 if Count(total - n).hidden else n  # of a few of them nobody knows the value
+        made.append((Count(right, n).ends, (at_least(n, [total]), most)))
+    return made, all(low == high for pair in made for low, high in pair)
+
+
+def _limits(ranges: list[tuple[Range, Range]], low_alpha: float, high_alpha: float) -> tuple[float, float]:
+    """Return limits that hold whichever counts in their ranges are the true ones."""
+    (inside, members), (outside, others) = ranges
+    counts = (inside[0], members[1], min(outside[1], others[0]), others[0])
+    _, low, _ = difference(counts, low_alpha=low_alpha, high_alpha=high_alpha)
+    counts = (min(inside[1], members[0]), members[0], outside[0], others[1])
+    _, _, high = difference(counts, low_alpha=low_alpha, high_alpha=high_alpha)
+    return low, high
+
+
+def _without_rest(by_value: list[AttributeGuesses], asked: Range) -> tuple[AttributeGuesses, ...]:
+    """Hide the smallest value where who has none of the values shown follows from how many have each."""
+    for side, share, total in (("members", "inside", asked[0]), ("others", "outside", asked[1])):
+        given = [getattr(g, side) or 0 for g in by_value]
+        if given and Count(total - sum(given)).hidden:
+            i, nothing = given.index(min(given)), Estimate(value=None)
+            by_value[i] = by_value[i].model_copy(update={side: None, share: None, "advantage": nothing})
+    return tuple(by_value)
 
 
 def _own(told: feature_adversaries.Seen, truth: Index) -> Float:

@@ -23,7 +23,7 @@ from privgate.policy.policy_part import Audit, Fraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import Confidence, unsure
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Rule
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, points
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -57,8 +57,8 @@ class AttributeAdvantage(Rule):
         """Return the difference as percentage points."""
         what = "any sensitive feature" if self.attribute is None else f"{self.attribute!r}"
         return (
-            f"who knows everything else about somebody guesses {what} at most {100 * measurement.high:.1f} percentage "
-            "points oftener if that person was in the data; what the model tells about everybody is not counted"
+            f"who knows everything else about somebody guesses {what} {self.deciding(measurement, points)} "
+            "oftener if that person was in the data; what the model tells about everybody is not counted"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

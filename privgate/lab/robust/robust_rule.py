@@ -28,7 +28,7 @@ from privgate.policy.policy_part import Audit, Fraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import Confidence, unsure
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import Rule
+from privgate.policy.rules.rule_base import Rule, points
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -63,7 +63,7 @@ class RobustAdvantage(Rule):
         """Return the advantage as percentage points."""
         return (
             "who has the model and somebody's record, and looks how far the nearest wrong answer is, calls members "
-            f"at most {100 * measurement.high:.1f} percentage points more of the training people than of others"
+            f"{self.deciding(measurement, points)} more of the training people than of others"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

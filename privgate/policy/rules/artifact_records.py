@@ -29,7 +29,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from privgate.evidence import Measurement
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule, wrong
+from privgate.policy.rules.rule_base import Rule, percent, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -63,16 +63,24 @@ class ArtifactRecords(Rule):
         people = 1 if self.of == "share" else facts.get("n_records")
         return "the file may carry everybody" if people and self.max >= people else ""
 
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return how many records leave traces."""
+        n = measurement.population
+        low, high = (f"{v * n if self.of == 'share' else v:.0f}" for v in (measurement.low, measurement.high))
+        span = low if low == high else f"between {low} and {high}"
+        limit = f"{100 * self.limit:.4g} %" if self.of == "share" else f"{self.limit:.4g}"
+        where = f" ({measurement.where})" if measurement.where and measurement.high else ""
+        return f"{span} of {n} records leave traces in the file{where}; allowed is at most {limit}: {outcome.value}"
+
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""
         if math.isnan(measurement.high):
             return ""
         if not measurement.high:
             return "whoever downloads the file finds no record in it, nor anything that one record alone made"
-        low, high = (
-            (f"{100 * v:.3g} %" if self.of == "share" else f"{v:.0f}") for v in (measurement.low, measurement.high)
-        )
-        span = low if low == high else f"{low} for certain and at most {high}"
+        low, high = (percent(v) if self.of == "share" else f"{v:.0f}" for v in (measurement.low, measurement.high))
+        most = f"at least {low}" if self.broken(measurement) else f"{low} for certain and at most {high}"
+        span = low if low == high else most
         return f"whoever downloads the file finds traces of their own of {span} of the records in it"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:

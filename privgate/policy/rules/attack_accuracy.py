@@ -19,6 +19,7 @@ from pydantic import Field
 from privgate.evidence import Measurement
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import percent
 
 METRIC = Metric(
     "attack_accuracy",
@@ -45,6 +46,6 @@ class AttackAccuracy(MembershipRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the accuracy as a percentage of right guesses."""
         return (
-            f"{self.who()}, {self.what()} tells members from others in at most {100 * measurement.high:.3g} % of "
+            f"{self.who()}, {self.what()} tells members from others in {self.deciding(measurement, percent)} of "
             "cases; tossing a coin is right in 50 %"
         )

@@ -18,6 +18,7 @@ from privgate.evidence import Measurement
 from privgate.policy.policy_part import Fraction
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import points
 
 METRIC = Metric(
     "attack_advantage",
@@ -42,6 +43,6 @@ class AttackAdvantage(MembershipRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the advantage as percentage points."""
         return (
-            f"{self.who()}, {self.what()} flags members at most {100 * measurement.high:.1f} percentage points more "
+            f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
             "often than people who were not in the data"
         )

@@ -23,6 +23,7 @@ from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import percent
 
 METRIC = Metric(
     "attack_tpr",
@@ -47,7 +48,7 @@ class AttackTpr(MembershipRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the rate in people."""
         return (
-            f"{self.who()}, {self.what()} finds at most {100 * measurement.high:.3g} % of the members while wrongly "
+            f"{self.who()}, {self.what()} finds {self.deciding(measurement, percent)} of the members while wrongly "
             f"accusing {100 * self.at_fpr:g} % of everybody else"
         )
 

@@ -21,7 +21,7 @@ from privgate.evidence import Measurement
 from privgate.policy.policy_part import OpenFraction
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import wrong
+from privgate.policy.rules.rule_base import percent, wrong
 
 METRIC = Metric(
     "dp_attack_accuracy_bound",
@@ -51,8 +51,13 @@ class DpAttackAccuracyBound(GuaranteeRule):
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the bound in words, with its prior."""
+        most = (
+            f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
+            if self.broken(measurement)
+            else f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
+        )
         return (
-            f"no attack of any kind is right in more than {100 * measurement.high:.3g} % of cases, if it starts from a "
+            f"{most}, if it starts from a "
             f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
             f"as training reaches its data only through {way(measurement)}"
         )

@@ -62,8 +62,9 @@ class DpEpsilon(GuaranteeRule):
         held = BehindClaim.of(measurement.behind).delta
         delta = self.delta if held is None else held
         but = f", except with probability about {delta:g}" if delta > 0 else ""
+        whose = "the guarantee lets one person's data" if self.broken(measurement) else "one person's data can"
+        fold = self.deciding(measurement, lambda epsilon: f"{np.exp(min(epsilon, 700)):.3g}-fold")
         return (
-            f"whatever anybody else knows, one person's data can shift the odds of any guess about that person at most "
-            f"{np.exp(min(measurement.high, 700)):.3g}-fold{but}, as far as training reaches people's data only "
-            f"through {way(measurement)}"
+            f"whatever anybody else knows, {whose} shift the odds of any guess about that person {fold}{but}, as far "
+            f"as training reaches people's data only through {way(measurement)}"
         )

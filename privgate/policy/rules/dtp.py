@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privgate.evidence import BehindInfluence, Measurement
-from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, folds, own_pair
+from privgate.policy.rules.leave_one_out import REACHES, LeaveOneOutRule, averaged, folds, own_pair
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
@@ -51,6 +51,9 @@ class Dtp(LeaveOneOutRule):
 
     def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor."""
+        if self.broken(measurement):
+            said = f"without this person, an answer's probability changes {self.deciding(measurement, folds)}"
+            return f"{averaged(measurement)}{self.who(measurement)}: {said}{own_pair(measurement)}"
         bound = (
             f"no answer's probability changes more than {folds(measurement.high)}"
             if np.isfinite(measurement.high)
@@ -62,7 +65,7 @@ class Dtp(LeaveOneOutRule):
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         # said of a limit that holds: where none does, nobody takes it for protection
         attacks = "; this stops no attack by itself" if np.isfinite(measurement.high) else ""
-        return f"{self.who()}: without this person, {bound}; {seen}{own_pair(measurement)}{attacks}"
+        return f"{self.who(measurement)}: without this person, {bound}; {seen}{own_pair(measurement)}{attacks}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""

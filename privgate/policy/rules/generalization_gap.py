@@ -23,7 +23,7 @@ from privgate.policy.policy_part import Audit
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import CandidatesRule
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import WAY_OUT
+from privgate.policy.rules.rule_base import WAY_OUT, points
 from privgate.run.needs import Need
 
 METRIC = Metric(
@@ -56,9 +56,9 @@ class GeneralizationGap(CandidatesRule):
     def meaning(self, measurement: Measurement) -> str:
         """Return the gap in words."""
         if self.loss == "zero_one":
-            gap = f"right at most {100 * measurement.high:.1f} percentage points more often"
+            gap = f"right {self.deciding(measurement, points)} more often"
         else:
-            gap = f"better by at most {measurement.high:.3g} nats of loss"
+            gap = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:

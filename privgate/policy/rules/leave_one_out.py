@@ -8,11 +8,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
-from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.evidence.json_values import told_count
+from privgate.evidence import BehindInfluence, Count, Measurement, Request
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, percent, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
@@ -99,11 +98,12 @@ class LeaveOneOutRule(Rule):
             )
         return self
 
-    def who(self) -> str:
-        """Return whom the judged number speaks about."""
+    def who(self, measurement: Measurement) -> str:
+        """Return whom the judged number speaks about; where it is too large, for whom it is at least so large."""
         if self.aggregate == "quantile":
-            return f"for {100 * (self.q or 0):g} % of the people in the data"
-        return "for every person in the data"
+            q, least = (1 - (self.q or 0), "at least ") if self.broken(measurement) else (self.q or 0, "")
+            return f"for {least}{100 * q:.4g} % of the people in the data"
+        return f"for {'a' if self.broken(measurement) else 'every'} person in the data"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
@@ -180,7 +180,7 @@ class LeaveOneOutRule(Rule):
         if self.aggregate != "share_above":
             return self.change(measurement)
         return averaged(measurement) + (
-            f"at most {100 * measurement.high:.3g} % of the people in the data are people {self.beyond} without them "
+            f"{self.deciding(measurement, percent)} of the people in the data are people {self.beyond} without them "
             f"(threshold {self.threshold:g} {self.about.unit})"
         )
 
@@ -200,9 +200,7 @@ class LeaveOneOutRule(Rule):
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
         if measurement.n < measurement.population:
-            some = (
-                f"{told_count(measurement.n, measurement.population)} of {measurement.population} people were measured"
-            )
+            some = f"{Count(measurement.n, measurement.population)} of {measurement.population} people were measured"
             if self.aggregate == "max":
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"

@@ -54,13 +54,14 @@ class Pdtp(LeaveOneOutRule):
 
     def change(self, measurement: Measurement) -> str:
         """Return the change of probability as a factor, and over what it is averaged."""
-        if not np.isfinite(measurement.high):
+        if not np.isfinite(measurement.high) and not self.broken(measurement):
             bound = f"by an amount that is not limited from above; seen is {folds(measurement.low)}"
         else:
-            bound = f"at most {folds(measurement.high)}"
+            bound = self.deciding(measurement, folds)
+        told = f"{averaged(measurement)}{self.who(measurement)}: without this person"
         return (
-            f"{averaged(measurement)}{self.who()}: without this person, the probability of an answer about this person "
-            f"changes {bound}; other questions were not judged{own_pair(measurement)}"
+            f"{told}, the probability of an answer about this person changes {bound}; other questions were not judged"
+            f"{own_pair(measurement)}"
         )
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:

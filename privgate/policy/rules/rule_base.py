@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,6 +16,16 @@ from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def points(share: float) -> str:
+    """Return a difference of shares."""
+    return f"{100 * share:.1f} percentage points"
 
 
 def wrong(key: str, text: str) -> PydanticCustomError:
@@ -148,7 +158,7 @@ class Rule(Part, ABC):
         if not self.required and not measurement.applicable:
             said = f"not applicable: {measurement.problem or 'no reason given'}"
             return replace(self.finding(Outcome.WARNED, said, measurement), applies=False)
-        return self.against_limit(measurement)
+        return self.against_limit(measurement.against(self.limit))
 
     def against_limit(self, measurement: Measurement) -> Finding:
         """Return PASSED iff the whole interval is good, FAILED iff all of it is bad, else INCONCLUSIVE.
@@ -167,7 +177,7 @@ class Rule(Part, ABC):
         else:
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
             outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
-        return self.finding(outcome, self.sentence(measurement, outcome), measurement)
+        return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return measured value, interval and limit in one sentence."""
@@ -181,6 +191,16 @@ class Rule(Part, ABC):
             span = f"about {measurement.value:.4g} (a point estimate, no limit can be given)"
         where = f" ({measurement.where})" if measurement.where else ""
         return f"{span}{unit}{exact}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
+
+    def broken(self, measurement: Measurement) -> bool:
+        """Whether all of the interval lies beyond the limit: then its lower end is what is known."""
+        return measurement.high < self.limit if self.direction == "min" else measurement.low > self.limit
+
+    def deciding(self, measurement: Measurement, write: Callable[[float], str]) -> str:
+        """Return the end of the interval that decides, in words: no upper limit is quoted for a failure."""
+        if self.broken(measurement):
+            return ("" if math.isinf(measurement.low) else "at least ") + write(measurement.low)
+        return f"at most {write(measurement.high)}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what would change the outcome; empty if it passed."""
@@ -196,7 +216,7 @@ class Rule(Part, ABC):
             title=self.title,
             outcome=outcome,
             message=message,
-            meaning="" if measurement.problem else self.meaning(measurement),
+            meaning="" if measurement.problem else self.meaning(measurement.told),
             # where a precondition stopped the run, its own message says what to do
             advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
             metric=self.metric,

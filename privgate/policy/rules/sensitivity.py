@@ -74,15 +74,14 @@ class Sensitivity(LeaveOneOutRule):
 
     def change(self, measurement: Measurement) -> str:
         """Return the shift in the model's own errors."""
-        where = "no answer to any declared question moves" if self.over == "domain" else "the answer about them moves"
+        where = "an answer to a declared question moves" if self.over == "domain" else "the answer about them moves"
         limit = (
-            f"at most {measurement.high:.3g} times the model's usual error"
-            if math.isfinite(measurement.high)
+            f"{self.deciding(measurement, '{:.3g}'.format)} times the model's usual error"
+            if math.isfinite(measurement.high) or self.broken(measurement)
             else f"by an amount that is not limited from above; seen is {measurement.low:.3g} times the usual error"
         )
-        return (
-            f"{averaged(measurement)}{self.who()}: without them, {where} {limit}; this is not DTP and stops no attack"
-        )
+        told = f"{averaged(measurement)}{self.who(measurement)}: without them, {where} {limit}"
+        return f"{told}; this is not DTP and stops no attack"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what lowers the influence of single records on numbers."""

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from privgate.report import charts, words
+from privgate.report import charts
+from privgate.report.assertions import interval, limit, result, title, unit
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
 from privgate.report.report_schema import (
     ComparedReport,
@@ -39,9 +40,7 @@ def blocks(comparison: Comparison) -> list[Block]:
     made.append(TableBlock("What may have caused the difference", ("Cause", "Changed", old, new), rows))
     rules = comparison.rules
     if rules:
-        cells = [
-            (words.title(r), _result(r, r.old), _result(r, r.new), words.limit(r), plain(r.change, 60)) for r in rules
-        ]
+        cells = [(title(r), _result(r, r.old), _result(r, r.new), limit(r), plain(r.change, 60)) for r in rules]
         made.append(TableBlock("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
         made += _rule_chart(rules, old, new)
     shifts = comparison.distribution
@@ -69,33 +68,33 @@ def _short(value: str) -> str:
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
-    return f"{words.result(figures.outcome)}: {words.interval(figures, words.unit(rule), rule.direction)}"
+    return f"{result(figures.outcome)}: {interval(figures, unit(rule), rule.direction)}"
 
 
 def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
     """Return figures as shares of their limit, because rules have different units."""
     pairs = [(r, r.old.value / r.limit, r.new.value / r.limit) for r in rules if r.old and r.new and r.limit > 0]
-    rows = [(words.title(r), a, b) for r, a, b in pairs if math.isfinite(a) and math.isfinite(b)]
+    rows = [(title(r), a, b) for r, a, b in pairs if math.isfinite(a) and math.isfinite(b)]
     if not rows:
         return []
-    title = "Each rule's figure as a share of its limit"
+    heading = "Each rule's figure as a share of its limit"
     over = sum(r[2] > 1 for r in rows)
     said = (
         f"{number(over)} of {len(rows)} figures of {new} lie beyond their limit at 100 %"
         if over
         else f"Every figure of {new} lies at or below 100 % of its limit"
     )
-    svg = charts.pairs("rules-moved", title, "Ring before, diamond now.", rows=rows, first=old, second=new,
+    svg = charts.pairs("rules-moved", heading, "Ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="share of the limit", limits=[1.0] * len(rows), percent=True)  # fmt: skip
     cells = [(n, f"{100 * a:.3g} %", f"{100 * b:.3g} %") for n, a, b in rows]
     return [
         Chart(
             "rules-moved",
-            title,
+            heading,
             "",
             f"{said}.",
             svg,
-            TableBlock(title, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
+            TableBlock(heading, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
         )
     ]
 

@@ -3,7 +3,7 @@
 from privgate.evidence import InfluencePart, RunPart
 from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import fold, number, plain, prose
+from privgate.report.text import fold, number, plain, prose, shown
 
 
 def section(doc: ReportDocument) -> Section | None:
@@ -71,11 +71,7 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
             ("Largest change with the registered seed alone; not judged", fold(own.worst)),
             ("People above the limit with the registered seed alone; not judged", own.units_above),
         ]
-    return [(name, plain(v, 200) if isinstance(v, str) else _told(v)) for name, v in told if v or v is None]
-
-
-def _told(value: float | None) -> str:
-    return "suppressed" if value is None else number(value)
+    return [(name, plain(v, 200) if isinstance(v, str) else shown(v, number)) for name, v in told if v or v is None]
 
 
 def _sentence(text: str) -> str:

@@ -1,6 +1,6 @@
 """Data and preconditions: what must hold before any number counts."""
 
-from privgate.report import words
+from privgate.report import assertions
 from privgate.report.blocks import Section, TableBlock
 from privgate.report.report_schema import ReportDocument
 from privgate.report.text import prose
@@ -11,7 +11,7 @@ def section(doc: ReportDocument) -> Section | None:
     checked = doc.evidence.preconditions
     if not checked:
         return None
-    rows = [(words.condition(p.name), words.result(p.outcome), prose(p.message)) for p in checked]
+    rows = [(assertions.condition(p.name), assertions.result(p.outcome), prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
     table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
     return Section("data", "Data and preconditions", [table])

@@ -14,11 +14,11 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
-from privgate.evidence.json_values import Count
+from privgate.evidence.telling import Part
+from privgate.report.assertions import sure
 from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.suppression import shown
-from privgate.report.text import fold, number, percent, plain, prose
+from privgate.report.text import fold, number, percent, plain, prose, shown
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),
@@ -108,7 +108,7 @@ def _by(nats: float, more: str = "") -> str:
     return f"by {fold(nats)}{more}" if math.isfinite(nats) else "without limit"
 
 
-def _people(count: Count) -> str:
+def _people(count: Part) -> str:
     return "a suppressed number of people" if count is None else f"{number(count)} people"
 
 
@@ -117,7 +117,7 @@ def _handed_on(s: EngineShare) -> str:
     return f"{shown(s.handed_on)}{share}"
 
 
-def _reasons(why: Mapping[str, Count]) -> str:
+def _reasons(why: Mapping[str, Part]) -> str:
     return "; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in why.items())
 
 
@@ -160,9 +160,6 @@ def _published(p: PublishedBound) -> tuple[str, ...]:
     return plain(p.name, 80), number(p.value), number(p.corrected), plain(p.because, 240), plain(p.source, 120)
 
 
-_KINDS = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}
-
-
 def _measurements(found: Sequence[Measurement]) -> list[Block]:
     """Return what was measured; conditions that several share are listed once, by number."""
     if not found:
@@ -179,12 +176,10 @@ def _measurements(found: Sequence[Measurement]) -> list[Block]:
 
 
 def _measurement(m: Measurement, held: Sequence[str]) -> tuple[str, ...]:
-    sure = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
-    kind = _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {sure}"
     return (
         plain(m.request.key, 120),
         prose(m.problem, 200) or _interval(m),
-        "not measured" if m.problem else kind,
+        sure(m),
         f"{number(m.n)} of {number(m.population)}" if m.population else "",
         plain(m.where, 60),
         ", ".join(str(held.index(plain(a, 200)) + 1) for a in m.assumptions),

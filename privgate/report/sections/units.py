@@ -7,7 +7,7 @@ from privgate.policy.rules import about
 from privgate.report import charts, found_blocks, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import fold, number, plain
+from privgate.report.text import fold, number, plain, shown
 from privgate.report.unit_rows import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
 
 #: figures of the per-unit table, in words
@@ -29,10 +29,10 @@ def section(doc: ReportDocument) -> Section | None:
         return Section("units", "Risk of each person", _of_some(doc, units, limit))
     figures = units.figures
     blocks: list[Block] = [*moved, Facts(_facts(units))]
-    shown: list[FigureName] = list(dict.fromkeys((figure, "pdtp")))
+    both: list[FigureName] = list(dict.fromkeys((figure, "pdtp")))
     # the largest change seen is often the direct one: one drawing then says both
-    shown = shown[:1] if all(figures[n] == figures[shown[0]] for n in shown) else shown
-    blocks += [_histogram(name, figures[name], units, limit) for name in shown]
+    both = both[:1] if all(figures[n] == figures[both[0]] for n in both) else both
+    blocks += [_histogram(name, figures[name], units, limit) for name in both]
     return Section("units", "Risk of each person", [*blocks, *_listed(units, limit)])
 
 
@@ -42,8 +42,7 @@ def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Blo
     if coverage and coverage.not_computed:
         told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
         first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
-        shown: list[Block] = [Text(first)]
-        return [*shown, *_listed(units, limit)]
+        return [Text(first), *_listed(units, limit)]
     screened = words.mode(doc) == "screen"
     close = "Some" if units.close is None else number(units.close)
     told = f"{close} of {number(units.n)} people or records were measured closely"
@@ -104,10 +103,8 @@ def _facts(units: UnitsSummary) -> list[tuple[str, str]]:
         else:
             half = "half change nothing" if middle == 0 else f"half are below {_few(middle)}"
             told.append((NAMES[name], f"{half}, the worst is {_few(most)}"))
-    for row in units.above:
-        shown = f"{_lie_above(row)} of {number(units.n)}"
-        told.append((f"{NAMES[row.figure]}: above {fold(row.limit)}", shown))
-    return told
+    above = ((f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above)
+    return [*told, *((name, f"{some} of {number(units.n)}") for name, some in above)]
 
 
 def _few(nats: float) -> str:
@@ -118,12 +115,12 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
     edges, counts, unbounded, small = figure.edges, figure.counts, figure.unbounded, units.small_cell
     title = f"{NAMES[name]}: how many people have which figure"
     rows = [
-        (f"{number(a)} to {number(b)}", "suppressed" if c is None else number(c))
+        (f"{number(a)} to {number(b)}", shown(c))
         for a, b, c in zip(edges, edges[1:], counts, strict=False)
         if c is None or c > 0
     ]
     if unbounded is None or unbounded:
-        rows.append(("no upper limit known", "suppressed" if unbounded is None else number(unbounded)))
+        rows.append(("no upper limit known", shown(unbounded)))
     svg = charts.histogram(
         f"hist-{name.replace('_', '-')}",
         title,

@@ -19,7 +19,6 @@ HTML = {
     ("table", "report/blocks.py"),
     ("collusion", "lab/collusion/collusion_signs.py"),
     ("collusion", "lab/collusion/collusion_signs.py"),
-    ("attribute_advantage", "report/guesses.py"),
     ("collusion", "evidence/evidence.py"),
     ("collusion", "report/report_document.py"),
     ("dtp", "cli/forget.py"),

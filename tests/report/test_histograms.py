@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privgate.evidence.json_values import SMALL_CELL
-from privgate.registry.attaching import headline
-from privgate.report import found_blocks, suppressed
-from privgate.report.report_schema import read
-from privgate.report.suppression import apart, histogram
+from privgate.evidence.telling import SMALL_CELL
+from privgate.report.histograms import apart, histogram
 from privgate.report.unit_rows import Pseudonyms, summary
 
 KEY = b"k" * 32
@@ -124,80 +121,3 @@ def test_a_quantile_beyond_which_a_few_lie_is_not_told():
     # one of 150 lies beyond the 99 % quantile: with a limit between it and the largest, the count above is known
     assert made["figures"]["dtp_upper"]["quantiles"]["0.99"] == "nan"
     assert made["figures"]["dtp_upper"]["quantiles"]["0.9"] == pytest.approx(1.8, abs=0.02)
-
-
-def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others():
-    behind = {"members": 1000, "candidates": 960, "removed_candidates": {"also_in_training": 37, "nearly": 3}}
-    measured = {"request": {"key": "a"}, "n": 1960, "population": 1960, "unit": "fraction", "behind": behind}
-    payload = {"run": {}, "influence": None, "claims": None, "membership": None, "preconditions": [
-        {"name": "near_overlap", "message": "", "detail": {"checked": 960}}
-    ], "measurements": [measured]}  # fmt: skip
-    totals = suppressed.known(payload, (1000, 1000, 1000, 2000))
-
-    shown = suppressed.evidence(payload, totals)
-    (m,), (p,) = shown["measurements"], shown["preconditions"]
-    # 1,000 less 37 less 3: neither 960 nor a sum that holds it may leave
-    assert m["behind"]["candidates"] == 954
-    assert m["n"] == m["population"] == 1954
-    assert p["detail"]["checked"] == 954
-
-
-def test_trainings_do_not_tell_how_many_were_retrained():
-    def run(few_of):
-        engines = [{"engine": "tree", "asked": 150, "answered": 150 - few_of, "handed_on": few_of, "why": {},
-                    "without_limit": {}},
-                   {"engine": "refit", "asked": few_of, "answered": few_of, "handed_on": 0, "why": {},
-                    "without_limit": {}}]  # fmt: skip
-        trainings = 65 + 13 * few_of
-        payload = {
-            "run": {"seeds": {"paired": 13}, "plan": {"retrains": trainings, "leave_one_out": 13 * few_of},
-                    "trace": {"training_calls": trainings + 8}},
-            "influence": {"engines": engines}, "claims": None, "membership": None, "preconditions": [],
-            "measurements": [], "subject": {"n_units": 150},
-        }  # fmt: skip
-        return suppressed.evidence(payload, (150,))["run"]
-
-    assert run(3) == run(7)
-    assert run(30) != run(31)
-
-
-def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():
-    figures = {"roc": [[0.0, 0.0], [0.001, 0.004], [0.02, 0.02], [1.0, 1.0]], "classes": [], "groups": [],
-               "tpr_at_fpr": [{"value": 0.003, "low": 0.0, "high": 0.02, "fpr": 0.01}]}  # fmt: skip
-    payload = {"run": {}, "influence": None, "claims": None, "preconditions": [],
-               "membership": {"attacks": [{"scope": "model", "figures": figures}], "against_pdtp": None},
-               "measurements": [{"request": {"key": "a"}, "n": 2000, "population": 2000, "unit": "fraction",
-                                 "behind": {"members": 1000, "candidates": 1000}}]}  # fmt: skip
-    (attack,) = suppressed.evidence(payload, (1000, 2000))["membership"]["attacks"]
-
-    assert attack["figures"]["roc"] == [[0.0, 0.0], [0.02, 0.02], [1.0, 1.0]]
-    assert attack["figures"]["tpr_at_fpr"][0]["value"] == 0.009
-
-
-def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(runs):
-    kept = runs.golden("attacked")
-    (rule,) = (f for f in kept["findings"] if f["metric"] == "attack_tpr")
-    (measured,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
-    members = measured["behind"]["members"]
-    seen = set()
-    for found in (2, 7):
-        rule["value"] = measured["value"] = found / members
-        verdict = runs.verdict(kept)
-        doc = runs.document(verdict)
-        (shown,) = (f for f in doc["findings"] if f["metric"] == "attack_tpr")
-        (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
-        seen.add((shown["value"], again["value"], headline(verdict)[f"privgate/{rule['rule']}"]))
-
-    assert seen == {(9 / members,) * 3}
-
-
-def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
-    kept = runs.golden("certified")
-    seen = set()
-    for wrong in (1, 3, 9):
-        kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
-        doc = runs.document(runs.verdict(kept))
-        seen.add(found_blocks.accuracy(read(doc)))
-        assert doc["context"]["accuracy"] is None
-
-    assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}

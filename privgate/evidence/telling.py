@@ -1,0 +1,186 @@
+"""What may be told of how many people are of some kind: decided by the number itself, where it is made.
+
+A count from 1 to 9 is hidden, and so is one that leaves 1 to 9 of a total: whoever knows the total and one part knows
+the other part (Willenborg & de Waal, "Elements of Statistical Disclosure Control", 2001, chapter 4). In JSON a hidden
+count is ``null``, in a sentence its range. How many there are in all, nobody and everybody are told. Whoever computes
+has the true numbers; what is written has been told: ``payload`` of each part of the evidence asks the types of its
+fields, which are below.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import PlainSerializer, SerializationInfo
+
+#: counts of people below this are not shown
+SMALL_CELL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """So many people or records, of a total that every reader knows.
+
+    Parameters
+    ----------
+    n : int
+    of : int, optional
+        The total; absent where there is none, or nobody knows it.
+
+    Examples
+    --------
+    >>> [str(Count(*c)) for c in ((4,), (996, 1000), (40, 1000), (0, 1000), (5, 8))]
+    ['1 to 9', '991 to 999', '40', '0', '1 to 8']
+    >>> Count(4, 1000).told, Count(996, 1000).told, Count(40, 1000).told
+    (None, None, 40)
+    """
+
+    n: int
+    of: int | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is small, or leaves a small rest of its total."""
+        return self.n > 0 and (self.n < SMALL_CELL or (self.of is not None and 0 < self.of - self.n < SMALL_CELL))
+
+    @property
+    def told(self) -> int | None:
+        """What JSON holds: None where it is hidden."""
+        return None if self.hidden else self.n
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The range in which it is said to lie: itself where nothing is hidden."""
+        if not self.hidden:
+            return self.n, self.n
+        if self.of is None or self.n < SMALL_CELL:
+            return 1, min(SMALL_CELL - 1, self.of or SMALL_CELL)
+        return self.of - SMALL_CELL + 1, self.of - 1
+
+    def __str__(self) -> str:
+        """Return what a sentence says: the range of a hidden count, except where everybody is meant."""
+        return str(self.n) if not self.hidden or self.n == self.of else " to ".join(map(str, self.ends))
+
+
+def told(n: int | None, of: int | None = None) -> int | None:
+    """Return what JSON holds of a count; None is one that was hidden before."""
+    return None if n is None else Count(n, of).told
+
+
+def cells(counts: Iterable[int]) -> list[int | None]:
+    """Return counts that add up to a total: small ones as None, never exactly one of them alone beside another count.
+
+    Examples
+    --------
+    >>> cells([400, 30, 0, 3])
+    [400, None, 0, None]
+    """
+    made = [Count(int(c)).told for c in counts]
+    rest = [c for c in made if c]
+    if made.count(None) == 1 and rest:
+        made[made.index(min(rest))] = None
+    return made
+
+
+def nested(counts: Sequence[int], total: int) -> list[int | None]:
+    """Return counts of which each contains the smaller ones, without those from which a small difference follows.
+
+    How many lie above 1 nat and how many above 1.1 tell how many lie between.
+
+    Examples
+    --------
+    >>> nested([400, 395, 20, 3], 1000)
+    [400, None, 20, None]
+    """
+    told, last = [0, total], {}
+    for i in sorted(range(len(counts)), key=lambda i: -counts[i]):
+        if counts[i] in (0, total) or not any(0 < abs(counts[i] - known) < SMALL_CELL for known in told):
+            told.append(counts[i])
+            last[i] = counts[i]
+    return [last.get(i) for i in range(len(counts))]
+
+
+def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> int:
+    """Return a sample's size, rounded down where it leaves a small rest of a total: who was left out of it is nobody's.
+
+    What is rounded keeps its side of ``floors``, the least that a policy asks for.
+
+    Examples
+    --------
+    >>> at_least(298, [300]), at_least(298, [300], [295]), at_least(250, [300])
+    (291, 295, 250)
+    """
+    for total in totals if count and count not in totals else ():
+        if 0 < total - count < SMALL_CELL:
+            return max([total - SMALL_CELL + 1, *(f for f in floors if f <= count)])
+    return count
+
+
+def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
+    """Return the interval of a share of people whose ends tell no small count, on the same side of every limit.
+
+    A share of a known number is a count.
+
+    Examples
+    --------
+    >>> share(0.004, 0.004, 1000, [0.01]), share(0.004, 0.004, 1000, [0.005]), share(0.04, 0.04, 1000, [0.05])
+    ((0.001, 0.009), (0.001, 0.005), (0.04, 0.04))
+    """
+    if not people or not 0 <= low <= high <= 1:
+        return low, high
+    counts = [(Count(round(v * people), people), v) for v in (low, high)]
+    least, most = (c.ends[i] / people if c.hidden else v for i, (c, v) in enumerate(counts))
+    return beside(limits, (low, high), (least, most))
+
+
+def beside(limits: Iterable[float], true: tuple[float, float], told: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval that holds the true one, cut such that it lies on the same side of every limit."""
+    (low, high), (least, most) = true, told
+    given = tuple(limits)
+    least = max([least, *(math.nextafter(v, math.inf) for v in given if low > v)]) if least < low else low
+    most = min([most, *(v for v in given if high <= v)]) if most > high else high
+    return least, most
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What whoever reads a report knows, and what a count is therefore told beside."""
+
+    units: int | None = None
+    records: int | None = None
+    #: every number of people or records that is no secret, and what is left of it without parts that are told
+    totals: tuple[int, ...] = ()
+    #: sample sizes that the policy asks for: whoever judges the numbers again comes to the same end
+    floors: tuple[int, ...] = ()
+    #: request to limits of its rules
+    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: in the trials of attacks
+    members: int = 0
+    candidates: int = 0
+    #: people who were really trained without
+    retrained: int = 0
+
+    def sample(self, n: int) -> int:
+        """Return how large a sample is said to be."""
+        return at_least(n, self.totals, self.floors)
+
+    def few(self, n: int) -> bool:
+        """Whether a count is small, or leaves a small rest of a total that every reader knows."""
+        return n not in self.totals and any(Count(n, total).hidden for total in (None, *self.totals))
+
+
+def _of(total: str) -> PlainSerializer:
+    def tell(n: int | None, info: SerializationInfo) -> int | None:
+        return told(n, getattr(info.context, total, None))
+
+    return PlainSerializer(tell, return_type=int | None)
+
+
+#: fields that count people: true in a run; in a report null where they are hidden, by the total that the name says
+OfUnits = Annotated[int | None, _of("units")]
+OfRecords = Annotated[int | None, _of("records")]
+#: how many of them were looked at
+Sample = Annotated[int, PlainSerializer(lambda n, info: (info.context or Known()).sample(n), return_type=int)]
+#: told by the part that it stands in, which knows what it adds up to
+Part = int | None

@@ -1,0 +1,372 @@
+"""No small count of people leaves in any report, and none follows from what does."""
+
+import functools
+import html
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from privgate import evidence as parts
+from privgate import report
+from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
+from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
+from privgate.policy.rules import ALL
+from privgate.registry.attaching import headline
+from privgate.report import found_blocks
+from privgate.report.report_schema import read
+from privgate.report.unit_rows import Pseudonyms
+from tests.report.small_counts import sentence
+
+KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
+THINGS = r"rules|expectations|theorems|figures|preconditions|requirements"
+NOUNS = r"(?:people|persons|records?|units?|members?|candidates?)"
+#: a small number that counts people
+FEW = rf"(?<!\d to )(?<![\w.,=-])[1-9] (?:of (?:the )?[\d,]+ (?!{THINGS})\w+|{NOUNS}\b(?! each|, each)|are\b)"
+
+
+@given(st.integers(20, 3000), st.data())
+def test_a_range_holds_the_count_and_is_that_of_every_count_hidden_with_it(total, data):
+    count = data.draw(st.integers(0, total))
+    low, high = Count(count, total).ends
+
+    assert low <= count <= high
+    assert str(Count(count, total)) == (str(count) if low == high else f"{low} to {high}")
+    if low != high:
+        others = [c for c in range(low, high + 1) if (c < SMALL_CELL) == (count < SMALL_CELL)]
+        assert all(Count(c, total).ends == (low, high) for c in others)
+
+
+#: whole numbers of the evidence that count no people of a kind: trainings, seeds, questions, sizes of samples
+NOBODY = """
+targets values trainings group replays reruns paired_seeds cells cells_too_small_to_show searched
+shadow_models questions queries counted false_alarms misses alarms attacks runs canaries guesses right checked
+compared different noisy remembered trained best training_calls paired leave_one_out ranking retrains shadows
+n_measured n_units not_computed
+"""
+#: told by the part that they stand in: what they add up to is known there; or the size of what was looked at
+IN_PART = "records records_above_1 members others registered_above candidates units answered asked handed_on"
+
+
+def test_a_new_whole_number_of_the_evidence_says_how_it_is_told():
+    models = [m for m in vars(parts).values() if isinstance(m, type) and issubclass(m, BaseModel)]
+    bare = {k for m in models for k, f in m.model_fields.items() if f.annotation in (int, int | None) if not f.metadata}
+
+    assert len(models) > 40
+    assert bare - {*NOBODY.split(), *IN_PART.split()} == set()
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=8))
+def test_no_two_nested_counts_differ_by_a_few(counts):
+    shown = [c for c in nested(counts, 500) if c is not None]
+
+    assert all(not 0 < abs(a - b) < SMALL_CELL for a in [*shown, 0, 500] for b in [*shown, 0, 500])
+    assert all(told in (None, c) for c, told in zip(counts, nested(counts, 500), strict=True))
+
+
+@given(
+    st.integers(10, 5000),
+    st.data(),
+    st.sampled_from(["are above the limit", "people", "units to 1e-9", "records equal"]),
+)
+def test_a_sentence_says_neither_a_few_nor_all_but_a_few(total, data, noun):
+    part = data.draw(st.integers(0, total))
+    said = sentence(f"{part} of {total} {noun}; {total - part} people are not", [total])
+
+    exact = {
+        int(n) for n in re.findall(r"(?<!to )\b(\d+)\b(?! to)", said.replace(f"of {total}", "").replace("1e-9", ""))
+    }
+    assert not any(Count(n, total).hidden for n in exact)
+    assert sentence(said, [total]) == said
+
+
+def told(doc):
+    """Yield (format, text) of everything that leaves."""
+    for name in ("html", "markdown", "junit"):
+        page = re.sub(r"<style>.*?</style>|<svg.*?</svg>", " ", report.render(doc, name), flags=re.DOTALL)
+        yield name, html.unescape(html.unescape(re.sub(r"<[^>]+>", " ", page)))
+    yield "json", json.dumps([doc["findings"], doc["next_steps"], doc["evidence"]["preconditions"]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_format_says_a_small_count_and_no_number_behind_a_figure_is_one(runs, kind):
+    doc = runs.document(runs.verdict(runs.few(runs.golden(kind))))
+    mine = [f[k] for k in ("message", "meaning") for f in doc["findings"] if f["unit"] in ("people", "records")]
+
+    for name, leaving in told(doc):
+        # a rule's own figure is what the rule is about
+        said = functools.reduce(lambda text, figure: text.replace(figure, ""), mine, leaving)
+        assert not re.findall(FEW, said), name
+    found = []
+    for one in (doc["evidence"]["influence"] or {}).get("engines", ()):
+        found += [one["answered"], one["handed_on"], *one["why"].values(), *one["without_limit"].values()]
+    for m in doc["evidence"]["measurements"]:
+        behind = m.get("behind") or {}
+        found += [*behind.get("over_limit", {}).values(), *behind.get("removed_candidates", {}).values()]
+    assert not any(n is not None and 0 < n < SMALL_CELL for n in found)
+    assert found or kind in ("stopped", "private")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_judges_the_report_again_judges_the_same_numbers(runs, kind):
+    verdict = runs.verdict(kind)
+    again = Evidence.from_payload(runs.document(verdict)["evidence"]).measurements
+
+    for request, measured in verdict.evidence.measurements.items():
+        judged = [(m.value, m.low, m.high, m.confidence or 1, bool(m.problem)) for m in (measured, again[request])]
+        assert np.array_equal(*judged, equal_nan=True)
+
+
+def test_a_sample_is_rounded_to_the_same_side_of_what_the_policy_asks():
+    assert at_least(298, [300], [295, 299]) == 295
+
+
+TESTED = parts.SelfTest(planted=1.0, blind=0.5, tolerance=0.1)
+
+
+def attacked(classes=(), rates=(), roc=((0.0, 0.0), (1.0, 1.0))):
+    """Return what one attack achieved."""
+    exactly = parts.Estimate(value=0.5, low=0.4, high=0.6)
+    figures = parts.AttackFigures(auc=0.5, auc_error=0.1, accuracy=exactly, advantage=0.0, precision=0.5, recall=0.5,
+                            tpr_at_fpr=rates, roc=roc, classes=classes)  # fmt: skip
+    return parts.MembershipPart(attacks=(parts.AttackResult(name="a", title="A", self_test=TESTED, figures=figures),))
+
+
+def test_classes_too_small_to_show_do_not_follow_from_the_others():
+    cells = [
+        parts.CellAccuracy(name=name, value=0.5, low=0.4, high=0.6, members=n, candidates=k)
+        for name, n, k in (("a", 90, 80), ("b", 56, 70))
+    ]
+    told = attacked(tuple(cells)).payload(Known(members=150, candidates=150))["attacks"][0]["figures"]["classes"]
+
+    assert [c["members"] for c in told] == [90, None]
+    assert [c["candidates"] for c in told] == [80, 70]
+
+
+def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():
+    roc = ((0.0, 0.0), (0.001, 0.004), (0.02, 0.02), (1.0, 1.0))
+    part = attacked(rates=(parts.RateAtFpr(value=0.003, low=0.0, high=0.02, fpr=0.01),), roc=roc)
+    (attack,) = part.payload(Known(members=1000, candidates=1000))["attacks"]
+
+    assert attack["figures"]["roc"] == [[0.0, 0.0], [0.02, 0.02], [1.0, 1.0]]
+    assert attack["figures"]["tpr_at_fpr"][0]["value"] == 0.009
+
+
+@given(st.integers(20, 3000), st.data(), st.lists(st.floats(0, 1), max_size=3))
+def test_a_share_tells_no_small_count_and_stays_on_its_side_of_every_limit(people, data, limits):
+    low, high = sorted(data.draw(st.lists(st.integers(0, people), min_size=2, max_size=2)))
+    least, most = share(low / people, high / people, people, limits)
+
+    assert least <= low / people <= high / people <= most
+    for limit in limits:
+        assert (high / people <= limit) == (most <= limit)
+        assert (low / people > limit) == (least > limit)
+    for end, count in ((least, low), (most, high)):
+        # unless a limit of the policy itself stands there, every small count has the same end
+        few = Count(count, people)
+        assert not few.hidden or end != count / people or end in limits or count in few.ends
+
+
+def measured(rule, value, people, where="", **behind):
+    """Return a share of people, or a number of records, as a rule asks for it."""
+    unit = "records" if rule.request().option("of") == "records" else "fraction"
+    about = parts.BehindInfluence(**behind) if behind else None
+    return Measurement(rule.request(), value, value, value, unit=unit, n=people, population=people, where=where,
+                       behind=about)  # fmt: skip
+
+
+def on(verdict, *measurements, rules):
+    """Return a verdict on these measurements alone."""
+    made = replace(verdict.evidence, measurements={m.request: m for m in measurements})
+    findings = tuple(rule.judge(m) for rule, m in zip(rules, measurements, strict=True))
+    return replace(verdict, evidence=made, findings=findings)
+
+
+SHARED = {
+    "pdtp": ({}, "whose own answer changes more than 2.72-fold"),
+    "dtp": ({}, "for whom some answer changes more than 2.72-fold"),
+    "sensitivity": ({}, "whose own answer moves by over 1 times the usual error"),
+}
+
+
+@pytest.mark.parametrize("metric", SHARED)
+@pytest.mark.parametrize("stopped", [0, 40])
+def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopped):
+    rule = ALL[metric](max=0.01, aggregate="share_above", threshold=1.0)
+    behind = {"not_computed": stopped, "decided_by": "x"} if stopped else {}
+    finding = rule.judge(measured(rule, 0.05, 100, "Ada", **behind))
+    shown = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
+
+    whose = SHARED[metric][1]
+    assert shown["title"] == f"Share of people {whose}"
+    for words in (shown["message"], shown["meaning"]):
+        assert whose in words
+        assert "1 %" in words
+        assert "5 %" not in words
+        assert "Ada" not in words
+    assert "allowed is at most 1 %: failed" in shown["message"]
+    assert finding.suffix == "_share_above"
+
+
+def test_no_two_kinds_of_figures_share_a_name(runs):
+    """A largest value, a quantile and a share of one metric: nats, nats about others, and no nats."""
+    options = ({}, {"aggregate": "quantile", "q": 0.5}, {"aggregate": "share_above", "threshold": 1.0, "max": 0.1})
+    findings = [ALL["pdtp"](**{"max": 1.0, **o}) for o in options]
+    findings += [ALL["artifact_records"](max=0, of=of) for of in ("records", "share")]
+    made = [
+        r.judge(Measurement(r.request(), 0.5, 0.5, 0.5, unit="fraction" if "share" in r.request().key else ""))
+        for r in findings
+    ]
+
+    assert [f.rule + f.suffix for f in made] == [
+        "pdtp",
+        "pdtp_quantile",
+        "pdtp_share_above",
+        "artifact_records",
+        "artifact_records_share",
+    ]
+
+
+@pytest.mark.parametrize("of", ["records", "share"])
+def test_how_few_records_a_file_carries_is_no_metric(runs, of):
+    rule, verdict = ALL["artifact_records"](max=0, of=of), runs.verdict("certified")
+    n = verdict.evidence.subject["n_records"]
+    value = 3 / n if of == "share" else 3.0
+    judged = on(verdict, measured(rule, value, n), rules=[rule])
+    (found,) = judged.findings
+
+    assert headline(judged)[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
+    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in found.message
+    assert found.message.startswith(f"between 1 and 9 of {n} records")
+
+
+@pytest.mark.parametrize("few", [4, 396])
+def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
+    """A run that stopped early said "1 to 9 of 400 people" and, of the same engine, "396 handed on"."""
+    why = {DECIDED: 400 - few}
+    shares = EngineShare.of("trees", 400, few, why), EngineShare.of("refit", 400 - few, 0, why)
+    told = InfluencePart(engines=shares).payload(Known(units=400))["engines"]
+
+    counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
+    assert {c for c in counts if c is not None} <= {400, 0}
+    assert [list(e["why"]) for e in told] == [list(why)] * 2
+
+
+DECIDED = "the verdict was decided without them"
+STOPPED = parts.UnitCoverage(n_measured=4, n_units=1000, not_computed=996)
+
+
+def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_way_everywhere():
+    shares = EngineShare.of("a", 1000, 4, {DECIDED: 996}), EngineShare.of("refit", 996, 0, {DECIDED: 996})
+    told = InfluencePart(coverage=STOPPED, engines=shares).payload(Known(units=1000))["engines"]
+
+    assert [(e["asked"], e["answered"], e["handed_on"]) for e in told] == [(1000, 4, 996), (996, 0, 996)]
+    for said in ("4 of 1000 people were trained without", "nobody was trained without 996 of 1000 people"):
+        assert sentence(said, [1000]) == said
+
+
+def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_stopped():
+    share_ = EngineShare.of("a", 1000, 4, {"splits tie on their way": 3, DECIDED: 993})
+    (told,) = InfluencePart(coverage=STOPPED, engines=(share_,)).payload(Known(units=1000))["engines"]
+
+    assert told["answered"] is None
+    assert set(told["why"].values()) == {None}
+
+
+def test_what_was_told_is_told_again_as_it_was():
+    share_ = EngineShare.of("a", 1000, 996, {"they tie": 4})
+    once = InfluencePart(engines=(share_,)).payload(Known(units=1000))
+
+    assert InfluencePart.model_validate(once).payload(Known(units=1000)) == once
+
+
+def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others():
+    behind = parts.BehindMembership(
+        members=1000, candidates=960, removed_candidates={"also_in_training": 37, "nearly": 3}
+    )
+    rule = ALL["attack_accuracy"](max=0.6)
+    taken = Measurement(rule.request(), 0.5, 0.4, 0.6, unit="fraction", n=1960, population=1960, behind=behind)
+    subject = {"n_records": 1000, "n_units": 1000, "n_candidates": 1000}
+    checked = Precondition("near_overlap", "passed", "", {"checked": 960})
+    told = Evidence(subject, (checked,), {taken.request: taken}).payload()
+
+    # 1,000 less 37 less 3: neither 960 nor a sum that holds it may leave
+    (m,), (p,) = told["measurements"], told["preconditions"]
+    assert (m["behind"]["candidates"], m["n"], m["population"]) == (954, 1954, 1954)
+    assert p["detail"]["checked"] == 954
+
+
+def test_trainings_do_not_tell_how_many_were_retrained():
+    def run(few_of):
+        shares = EngineShare.of("tree", 150, 150 - few_of), EngineShare.of("refit", few_of, few_of)
+        trainings = 65 + 13 * few_of
+        made = parts.RunPart(
+            seeds=parts.SeedControl(dependent=True, paired=13),
+            plan=parts.TrainingPlan(retrains=trainings, leave_one_out=13 * few_of),
+            trace=parts.RunTrace(training_calls=trainings + 8),
+            remembered=parts.Remembered(
+                signable=True, trained=trainings, remembered=0, compared=0, different=0, noisy=0
+            ),
+        )
+        return Evidence({"n_units": 150}, (), {}, run=made, influence=InfluencePart(engines=shares)).payload()["run"]
+
+    assert run(3) == run(7)
+    assert run(30) != run(31)
+
+
+def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(runs):
+    kept = runs.golden("attacked")
+    (rule,) = (f for f in kept["findings"] if f["metric"] == "attack_tpr")
+    (measured_,) = (m for m in kept["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+    members = measured_["behind"]["members"]
+    seen = set()
+    for found in (2, 7):
+        rule["value"] = measured_["value"] = found / members
+        verdict = runs.verdict(kept)
+        doc = runs.document(verdict)
+        (shown,) = (f for f in doc["findings"] if f["metric"] == "attack_tpr")
+        (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
+        seen.add((shown["value"], again["value"], headline(verdict)[f"privgate/{rule['rule']}"]))
+
+    assert seen == {(9 / members,) * 3}
+
+
+def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
+    kept = runs.golden("certified")
+    seen = set()
+    for wrong in (1, 3, 9):
+        kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
+        doc = runs.document(runs.verdict(kept))
+        seen.add(found_blocks.accuracy(read(doc)))
+        assert doc["context"]["accuracy"] is None
+
+    assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "shown"),
+    [([1, 20], 500, [None, 20]), ([0, 5], 5, [0, 5]), ([500, 499, 0], 500, [500, None, 0])],
+)
+def test_nobody_and_everybody_are_told_and_one_person_is_not(counts, total, shown):
+    assert nested(counts, total) == shown
+
+
+@pytest.mark.parametrize(
+    ("limits", "interval"),
+    [
+        ([0.002, 0.003], (np.nextafter(0.003, 1), 0.009)),
+        ([0.006, 0.005], (0.001, 0.005)),
+        ([0.002, 0.02], (np.nextafter(0.002, 1), 0.009)),
+    ],
+)
+def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interval):
+    assert share(0.004, 0.004, 1000, limits) == interval
+
+
+def test_a_share_that_is_no_count_stays():
+    assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
