@@ -14,7 +14,7 @@ from papers import networks, regressions
 from papers.datasets import Data
 from papers.memory import batched_networks, recalled
 from privgate import digest, families
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import LARGEST
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData
@@ -152,7 +152,7 @@ def measured_pdtp(
         except Declined:
             rest = units
         if checked or len(rest):
-            found = families.answer(subject, units, seeds, fleet).retrained
+            found = families.answer(Asked(subject, units, seeds, fleet)).retrained
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
 
     if kind != "NN":

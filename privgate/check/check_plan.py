@@ -270,7 +270,7 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     found = Probe(stated, 0.0, 0.0)
     if closely or (stated > MOMENT and not in_parts.remembered_known(engine, leave_one_out.asked(run, sample))):
         found = of(run, engine, sample, each=each)
-    checked = recheck.expected(len(sample), len(run.thresholds))
+    checked = recheck.expected(len(sample), len(run.thresholds), run.drawn)
     if shared := _shared(run, sample):  # and the model of everybody with them
         checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
@@ -364,5 +364,5 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
         return count + engine.cost(run.subject, sample, chosen).fits + compared
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
-        return count + recheck.expected(len(sample), len(run.thresholds)) + round(handed_on * seeds)
+        return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds

@@ -7,9 +7,11 @@ from typing import Any
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.families import bound as bounds
+from privgate.families.engine import DRAWN
 from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, serving
 from privgate.run.data_checks import preconditions as data_preconditions
@@ -59,6 +61,12 @@ def up_to(policy: Policy) -> int | None:
     return drawn.pop()[1] if len(drawn) == 1 else None
 
 
+def drawn(policy: Policy) -> int:
+    """Return how many random people, none of whom exceeds, show what every rule asks of a share of all; at least 59."""
+    shares = (r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))
+    return max([DRAWN, *shares])
+
+
 def by_theorem(policy: Policy) -> bool:
     """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
@@ -92,7 +100,7 @@ def prepare(
         subject, fleet, limits or Budget(), thresholds=thresholds, asked=needs, metrics=metrics, suites=policy.suites
     )
     run.breaks, run.sample, run.by_theorem = breaks(policy), sample(policy), by_theorem(policy)
-    run.up_to = up_to(policy)
+    run.up_to, run.drawn = up_to(policy), drawn(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)

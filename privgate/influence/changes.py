@@ -10,7 +10,7 @@ from privgate import families
 from privgate.arrays import Float
 from privgate.evidence import EngineShare
 from privgate.families import engine, refit
-from privgate.families.engine import TOLERANCE
+from privgate.families.engine import TOLERANCE, Asked
 from privgate.families.retrained import Retrained, Status
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -64,7 +64,7 @@ def refitted(run: Run, answered: families.Answered) -> families.Answered:
     some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    made = families.answer(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,))
+    made = families.answer(Asked(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,)))
     return replace(
         answered,
         retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),

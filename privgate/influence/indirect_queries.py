@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
-from privgate.families.retrained import Retrained, Status
+from privgate.families.engine import Asked
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.containers import stack, take
@@ -291,9 +292,8 @@ class _State:
         row_unit = np.repeat(np.arange(len(mine)), [len(m) for m in mine])
         pool_rows = np.concatenate(mine)
         asked_for = (row_unit, pool_rows)
-        found = families.answer(
-            subject, self.units, self.seeds, self.fleet, queries=asked_for, elsewhere=True
-        ).retrained
+        put = Asked(subject, self.units, self.seeds, self.fleet, asked_for, elsewhere=True)
+        found = families.answer(put).retrained
         self.asked += len(pool_rows)
         value, pool = per_query(found), subject.data.pool()[0]
         for k in range(len(self.units)):
@@ -321,8 +321,8 @@ def per_query(found: Retrained) -> Float:
     error = 2 * np.nan_to_num(found.error, nan=np.inf)[found.row_unit]  # both models may be off
     value = np.full(len(found.row_unit), np.inf)
     value[live] = np.maximum(estimate.low - error[live], 0.0)
-    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
-    return np.where(screened[found.row_unit], 0.0, value)
+    ranked = (found.status == Status.SCREENED) | (found.shown == Shown.RANKED)
+    return np.where(ranked[found.row_unit], 0.0, value)
 
 
 def _with_row(rows: Any, k: int, source: Any, row: int) -> Any:

@@ -79,7 +79,7 @@ def answered(run: Run) -> families.Answered:
     run.decided_by = broken(run, found.retrained) if len(found.left) else ""
     if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
         if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
-            observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
+            observe(replace(asked(run, run.once(chosen_units)), asker=witness), found.retrained)
         failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
         witness.distrusted = failed[0] if failed else ""
         run.witness = witness
@@ -105,6 +105,8 @@ def asked(run: Run, units: Index) -> Asked:
         changes=changes,
         mode=mode,
         limits=run.thresholds or (1.0,),
+        drawn=max(run.drawn, len(units) if run.sample is not None and len(units) < run.n_units else 0),
+        rehearsed=run.rehearsed,
     )
 
 
@@ -113,17 +115,12 @@ def _answered(run: Run, witness: Witness | None, before: families.Answered | Non
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     found = families.answer(
-        run.subject,
-        run.once(chosen_units),
-        run.seeds,
-        run.fleet,
-        limits=run.thresholds or (1.0,),
-        changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
-        mode=run.once(modes.used),
-        engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
-        asker=witness,
-        refitting=modes.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
-        rehearsed=run.rehearsed,
+        replace(
+            asked(run, run.once(chosen_units)),
+            engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
+            asker=witness,
+            refitting=modes.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
+        )
     )
     declined = {recheck_row(p).engine: p.message for p in failed}
     return replace(found, rechecks=(*failed, *found.rechecks), declined={**declined, **found.declined})
@@ -156,9 +153,11 @@ def broken(run: Run, found: Retrained) -> str:
             np.inf,
             changes.per_unit(found, run.subject.release, people=people)["pdtp_low"],
         )
-    padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
+    more = people - len(found.units)
+    padded = with_left(more, low, low, np.full(len(low), np.inf))
+    ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool), more)
     for request, (name, breaks) in run.breaks.items():
-        seen = aggregate.asked(request, *padded, run.n_units)
+        seen = aggregate.asked(request, *padded, run.n_units, ranking=ranking)
         kind: Kind = "point" if run.random_training and len(found.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
@@ -214,7 +213,8 @@ def undecided(run: Run, found: Retrained) -> bool:
     value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
     for request in run.breaks:
         if request.option("up_to") is not None:
-            seen = aggregate.asked(request, value, low, high + apart, run.n_units)
+            ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool))
+            seen = aggregate.asked(request, value, low, high + apart, run.n_units, ranking=ranking)
             if seen.low <= request.option("limit") < seen.high:
                 return True
     return False

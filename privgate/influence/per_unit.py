@@ -27,7 +27,7 @@ from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
-from privgate.families.retrained import Retrained, Status
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.influence import changes, indirect_queries, left_out
 from privgate.run import suites
 from privgate.run.needs import Need
@@ -43,6 +43,24 @@ def spread(run: Run) -> Mapping[str, Float]:
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
+
+    As ``ranks``, but whoever an engine without a certificate only ranked has the upper limits that theorems give.
+    """
+    records, free = run.once(ranks), run.once(left_out.retrained).shown != Shown.RANKED
+    own = np.where(run.once(limited), records["dtp_upper"], np.inf)
+    high = np.where(free, records["pdtp_high"], own)
+    return {**records, "pdtp_high": high, "dtp_upper": np.where(free, records["dtp_upper"], own)}
+
+
+def limited(run: Run) -> NDArray[np.bool_]:
+    """Return for whom a theorem limits every answer that rests on no engine's models, shape (U,)."""
+    bound, by, _ = run.once(_bounded)
+    ranked = [name for name, certificate in certificates.ALL.items() if certificate.needs_retrained]
+    return np.isfinite(bound.upper) & ~np.isin(by.astype(str), ranked) & run.subject.release.exact
+
+
+def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table as engines say it, limits of theirs that only rank people included.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
     the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
@@ -255,7 +273,7 @@ def _frame(run: Run) -> Any:
     """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
-    frame = pd.DataFrame(dict(run.once(table)))
+    frame = pd.DataFrame(dict(run.once(ranks)))
     if run.decided_by:
         few = f"{len(frame)} of {run.n_units} people were trained without"
         raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")

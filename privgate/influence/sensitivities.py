@@ -14,6 +14,7 @@ from privgate.arrays import Float
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
+from privgate.families.retrained import Shown
 from privgate.influence import aggregate, left_out
 from privgate.influence import changes as residuals
 from privgate.run.run import Run
@@ -107,6 +108,22 @@ def unit(run: Run) -> float:
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
 
+    As ``ranks``, but whoever an engine without a certificate only ranked has no upper limit but the theorem's.
+    """
+    records, ranked = dict(run.once(ranks)), run.once(left_out.retrained).shown == Shown.RANKED
+    for names, free in ((("moved_high", "pdtp_high"), ~ranked), (("moved_upper", "dtp_upper"), ~ranked | _proven(run))):
+        records |= {n: np.where(free, records[n], np.inf) for n in names if n in records}
+    return records
+
+
+def _proven(run: Run) -> NDArray[np.bool_]:
+    """Return for whom the theorem limits every answer over the declared domain, shape (U,)."""
+    return np.isfinite(run.once(over_all).upper)
+
+
+def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table as engines say it.
+
     With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
     """
     found, own, over = run.once(left_out.retrained), run.once(changes), run.once(over_all)
@@ -158,7 +175,7 @@ def measure(run: Run, request: Request) -> Measurement:
     MeasurementError
         The model has no residuals to measure in, or an aggregate is unknown.
     """
-    records = run.once(table)
+    records = run.once(ranks)
     low, high = records["moved_low"], records["moved_high"]
     value = records["moved"]
     everywhere = request.option("over", "own") == "domain"
@@ -173,7 +190,7 @@ def measure(run: Run, request: Request) -> Measurement:
 
 def noised(run: Run, request: Request, *, everywhere: bool) -> Measurement:
     """Return the change of one noisy answer in nats, at each unit's own records or over the whole declared domain."""
-    records, over = run.once(table), run.once(over_all)
+    records, over = run.once(ranks), run.once(over_all)
     low, value, high = (records[c] for c in ("pdtp_low", "pdtp", "dtp_upper" if everywhere else "pdtp_high"))
     why = over.why if everywhere else ""
     return _measured(run, request, value, low, high, why, proven=everywhere, noised=True)
@@ -186,7 +203,9 @@ def _measured(  # noqa: PLR0917  one number with its interval
     if not len(value):
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     left = len(run.once(left_out.left))
-    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units)
+    limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
+    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left)
+    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)
     share = request.option("aggregate", "max") == "share_above"
     seeds = len(run.once(left_out.retrained).seeds)
     kind: Kind = "bound" if proven or found.low != found.high else "exact"
@@ -210,6 +229,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
             claim=left_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.random_training else {}),
+            **({} if found.beyond is None else {"beyond": found.beyond}),
             **({"not_computed": left, "decided_by": run.decided_by} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
         ),
@@ -251,7 +271,7 @@ def told_apart(noise: Noise, shift: float) -> float:
 def figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers beside its rules."""
     own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
-    records = run.once(table)
+    records = run.once(ranks)
     size = np.asarray(records["moved"])
     top = float(np.max(records["moved_upper"])) if not over.why else None
     noise = run.subject.release.noise

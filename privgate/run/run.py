@@ -12,6 +12,7 @@ import numpy as np
 from privgate import digest
 from privgate.errors import UsageError
 from privgate.evidence import Measurement, Precondition, Request, SeedControl
+from privgate.families.engine import DRAWN, Mode
 from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from privgate.families.bound import Witness
 
 T = TypeVar("T")
-#: how closely leave-one-out answers; see ``influence.modes``
-Mode = Literal["all", "max", "screen"]
 Precision = Literal["full", "mixed"]
 
 
@@ -98,6 +97,8 @@ class Run:
         Random units to go on to where those leave a rule open; None where the sample does not grow.
     by_theorem : bool
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
+    drawn : int
+        Random people whose refits show what rules say of shares, where an engine only ranks everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     metrics : frozenset of str
@@ -135,6 +136,7 @@ class Run:
     sample: int | None = None
     up_to: int | None = None
     by_theorem: bool = False
+    drawn: int = DRAWN
     asked: frozenset[Need] = frozenset()
     metrics: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 import privgate
 from privgate.families import ALL, answer, certificates
 from privgate.families.certificate import Certificate
-from privgate.families.engine import Declined, Engine
+from privgate.families.engine import Asked, Declined, Engine
 from privgate.models import Floored, Sharded
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -246,7 +246,7 @@ def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, nam
     X, y, _ = design(make, 5)
     subject = direct.subject(estimator, X, y)
 
-    got = answer(subject, np.arange(60), (None,), fleet)
+    got = answer(Asked(subject, np.arange(60), (None,), fleet))
 
     assert got.retrained.units.tolist() == list(range(60))
     assert name in set(got.retrained.engine)

@@ -9,6 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from privgate.families import ALL, answer, nearest
 from privgate.families.closed_form import vanishing
+from privgate.families.engine import Asked
 from privgate.linear_scores import softmax_scores
 from privgate.models import ContingencyTable
 from privgate.subject.data import TrainingData
@@ -124,7 +125,7 @@ def test_a_person_with_all_records_of_a_class_is_undefined_and_the_chain_says_so
     y[groups == big] = 2
     subject = direct.subject(NearestCentroid(), X, y, groups=groups)
 
-    got = answer(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    got = answer(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert np.flatnonzero(got.retrained.status == "undefined").tolist() == [unit_of(subject, groups == big)]
     assert set(got.retrained.engine) == {"nearest_centroid"}
@@ -147,7 +148,7 @@ def test_what_scikit_learn_itself_computes_to_few_digits_is_left_to_refits(direc
     recipe = Recipe(estimator, predict=softmax_scores) if case in {"scales", "twins"} else Recipe(estimator)
     subject = Subject.local(recipe, TrainingData(X + 1e5 * (case == "offset"), y))
 
-    got = answer(subject, np.arange(60), (None,), fleet)
+    got = answer(Asked(subject, np.arange(60), (None,), fleet))
 
     assert set(got.retrained.engine) == {"refit"}
     assert got.rechecks == ()  # refused beforehand, not found out afterwards

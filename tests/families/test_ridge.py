@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.ridge import ENGINE
 from privgate.linear_scores import softmax_scores
 from privgate.subject.data import TrainingData
@@ -59,7 +59,7 @@ def test_equals_refits_at_any_query(estimator, K, n, d, fleet):
     assert len(rest) == 0
     assert difference(own, estimator, subject) <= 1e-9
     assert difference(elsewhere, estimator, subject) <= 1e-9
-    assert answer(subject, np.arange(n), (None,), fleet).rechecks[0].outcome == "passed"
+    assert answer(Asked(subject, np.arange(n), (None,), fleet)).rechecks[0].outcome == "passed"
 
 
 def test_a_record_that_fits_itself_is_handed_on():

@@ -39,6 +39,7 @@ def instance(name: str, seed: int) -> Any:
 def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
     from privgate.families import answer, certificates
+    from privgate.families.engine import Asked
 
     InProcess = module("in_process").InProcess
 
@@ -47,7 +48,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
         return None
     units, made = np.arange(len(subject.data.units)), None
     if certificate.needs_retrained:
-        made = answer(subject, units, (None,), InProcess(), changes=True).retrained
+        made = answer(Asked(subject, units, (None,), InProcess(), changes=True)).retrained
     found = certificate.bound(subject, units, made, limit=1.0)
     return found.lower, found.upper
 

@@ -9,6 +9,7 @@ from test_goldens import rows
 
 from privgate import families, kernel
 from privgate.families import ALL as ENGINES
+from privgate.families.engine import Asked
 from privgate.kernel import Limits
 from privgate.statistics.leakage import largest_change
 
@@ -62,7 +63,7 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
     subject = dict(adapters.engine_cases())[row["row"]]
     units = np.arange(len(subject.data.units))
 
-    made = families.answer(subject, units, (None,), adapters.module("in_process").InProcess()).retrained
+    made = families.answer(Asked(subject, units, (None,), adapters.module("in_process").InProcess())).retrained
 
     own = np.zeros(len(units))
     np.maximum.at(own, made.row_unit, largest_change(made.log_with[0], made.log_without[0]))

@@ -45,6 +45,7 @@ class Logistic(Engine):
     version = 8
     hands_on = "no Newton step of theirs could be certified, or the solver's tolerance is too coarse"
     complements = True
+    certain = True
     modes = ("max",)
     limited = True
 

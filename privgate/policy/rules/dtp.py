@@ -62,7 +62,7 @@ class Dtp(LeaveOneOutRule):
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         # said of a limit that holds: where none does, nobody takes it for protection
         attacks = "; this stops no attack by itself" if np.isfinite(measurement.high) else ""
-        return f"{self.who()}: without this person, {bound}; {seen}{own_pair(measurement)}{attacks}"
+        return f"{self.who(measurement)}: without this person, {bound}; {seen}{own_pair(measurement)}{attacks}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""

@@ -59,8 +59,8 @@ class Pdtp(LeaveOneOutRule):
         else:
             bound = f"at most {folds(measurement.high)}"
         return (
-            f"{averaged(measurement)}{self.who()}: without this person, the probability of an answer about this person "
-            f"changes {bound}; other questions were not judged{own_pair(measurement)}"
+            f"{averaged(measurement)}{self.who(measurement)}: without this person, the probability of an answer about "
+            f"this person changes {bound}; other questions were not judged{own_pair(measurement)}"
         )
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:

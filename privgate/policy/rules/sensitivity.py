@@ -80,9 +80,8 @@ class Sensitivity(LeaveOneOutRule):
             if math.isfinite(measurement.high)
             else f"by an amount that is not limited from above; seen is {measurement.low:.3g} times the usual error"
         )
-        return (
-            f"{averaged(measurement)}{self.who()}: without them, {where} {limit}; this is not DTP and stops no attack"
-        )
+        text = f"{averaged(measurement)}{self.who(measurement)}: without them, {where} {limit}"
+        return f"{text}; this is not DTP and stops no attack"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what lowers the influence of single records on numbers."""

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.families import answer, certificates
 from privgate.families import bound as bounds
+from privgate.families.engine import Asked
 from privgate.families.logistic.logistic_engine import ENGINE as LOGISTIC
 from privgate.families.trees.refits import ENGINE as TREES
 from tests.in_process import InProcess
@@ -23,7 +24,7 @@ class Chain:
     """All engines, one after the other: a list of questions is put to any model."""
 
     def leave_out(self, subject, units, seeds, fleet, *, changes):
-        return answer(subject, units, seeds, fleet or InProcess(), changes=changes).retrained, units[:0]
+        return answer(Asked(subject, units, seeds, fleet or InProcess(), changes=changes)).retrained, units[:0]
 
 
 #: which speak without a declared domain, and answer what is missing, infinite or large

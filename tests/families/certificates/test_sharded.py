@@ -346,7 +346,7 @@ def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeyp
 
     def rechecked():
         found, _ = ENGINE.answers(Asked(subject, np.arange(30), (1,), fleet))
-        return recheck(ENGINE, subject, found, fleet), found
+        return recheck(ENGINE, Asked(subject, np.arange(30), (1,), fleet), found)[0], found
 
     checked, found = rechecked()
     assert checked.outcome == "passed"

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import answer, least_squares
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.least_squares import ENGINE
 from privgate.training.fleet import Fleet
 
@@ -104,7 +104,7 @@ def test_a_classifier_is_never_its_own_and_a_regressor_never_a_classifiers():
     assert "classification" in ENGINE.refusal(classifier)
     for estimator in (Ridge(), Lasso()):
         with Fleet(jobs=1, ledger="none") as fleet:
-            found = answer(subject_of(estimator), np.arange(4), (0,), fleet)
+            found = answer(Asked(subject_of(estimator), np.arange(4), (0,), fleet))
         assert set(found.retrained.engine) == {"least_squares" if isinstance(estimator, Ridge) else "refit"}
 
 

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privgate.engines import logistic_moves
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.refit import ENGINE as REFIT
 
@@ -101,7 +101,7 @@ def test_a_solver_that_may_stop_anywhere_is_refitted_and_told_so(direct, fleet, 
 
     with pytest.raises(Declined, match=said):
         ENGINE.leave_out(subject, np.arange(300), (None,), fleet)
-    got = answer(subject, np.arange(3), (None,), fleet, engines=(ENGINE, REFIT))
+    got = answer(Asked(subject, np.arange(3), (None,), fleet, engines=(ENGINE, REFIT)))
 
     assert set(got.retrained.engine) == {"refit"}
     assert said in got.declined["logistic"]
@@ -152,9 +152,9 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_delivered_model_s_gradient_is_checked_and_reported(direct, fleet, K):
     X, y = sample(80, 6, K)
-    tight = answer(direct.subject(LogisticRegression(**TIGHT), X, y), np.arange(5), (None,), fleet)
+    tight = answer(Asked(direct.subject(LogisticRegression(**TIGHT), X, y), np.arange(5), (None,), fleet))
     coarse = LogisticRegression(tol=1e-5, solver="newton-cg")
-    loose = answer(direct.subject(coarse, X, y), np.arange(5), (None,), fleet)
+    loose = answer(Asked(direct.subject(coarse, X, y), np.arange(5), (None,), fleet))
     notes = [got.rechecks[0].detail["notes"] for got in (tight, loose)]
 
     assert notes[0]["gradient"] < 1e-7

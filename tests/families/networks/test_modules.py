@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -271,7 +271,7 @@ def test_what_is_not_covered_is_named_and_refitted(why, case):
     with pytest.raises(Declined) as said:
         ENGINE.leave_out(subject, np.arange(3), (7,), InProcess())
     assert why in str(said.value)
-    got = answer(subject, np.arange(3), (7,), InProcess())
+    got = answer(Asked(subject, np.arange(3), (7,), InProcess()))
 
     assert why in got.declined["torch_nets"]
     assert set(got.retrained.engine) == {"refit"}

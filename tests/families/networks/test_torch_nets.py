@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privgate.families import answer
+from privgate.families.engine import Asked
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.models.record_keyed import batches, n_batches, record_keys
 from privgate.subject.data import TrainingData
@@ -130,7 +131,7 @@ def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
     written = json.loads(json.dumps(Recipe(TorchTraining(hidden=[8], batch_size=8, epochs=3), seed=2).payload))
     subject = Subject.local(Recipe.read(written, None), TrainingData(X, y))
 
-    got = answer(subject, np.arange(70), (2,), fleet)
+    got = answer(Asked(subject, np.arange(70), (2,), fleet))
 
     assert set(got.retrained.engine) == {"torch_nets"}
     assert got.rechecks[0].outcome == "passed"

@@ -77,7 +77,7 @@ def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(dir
     subject = direct.subject(estimator, X, y)
 
     made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
-    whole = answer(subject, np.arange(60), (None,), fleet).retrained
+    whole = answer(Asked(subject, np.arange(60), (None,), fleet)).retrained
     monkeypatch.setattr(Falls, "reach", noted_without_comparing)
     careless, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
 

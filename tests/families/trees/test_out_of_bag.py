@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.families import answer, recheck
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.trees import out_of_bag
 from privgate.families.trees.out_of_bag import ENGINE
 from privgate.subject.data import TrainingData
@@ -63,7 +63,7 @@ def test_answers_without_a_person_are_draws_of_what_real_trainings_give(estimato
     subject, units = made_of(estimator), np.arange(120)
     fleet = InProcess()
 
-    got = answer(subject, units, SEEDS, fleet)
+    got = answer(Asked(subject, units, SEEDS, fleet))
 
     assert set(got.retrained.engine) == {"out_of_bag"}
     assert [(c.name, c.outcome) for c in got.rechecks] == [("recheck_out_of_bag", "passed")]
@@ -121,7 +121,7 @@ def test_the_recheck_sees_trees_that_did_draw_the_person(monkeypatch):
     subject = made_of(RandomForestClassifier(8, random_state=0), n=90)
     made, _ = ENGINE.leave_out(subject, np.arange(90), SEEDS, InProcess())
 
-    found = ENGINE.compared(subject, made, InProcess(), (1.0,))
+    found = ENGINE.compared(Asked(subject, made.units, made.seeds, InProcess(), limits=(1.0,)), made)
 
     assert found.outcome == "warned"
     assert found.detail["wrong"]
@@ -220,7 +220,7 @@ def test_regressors_are_answered_in_deviations_of_their_targets(kind):
     size = SMALL if kind is RandomForestRegressor else {"n_estimators": 8}
     subject, fleet = made_of(kind(**size, random_state=0), task="regression"), Numbers()
 
-    got = answer(subject, np.arange(120), SEEDS, fleet)
+    got = answer(Asked(subject, np.arange(120), SEEDS, fleet))
 
     assert set(got.retrained.engine) == {"out_of_bag"}
     assert got.rechecks[0].outcome == "passed"
@@ -242,7 +242,7 @@ def test_a_person_without_whom_a_class_vanishes_is_without_limit():
     y[3] = 7
     subject = subject.with_data(replace(subject.data, y=y))
 
-    got = answer(subject, np.arange(120), SEEDS, InProcess())
+    got = answer(Asked(subject, np.arange(120), SEEDS, InProcess()))
 
     assert got.retrained.status[3] == "undefined"
     assert got.rechecks[0].outcome == "passed"
