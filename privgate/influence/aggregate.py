@@ -22,12 +22,13 @@ from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
 from privgate.evidence.json_values import told_count
-from privgate.families.engine import DRAWN
 from privgate.families.retrained import Retrained, Shown
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 #: probability at most of a limit that is wrong
 ALPHA = 0.05
+#: share of an engine's people whom its sample may leave open
+LEFT_OUT = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +72,8 @@ class Ranking:
 
     @property
     def enough(self) -> bool:
-        """Whether of each engine's people as many were drawn as every engine takes."""
-        return all(len(drawn) >= min(DRAWN, len(people)) for people, drawn in self.groups)
+        """Whether of each engine's people so many were drawn that they speak for all but one in twenty."""
+        return all(exceeding_limit(0, len(d), len(p), alpha=ALPHA) <= len(p) * LEFT_OUT for p, d in self.groups)
 
     def beyond(self, high: Float, number: float, population: int) -> int:
         """Return how many people of all may exceed a number, where those measured are a random sample or everybody."""
@@ -151,6 +152,8 @@ def ranked(request: Request, value: Float, low: Float, high: Float, population: 
     """Return the aggregate over people of whom some were only ranked; see the laws above."""
     seen = np.where(ranking.real, low, 0.0)
     worst, plain = int(np.argmax(seen)), asked(request, value, low, high, population)
+    if plain.where >= 0 and seen[plain.where] == seen[worst]:
+        worst = plain.where
     how = request.option("aggregate", "max")
     if how == "max":
         count = ranking.beyond(high, plain.high, population)

@@ -49,7 +49,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
     value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
     left = run.once(left_out.left)
     low, high, limited = _by_theorem(run, low, high, every=every)
-    low, high, others = modes.of(run, run.once(left_out.retrained).units, low, high)
+    low, high, others = modes.of(run.once(left_out.proven), run.once(left_out.retrained).units, low, high)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
     high, others = high + apart, others + apart
     nothing = np.zeros(len(others))
@@ -70,11 +70,11 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or modes.said(run, after=True) or found.claim,
+            claim=left_out.stopped(run) or modes.said(run, run.once(left_out.proven)) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
-            **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
+            **({"not_computed": len(left), "decided_by": left_out.decided_by(run)} if len(left) else {}),
             **({"why_no_certificate": _why_none(run)} if every else {}),
         ),
     )
@@ -133,14 +133,14 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if run.random_training:
-        said += _over_seeds(_paired(run), limited=bool(modes.said(run, after=True)))
+        said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
         alike = "no part of the estimator reads one" if run.seed_control.unread else compared
         said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if why := modes.said(run, after=True):
+    if why := modes.said(run, run.once(left_out.proven)):
         said.append(why)
     if not every:
         said.append("direct queries only: each unit is asked about with its own features")

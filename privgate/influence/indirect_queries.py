@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -13,7 +13,7 @@ from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
 from privgate.families.engine import Asked
-from privgate.families.retrained import Retrained, Shown, Status
+from privgate.families.retrained import Retrained, Seeds, Shown, Status
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.containers import stack, take
@@ -340,15 +340,22 @@ UNITS = 10
 SEEDS = 20
 
 
-def raised(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
+class People(NamedTuple):
+    """Whom to search for, (U,): positions in ``subject.data.units``, paired seeds, and PDTP, nats."""
+
+    units: Index
+    seeds: Seeds
+    pdtp: Float
+
+
+def raised(run: Run, people: People, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
     """Return ``lower`` raised where a search found a question that tells more, and what the search was.
 
     Parameters
     ----------
     run : Run
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``.
-    pdtp, lower, upper : float64 arrays of shape (U,)
+    people : People
+    lower, upper : float64 arrays of shape (U,)
         Nats; a unit is open if no certificate bounds it, or the policy's limit lies between its bounds.
 
     Notes
@@ -359,10 +366,11 @@ def raised(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float) -> t
     limit = max(run.thresholds, default=1.0)
     open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
     chosen = np.flatnonzero(open_)
-    chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
+    chosen = np.sort(chosen[np.argsort(-people.pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
         return lower, IndirectQueries(open_units=int(open_.sum()), searched=0)
-    found = search(run.subject, units[chosen], run.fleet, run.generator("indirect queries"), seeds=run.seeds[:SEEDS])
+    rng = run.generator("indirect queries")
+    found = search(run.subject, people.units[chosen], run.fleet, rng, seeds=people.seeds[:SEEDS])
     better = found.lower > lower[chosen]
     out = lower.copy()
     out[chosen] = np.maximum(lower[chosen], found.lower)

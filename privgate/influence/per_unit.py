@@ -31,14 +31,12 @@ from privgate.families.retrained import Retrained, Shown, Status
 from privgate.influence import changes, indirect_queries, left_out
 from privgate.run import suites
 from privgate.run.needs import Need
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    return changes.per_unit(
-        run.once(left_out.retrained), run.subject.release, people=len(run.once(left_out.chosen_units))
-    )
+    return changes.per_unit(run.once(left_out.retrained), run.subject.release, people=run.once(left_out.found).people)
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
@@ -90,39 +88,42 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
     found, direct, bound = run.once(left_out.retrained), run.once(spread), run.once(certified)
     # a few people who break a rule are no sign of a store
-    if not np.isfinite(bound.upper).all() and not run.decided_by and (still := nothing_moves(run, found)):
-        run.preconditions.append(still)
+    if not np.isfinite(bound.upper).all() and not left_out.decided_by(run):
+        run.once(nothing_moves)
     lost = changes.without_model(found)
     lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if Need.EVERY_QUERY in run.asked and not run.decided_by:
-        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper)
+    if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
+        people = indirect_queries.People(found.units, run.once(left_out.found).seeds, direct["pdtp"])
+        lower, searched = indirect_queries.raised(run, people, lower, upper)
     return lower, upper, searched
 
 
-def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
-    """Return the finding that nobody who was left out moved an answer, though training depends on its data; else None.
+def nothing_moves(run: Run) -> Noted:
+    """Return the finding that nobody who was left out moved an answer, though training depends on its data, if so.
 
     A store that answers for the very records it knows passes every control that changes labels or features: this is
     what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
     """
+    found = run.once(left_out.retrained)
     without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
     live = ~without[found.row_unit]
     if not live.any():
-        return None  # nobody has a model without them: without limit, which is no false zero
+        return Noted()  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
     single = run.single_median or 0.0
     if moved > 1e-3 * single:
-        return None
+        return Noted()
     people = int((~without).sum())
     text = (
         f"leaving out moved the answer about none of {told_count(people, len(without))} people, though relabelling "
         "single records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )
-    return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})
+    detail = {"moved": moved, "single_median": single}
+    return Noted((Precondition("leave_one_out_moves", "inconclusive", text, detail),))
 
 
 def _of_own_seed(run: Run, found: Retrained) -> Float:
@@ -160,13 +161,21 @@ def noise(run: Run) -> SeedNoise | None:
 
 def certified(run: Run) -> Certified:
     """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
-    bound, _, _ = run.once(_bounded)
-    if run.witness is not None:
-        for name, (text, values) in run.witness.silenced.items():
-            run.preconditions.append(
-                Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
-            )
-    return bound
+    run.once(silenced)
+    return run.once(_bounded)[0]
+
+
+def silenced(run: Run) -> Noted:
+    """Return which theorems a real model contradicted."""
+    run.once(_bounded)
+    witness = run.once(left_out.found).witness
+    said = {} if witness is None else witness.silenced
+    return Noted(
+        tuple(
+            Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
+            for name, (text, values) in said.items()
+        )
+    )
 
 
 def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
@@ -174,7 +183,13 @@ def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     found = run.once(left_out.retrained)
     attacked = Need.SHADOWS in run.asked
     return bounds.bound(
-        run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
+        run.subject,
+        found.units,
+        found,
+        limit=limit,
+        witness=run.once(left_out.found).witness,
+        attacked=attacked,
+        fleet=run.fleet,
     )
 
 
@@ -274,9 +289,11 @@ def _frame(run: Run) -> Any:
     import pandas as pd
 
     frame = pd.DataFrame(dict(run.once(ranks)))
-    if run.decided_by:
+    if left_out.decided_by(run):
         few = f"{len(frame)} of {run.n_units} people were trained without"
-        raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")
+        raise MeasurementError(
+            f"not computed: already blocked by {left_out.decided_by(run)} ({few}); --full measures everybody"
+        )
     if len(frame) != run.n_units:
         raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
     return frame

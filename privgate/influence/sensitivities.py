@@ -4,7 +4,7 @@ Sensitivity is not DTP: an answer that is one number changes it or not, and no p
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from privgate.families import least_squares, listed
 from privgate.families.retrained import Shown
 from privgate.influence import aggregate, left_out
 from privgate.influence import changes as residuals
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 from privgate.run.serving import words
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.training.fit import Fit
@@ -38,21 +38,37 @@ def changes(run: Run) -> residuals.Changes:
 
 def over_all(run: Run) -> least_squares.OverDomain:
     """Return the largest change over the declared domain, unless a real training contradicts it."""
+    return run.once(domain_asked).over
+
+
+@dataclass(frozen=True, eq=False)
+class DomainAsked(Noted):
+    """The largest change over the declared domain, and why a real training silenced it, if one did."""
+
+    over: least_squares.OverDomain = field(kw_only=True)
+
+
+def domain_asked(run: Run) -> DomainAsked:
+    """Return what the theorem says over the declared domain, and what real trainings say of it."""
+    found = _unless_contradicted(run)
+    if not found.why or np.isfinite(found.upper).any() or not found.where.size:
+        return DomainAsked(over=found)
+    text = f"the certificate over the declared domain was not used: {found.why}"
+    return DomainAsked((Precondition("certificate_least_squares", "warned", text),), over=found)
+
+
+def _unless_contradicted(run: Run) -> least_squares.OverDomain:
     subject, units = run.subject, run.once(left_out.retrained).units
     found = least_squares.over_domain(subject, units)
     if found.why:
         return found
-    checks = run.once(left_out.answered).rechecks
+    checks = run.once(left_out.found).answered.rechecks
     said = (
         "the engine that it rests on disagreed with real training" if any(c.outcome != "passed" for c in checks) else ""
     )
     if not said and (beyond := _beyond(run, found)):
         said = f"a model trained without one person changes an answer {beyond:.3g} times as much as it allows"
-    if not said:
-        return found
-    text = f"the certificate over the declared domain was not used: {said}"
-    run.preconditions.append(Precondition("certificate_least_squares", "warned", text))
-    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said)
+    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said) if said else found
 
 
 def _beyond(run: Run, found: least_squares.OverDomain) -> float:
@@ -66,8 +82,9 @@ def _beyond(run: Run, found: least_squares.OverDomain) -> float:
     data = replace(subject.data, candidates=(made, np.repeat(subject.data.y[:1], len(worst))))
     rows = subject.data.n + np.arange(len(worst), dtype=np.int64)
     asked = subject.with_data(data)
-    fits = [Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))]
-    fits += [Fit(run.seeds[0], rows, left_out=data.units[int(u)]) for u in units[worst]]
+    seed = run.once(left_out.found).seeds[0]
+    fits = [Fit(seed, rows, left_out=np.zeros(0, dtype=np.int64))]
+    fits += [Fit(seed, rows, left_out=data.units[int(u)]) for u in units[worst]]
     full, *without = run.fleet.fits(asked, fits, label="comparing the certificate with real training")
     if problem := next((a.problem for a in (full, *without) if a.problem), ""):
         raise MeasurementError(f"the recipe cannot be trained: {problem}")
@@ -230,7 +247,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.random_training else {}),
             **({} if found.beyond is None else {"beyond": found.beyond}),
-            **({"not_computed": left, "decided_by": run.decided_by} if left else {}),
+            **({"not_computed": left, "decided_by": left_out.decided_by(run)} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
         ),
     )

@@ -35,7 +35,7 @@ def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) ->
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(run: Run) -> Shadows:
+def train(run: Run) -> shadows.TrainedPool:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
     rng = run.generator("target subsets")
     count = len(run.once(shadows.train).status)
@@ -66,7 +66,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     board = run.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
-    targets: Shadows = run.once(train)
+    targets = run.once(train).shadows
     alpha = 1 - float(request.option("confidence", 0.95))
     people = np.flatnonzero(board.members)
     tries = len(ran) * len(people)
