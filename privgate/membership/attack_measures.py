@@ -20,6 +20,7 @@ from privgate.run import pool as pools
 from privgate.run import pool as shadows
 from privgate.run.pool import AttackPool
 from privgate.run.run import Run
+from privgate.statistics.roc import least_nonmembers
 
 # Scope ``record``: independent target models, so that every single record has trials of its own.
 
@@ -122,7 +123,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
 
 def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Interval:
     fpr = float(request.option("at_fpr"))
-    least = limits.least_nonmembers(fpr, alpha=alpha / 2)
+    least = least_nonmembers(fpr, alpha=alpha / 2)
     if (~inside).sum() < least:
         raise MeasurementError(
             f"{int((~inside).sum())} target models without a record cannot resolve a false-positive rate of {fpr:g} "

@@ -6,9 +6,9 @@ from sklearn.base import clone
 from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families.naive_bayes import complement, multinomial
+from privgate.families.naive_bayes import tokens
 
-ENGINES = {MultinomialNB: multinomial.ENGINE, ComplementNB: complement.ENGINE}
+ENGINES = {MultinomialNB: tokens.MULTINOMIAL, ComplementNB: tokens.COMPLEMENT}
 
 
 def subject_of(estimator, outlier, groups):
