@@ -148,7 +148,7 @@ def measured_pdtp(
     def made() -> Float:
         first = next(e for e in families.ALL if not e.supports(subject))
         try:
-            found, rest = first.leave_out(subject, units, seeds, fleet)
+            found, rest = first.answers(Asked(subject, units, seeds, fleet))
         except Declined:
             rest = units
         if checked or len(rest):

@@ -133,7 +133,7 @@ class Cost:
 
 
 class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
-    """Raised by ``leave_out`` where only the work itself shows that the recipe is not covered; says why."""
+    """Raised by ``answers`` where only the work itself shows that the recipe is not covered; says why."""
 
 
 class Asker(Protocol):
@@ -228,7 +228,7 @@ class Engine(ABC):
     version : int
         Enters every digest: raise it whenever a number could change.
     modes : tuple of str
-        What it does with ``leave_out(..., mode=...)`` beyond the usual.
+        What it does with ``Asked.mode`` beyond the usual.
     tolerance : float
         Nats that the re-check allows beyond each unit's own error bound.
     hands_on : str
@@ -284,42 +284,21 @@ class Engine(ABC):
 
     @abstractmethod
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return what ``leave_out`` would take."""
+        """Return what ``answers`` would take."""
 
     @abstractmethod
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the units handed on; see ``leave_out``."""
-
-    def prepared(self, subject: Subject) -> Any:
-        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
-        del subject
-
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: Seeds,
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-        changes: bool = False,
-        mode: Mode = "all",
-    ) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the units that it hands on to the next engine; ``Asked`` has the parameters.
-
-        Returns
-        -------
-        Retrained
-            Of the units that it covers.
-        int64 array
-            Units handed on (ties, leverage near 1, …), with nothing said about them. The last engine hands on none.
+        """Return what it can answer of, and the units that it hands on (ties, leverage near 1, …); the last one none.
 
         Raises
         ------
         Declined
             Only the work itself shows that the recipe or data are not covered.
         """
-        return self.answers(Asked(subject, units, seeds, fleet, queries, changes, mode))
+
+    def prepared(self, subject: Subject) -> Any:
+        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
+        del subject
 
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
@@ -327,7 +306,7 @@ class Engine(ABC):
         return None
 
     def declines(self, subject: Subject) -> str:
-        """Return beforehand why ``leave_out`` will raise ``Declined``; the subject must be supported."""
+        """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
         del subject
         return ""
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -340,22 +340,17 @@ UNITS = 10
 SEEDS = 20
 
 
-class People(NamedTuple):
-    """Whom to search for, (U,): positions in ``subject.data.units``, paired seeds, and PDTP, nats."""
-
-    units: Index
-    seeds: Seeds
-    pdtp: Float
-
-
-def raised(run: Run, people: People, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
+def raised(
+    run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds
+) -> tuple[Float, IndirectQueries]:
     """Return ``lower`` raised where a search found a question that tells more, and what the search was.
 
     Parameters
     ----------
     run : Run
-    people : People
-    lower, upper : float64 arrays of shape (U,)
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``.
+    pdtp, lower, upper : float64 arrays of shape (U,)
         Nats; a unit is open if no certificate bounds it, or the policy's limit lies between its bounds.
 
     Notes
@@ -366,11 +361,11 @@ def raised(run: Run, people: People, lower: Float, upper: Float) -> tuple[Float,
     limit = max(run.thresholds, default=1.0)
     open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
     chosen = np.flatnonzero(open_)
-    chosen = np.sort(chosen[np.argsort(-people.pdtp[chosen], kind="stable")[:UNITS]])
+    chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
         return lower, IndirectQueries(open_units=int(open_.sum()), searched=0)
     rng = run.generator("indirect queries")
-    found = search(run.subject, people.units[chosen], run.fleet, rng, seeds=people.seeds[:SEEDS])
+    found = search(run.subject, units[chosen], run.fleet, rng, seeds=seeds[:SEEDS])
     better = found.lower > lower[chosen]
     out = lower.copy()
     out[chosen] = np.maximum(lower[chosen], found.lower)

@@ -96,8 +96,8 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
     if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
-        people = indirect_queries.People(found.units, run.once(left_out.found).seeds, direct["pdtp"])
-        lower, searched = indirect_queries.raised(run, people, lower, upper)
+        seeds = run.once(left_out.found).seeds
+        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
     return lower, upper, searched
 
 

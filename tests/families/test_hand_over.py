@@ -23,10 +23,10 @@ def test_tied_neighbors_are_handed_on_and_would_be_wrong_otherwise(direct, fleet
     estimator = KNeighborsClassifier(3)
     subject = direct.subject(estimator, rng.integers(0, 2, (80, 5)), rng.integers(0, 2, 80))
 
-    made, handed_on = nearest.K_NEAREST.leave_out(subject, np.arange(80), (None,), fleet)
+    made, handed_on = nearest.K_NEAREST.answers(Asked(subject, np.arange(80), (None,), fleet))
     whole = answer(Asked(subject, np.arange(80), (None,), fleet)).retrained
     monkeypatch.setattr(nearest, "TIE", -1.0)
-    careless, _ = nearest.K_NEAREST.leave_out(subject, np.arange(80), (None,), fleet)
+    careless, _ = nearest.K_NEAREST.answers(Asked(subject, np.arange(80), (None,), fleet))
 
     assert len(handed_on) > 40
     assert len(made.units) + len(handed_on) == 80
@@ -41,7 +41,7 @@ def test_neighbors_that_tie_by_what_multiplied_out_squares_round_are_handed_on(d
     estimator = KNeighborsClassifier(3, algorithm="brute")
     subject = direct.subject(estimator, X, rng.integers(0, 2, 60))
 
-    made, handed_on = nearest.K_NEAREST.leave_out(subject, np.arange(60), (None,), fleet)
+    made, handed_on = nearest.K_NEAREST.answers(Asked(subject, np.arange(60), (None,), fleet))
 
     assert len(handed_on) > 0
     assert len(made.units) + len(handed_on) == 60
@@ -57,7 +57,7 @@ def test_a_record_that_alone_holds_a_direction_is_handed_on_by_lda(direct, fleet
     subject = direct.subject(estimator, X, rng.integers(0, 2, 60))
 
     monkeypatch.setattr(discriminants, "KEPT", 1e-6)
-    made, handed_on = discriminants.LDA.leave_out(subject, np.arange(60), (None,), fleet)
+    made, handed_on = discriminants.LDA.answers(Asked(subject, np.arange(60), (None,), fleet))
 
     assert handed_on.tolist() == [9]
     assert direct.worst_difference(made, estimator, subject) <= 1e-7
@@ -71,7 +71,7 @@ def test_a_singular_covariance_is_declined_by_lda(direct, fleet, feature):
     subject = direct.subject(LinearDiscriminantAnalysis(), X, rng.integers(0, 2, 60))
 
     with pytest.raises(Declined):
-        discriminants.LDA.leave_out(subject, np.arange(60), (None,), fleet)
+        discriminants.LDA.answers(Asked(subject, np.arange(60), (None,), fleet))
     got = answer(Asked(subject, np.arange(60), (None,), fleet))
 
     assert set(got.retrained.engine) == {"refit"}
@@ -82,7 +82,7 @@ def test_qda_hands_on_where_a_refit_raises(direct, fleet):
     y = np.array([0] * 7 + [1] * 40)
     subject = direct.subject(QuadraticDiscriminantAnalysis(), rng.normal(size=(47, 5)), y)
 
-    made, handed_on = discriminants.QDA.leave_out(subject, np.arange(47), (None,), fleet)
+    made, handed_on = discriminants.QDA.answers(Asked(subject, np.arange(47), (None,), fleet))
 
     assert set(handed_on) >= set(range(7))  # without one of them the class has d + 1 records
     assert direct.worst_difference(made, QuadraticDiscriminantAnalysis(), subject) <= 1e-9

@@ -102,7 +102,7 @@ def test_an_undefined_unit_that_retraining_finds_undefined_agrees(direct, fleet)
     subject = direct.subject(CategoricalNB(), X, rng.integers(0, 2, 80))
     engine = BY_NAME["categorical_nb"]
 
-    made, _ = engine.leave_out(subject, np.arange(80), (None,), fleet)
+    made, _ = engine.answers(Asked(subject, np.arange(80), (None,), fleet))
     checked, _ = recheck(engine, Asked(subject, np.arange(80), (None,), fleet), made)
 
     assert made.status[5] == "undefined"
@@ -110,7 +110,7 @@ def test_an_undefined_unit_that_retraining_finds_undefined_agrees(direct, fleet)
 
 
 def test_the_same_units_are_chosen_in_every_run_and_the_worst_are_among_them(subject, fleet):
-    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))
     pdtp = np.abs(made.log_with[0] - made.log_without[0]).max(axis=1)
 
     asked = Asked(subject, np.arange(300), (None,), fleet, limits=(0.01,))
@@ -129,7 +129,7 @@ def named(X, y, *, seed):
 @pytest.mark.parametrize(("recipe", "signable"), [(named, False), (BernoulliNB(), True)])
 def test_nobody_can_know_for_whom_it_is_trained_again(subject, fleet, recipe, signable):
     """A function could behave for them; recipes and data can be varied until an engine's fault is not among them."""
-    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))
     about = Subject.local(Recipe(recipe), subject.data)
     with (
         Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32), signable=signable) as one,
@@ -143,7 +143,7 @@ def test_nobody_can_know_for_whom_it_is_trained_again(subject, fleet, recipe, si
 
 def test_a_difference_as_large_as_the_tolerance_is_no_disagreement(subject, fleet):
     engine = Wrong(shift_all)
-    made = shift_all(BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)[0])
+    made = shift_all(BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))[0])
     asked = Asked(subject, np.arange(300), (None,), fleet)
     worst = recheck(engine, asked, made)[0].detail["worst_difference"]
 
@@ -154,7 +154,7 @@ def test_a_difference_as_large_as_the_tolerance_is_no_disagreement(subject, flee
 
 def test_a_signed_run_asks_about_others_than_those_whose_models_are_kept(subject, fleet):
     engine, fleet.freshness = BY_NAME["bernoulli_nb"], Freshness(recalled=1)
-    made, _ = engine.leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = engine.answers(Asked(subject, np.arange(300), (None,), fleet))
     asked = Asked(subject, np.arange(300), (None,), fleet)
 
     for fleet.signable in (False, True):

@@ -71,6 +71,7 @@ def engine_cases() -> list[tuple[str, Any]]:
 def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
     from privgate.families import ALL
+    from privgate.families.engine import Asked
     from privgate.statistics.leakage import largest_change
 
     InProcess = module("in_process").InProcess
@@ -79,7 +80,7 @@ def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     if one is None or one.supports(subject):
         return None
     units = np.arange(len(subject.data.units))
-    made, left = one.leave_out(subject, units, (None,), InProcess())
+    made, left = one.answers(Asked(subject, units, (None,), InProcess()))
     if len(left):
         return None
     own = np.zeros(len(units))

@@ -54,7 +54,7 @@ class Logistic(Engine):
         return stopping.refusal(subject)
 
     def declines(self, subject: Subject) -> str:
-        """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
+        """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""
         return _declined(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:

@@ -45,11 +45,11 @@ class EngineBehind(Engine):
         return self.engine.supports(seen(subject).subject)
 
     def declines(self, subject: Subject) -> str:
-        """Return beforehand why ``leave_out`` will raise ``Declined``."""
+        """Return beforehand why ``answers`` will raise ``Declined``."""
         return self.engine.declines(seen(subject).subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return what ``leave_out`` would take."""
+        """Return what ``answers`` would take."""
         return self.engine.cost(seen(subject).subject, units, seeds, mode=mode)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:

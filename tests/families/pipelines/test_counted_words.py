@@ -50,7 +50,7 @@ def test_equals_refits_of_the_whole_pipeline(k, grouped, fleet):
         np.column_stack([[rows[0] for rows in subject.data.units], 40 + units % 2, units]).ravel(),
     )
 
-    made, handed_on = ENGINE.leave_out(subject, units, (None,), fleet, queries=asked)
+    made, handed_on = ENGINE.answers(Asked(subject, units, (None,), fleet, queries=asked))
 
     assert not len(handed_on)
     pool = subject.data.pool()[0]
