@@ -190,15 +190,16 @@ def test_the_number_is_the_kernels():
 def test_a_sentence_says_for_whom_it_is_shown():
     rule = Pdtp(max=1.0)
 
-    def said(low, high):
+    def said(low, high, beyond=0.048):
         m = Measurement(rule.request(), high, low, high, unit="nats", kind="confidence", confidence=0.95, where="ada",
-                        behind=BehindInfluence(beyond=0.048))  # fmt: skip
+                        behind=BehindInfluence(beyond=beyond))  # fmt: skip
         return rule.judge(m)
 
     assert said(0.2, 0.2).message == (
         "0.2 nats (ada) for all but 4.8 % of people at most (95 % sure); allowed is at most 1: passed "
         "(approved for direct queries only)"
     )
+    assert "0.2 nats (ada) for everybody (95 % sure)" in said(0.2, 0.2, 0.0).message
     assert said(0.2, 0.2).meaning.startswith("for all but 4.8 % of people at most (95 % sure): without this person")
     assert said(3.0, 3.0).message == ("at least 3 nats (ada), trained without for real; allowed is at most 1: failed")
 

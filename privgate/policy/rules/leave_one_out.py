@@ -178,8 +178,9 @@ class LeaveOneOutRule(Rule):
 
     @staticmethod
     def _for_whom(measurement: Measurement) -> str:
-        beyond = BehindInfluence.of(measurement.behind).beyond or 0.0
-        return f"for all but {100 * beyond:.2g} % of people at most ({100 * (measurement.confidence or 0):g} % sure)"
+        beyond = BehindInfluence.of(measurement.behind).beyond
+        who = f"all but {100 * beyond:.2g} % of people at most" if beyond else "everybody"
+        return f"for {who} ({100 * (measurement.confidence or 0):g} % sure)"
 
     def _share(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return the sentence about a share of people; empty where it is none."""
