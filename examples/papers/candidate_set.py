@@ -14,7 +14,7 @@ from papers import networks, regressions
 from papers.datasets import Data
 from papers.memory import batched_networks, recalled
 from privgate import digest, families
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import LARGEST
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData
@@ -148,11 +148,11 @@ def measured_pdtp(
     def made() -> Float:
         first = next(e for e in families.ALL if not e.supports(subject))
         try:
-            found, rest = first.leave_out(subject, units, seeds, fleet)
+            found, rest = first.answers(Asked(subject, units, seeds, fleet))
         except Declined:
             rest = units
         if checked or len(rest):
-            found = families.answer(subject, units, seeds, fleet).retrained
+            found = families.answer(Asked(subject, units, seeds, fleet)).retrained
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
 
     if kind != "NN":

@@ -77,10 +77,10 @@ def probe(
     without after so many ``seconds``; what has not been decided by then is open.
     """
     run = prepare(policy, subject, fleet=fleet, limits=limits)
-    run.rehearsed, run.deadline = True, time.monotonic() + seconds
+    run = replace(run, rehearsed=True, deadline=time.monotonic() + seconds)
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    controls.choose_seeds(run, glance=True)
+    run = controls.choose_seeds(run, glance=True)
     if pruned and (why := too_long(run, seconds)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     measurements = _measurements(policy, run, pruned=pruned)
@@ -203,8 +203,8 @@ def _in_time(run: Run) -> None:
         It is over, and nothing is decided.
     """
     left = run.once(left_out.left)
-    if len(left) and not run.decided_by:
-        seen = len(run.once(left_out.chosen_units)) - len(left)
+    if len(left) and not left_out.decided_by(run):
+        seen = run.once(left_out.found).people - len(left)
         raise MeasurementError(
             f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
             "they break no rule; the others are open"

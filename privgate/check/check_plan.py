@@ -198,7 +198,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if run.limits.mode == "max":
         said.append(modes.note(run))
     said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
-    said += [why] if (why := modes.said(run)) else []
+    said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} paired seeds each"
     more = leave_one_out.worth_more_seeds(run)
     if more:
@@ -270,7 +270,7 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     found = Probe(stated, 0.0, 0.0)
     if closely or (stated > MOMENT and not in_parts.remembered_known(engine, leave_one_out.asked(run, sample))):
         found = of(run, engine, sample, each=each)
-    checked = recheck.expected(len(sample), len(run.thresholds))
+    checked = recheck.expected(len(sample), len(run.thresholds), run.drawn)
     if shared := _shared(run, sample):  # and the model of everybody with them
         checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
@@ -345,7 +345,7 @@ def alternatives(
         other, never = judge(name)
         if never:
             continue
-        other.seeds, other.more_seeds, other.seed_control = run.seeds, run.more_seeds, run.seed_control
+        other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
         made = trainings(other, handed_on)
         took = f", {plan.span(made * each / run.fleet.workers)} on {run.fleet.workers} workers" if each else ""
         said.append(f"{name} could approve this model: up to {made} trainings beside the controls{took}")
@@ -364,5 +364,5 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
         return count + engine.cost(run.subject, sample, chosen).fits + compared
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
-        return count + recheck.expected(len(sample), len(run.thresholds)) + round(handed_on * seeds)
+        return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds

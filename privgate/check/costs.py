@@ -42,15 +42,15 @@ class Paces:
 
     Parameters
     ----------
-    note : str
-        What comparing two seeds has shown.
+    run : Run
+        With its seeds chosen.
     start : float
         Seconds until a worker has started and loaded what it trains with.
     each : float
         Seconds of one training among others, the way to the worker and back included; 0 where it is not known.
     """
 
-    note: str
+    run: Run
     start: float
     each: float
 
@@ -58,7 +58,7 @@ class Paces:
 def timed(run: Run) -> Paces:
     """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
     before, began = run.fleet.calls, time.monotonic()
-    note = controls.choose_seeds(run, glance=True).note
+    run = controls.choose_seeds(run, glance=True)
     people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
     whole = [changed.full(run.subject, repeat=r) for r in range(recipe_controls.ALIKE)]
     if run.fleet.calls == before and run.fleet.missing(run.subject, people):  # no seed was compared, no worker started
@@ -66,7 +66,7 @@ def timed(run: Run) -> Paces:
     waited, first = time.monotonic() - began, run.fleet.calls - before
     alone = plan.remembered_seconds(run.subject, whole, run.fleet)
     each = _each(run, people, warm=first > 0) if people and alone <= LONG else alone
-    return Paces(note, max(0.0, waited - first * each) if first else START, each)
+    return Paces(run, max(0.0, waited - first * each) if first else START, each)
 
 
 def _known(run: Run, whole: list[Fit]) -> int:
@@ -144,8 +144,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
         return made, tuple(never)
 
     known = facts(subject)
-    run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    paces = timed(run)
+    paces = timed(prepare(policy, subject, fleet=fleet, limits=limits, known=known))
+    run, seen = paces.run, paces.run.seed_control
     families.understood(run.subject, run.fleet)
     planned, said = planning.make(run, closely=True, each=paces.each)
     first = trainings_beside(run)
@@ -162,4 +162,10 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     )
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
     others = planning.alternatives(run, planned, judge, fitting)
-    return Costs(planned, each, trainings, seconds, [*run.cannot_conclude, paces.note, before, *said, total, *others])
+    return Costs(
+        planned,
+        each,
+        trainings,
+        seconds,
+        [*run.cannot_conclude, seen.note if seen else "", before, *said, total, *others],
+    )

@@ -39,7 +39,7 @@ from privgate.policy import Policy
 from privgate.policy.rules import METRICS
 from privgate.run import controls
 from privgate.run.needs import Need
-from privgate.run.run import Budget, Run
+from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation
 from privgate.training.fleet import Fleet
@@ -67,7 +67,8 @@ def part(run: Run, planned: TrainingPlan | None) -> RunPart:
 def _seeds(run: Run) -> SeedControl | None:
     """Return what the controls say of seeds, and how many were used in the end."""
     found = run.seed_control
-    return found.model_copy(update={"paired": len(run.seeds)}) if found is not None and found.dependent else found
+    used = len(left_out.seeds(run))
+    return found.model_copy(update={"paired": used}) if found is not None and found.dependent else found
 
 
 def trace(run: Run) -> RunTrace:
@@ -84,7 +85,7 @@ def trace(run: Run) -> RunTrace:
         },
         system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
-        seeds=run.seeds,
+        seeds=left_out.seeds(run),
         training_calls=run.fleet.calls,
         digests=dict(run.subject.digests),
     )
@@ -145,8 +146,7 @@ def evaluate(
     )
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
-        run.nonce = nonce
-        evidence = collect(run, policy, announce or (lambda _: None))
+        evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
     return judged(policy, evidence, observe=observe)
 
 
@@ -154,12 +154,12 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
     for sentence in _warnings(run):
         tell(sentence)
-    checked = preconditions.checked(run, policy)
+    run, checked = preconditions.checked(run, policy)
     stopped = preconditions.stopping(checked)
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
-            run.preconditions.extend(families.understood(run.subject, run.fleet))
+            run.once(understood)
         planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)
@@ -185,6 +185,11 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         artifact=run.once(artifact.walked) if artifact.asked(run) else None,
         **others,
     )
+
+
+def understood(run: Run) -> Noted:
+    """Return what was found of a training function, and of a pipeline's first steps."""
+    return Noted(families.understood(run.subject, run.fleet))
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -1,15 +1,18 @@
 """A run that knows what a policy asks of this model, what must hold first, and what can never be concluded."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.families import bound as bounds
+from privgate.families.engine import DRAWN
 from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
+from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, serving
 from privgate.run.data_checks import preconditions as data_preconditions
@@ -59,6 +62,12 @@ def up_to(policy: Policy) -> int | None:
     return drawn.pop()[1] if len(drawn) == 1 else None
 
 
+def drawn(policy: Policy) -> int:
+    """Return how many random people, none of whom exceeds, show what every rule asks of a share of all; at least 59."""
+    shares = (r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))
+    return max([DRAWN, *shares])
+
+
 def by_theorem(policy: Policy) -> bool:
     """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
@@ -87,18 +96,25 @@ def prepare(
         raise UsageError(why)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
     metrics = frozenset(rule.about.name for rule in policy.rules)
-    thresholds = unit_limits(policy)
     run = Run(
-        subject, fleet, limits or Budget(), thresholds=thresholds, asked=needs, metrics=metrics, suites=policy.suites
+        subject,
+        fleet,
+        limits or Budget(),
+        breaks=breaks(policy),
+        thresholds=unit_limits(policy),
+        sample=sample(policy),
+        up_to=up_to(policy),
+        by_theorem=by_theorem(policy),
+        drawn=drawn(policy),
+        asked=needs,
+        metrics=metrics,
+        suites=policy.suites,
     )
-    run.breaks, run.sample, run.by_theorem = breaks(policy), sample(policy), by_theorem(policy)
-    run.up_to = up_to(policy)
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
     refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
     never += [f"{name}: {why}" for name, why in refused if why]
-    run.cannot_conclude = (*modes.never(run), *never)
-    return run
+    return replace(run, cannot_conclude=(*modes.never(run), *never))
 
 
 def misfit(policy: Policy, subject: Subject) -> str:
@@ -135,8 +151,8 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
 STOPPERS = ("task", "served", "reproduces", "depends_on_data", "recorded_seed")
 
 
-def checked(run: Run, policy: Policy) -> list[Precondition]:
-    """Return data checks, then the controls: cheap ones first, training last, and no training after a failure."""
+def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:
+    """Return the run that knows what controls found, and findings: data checks, then controls, none after a failure."""
     subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
@@ -145,10 +161,10 @@ def checked(run: Run, policy: Policy) -> list[Precondition]:
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, run.fleet)
     if not any(stops(p) for p in found):
-        found += controls.trained(run)
-    ways = serving.apart(found)
-    run.registered_apart = (run.registered_apart[0] + ways, run.registered_apart[1] + ways)
-    return found
+        run, more = controls.trained(run)
+        found += more
+    (near, far), ways = run.registered_apart, serving.apart(found)
+    return replace(run, registered_apart=(near + ways, far + ways)), found
 
 
 def stops(precondition: Precondition) -> bool:

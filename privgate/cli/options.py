@@ -11,8 +11,9 @@ import click
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.context_stated import hash_key
+from privgate.families.engine import Mode
 from privgate.policy import Policy
-from privgate.run.run import Budget, Mode, Precision
+from privgate.run.run import Budget, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS

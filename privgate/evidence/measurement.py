@@ -81,6 +81,11 @@ class BehindInfluence(Behind):
     """Behind a number about the per-unit table."""
 
     claim: str = Field(default="", description="What a sample says about all units, one sentence.")
+    beyond: Number | None = Field(
+        default=None,
+        description="Share of people at most, with the confidence, whom the upper limit does not hold for: they were "
+        "only ranked, and a random sample of refits speaks for them; null: nobody.",
+    )
     over_limit: Mapping[str, Part] = Field(
         default_factory=dict, description="Limit of a rule on units, nats, to how many may be above it."
     )

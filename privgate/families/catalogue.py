@@ -3,7 +3,7 @@
 from privgate.families import discriminants, least_squares, nearest, refit, ridge, sharded
 from privgate.families.engine import Engine
 from privgate.families.logistic import logistic_engine
-from privgate.families.naive_bayes import bernoulli, categorical, complement, gaussian, multinomial
+from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
 from privgate.families.trees import decision_tree, keyed_forest, out_of_bag, refits
@@ -12,9 +12,9 @@ from privgate.subject.subject import Subject
 ALL: tuple[Engine, ...] = (
     categorical.ENGINE,
     bernoulli.ENGINE,
-    multinomial.ENGINE,
+    tokens.MULTINOMIAL,
     gaussian.ENGINE,
-    complement.ENGINE,
+    tokens.COMPLEMENT,
     discriminants.LDA,
     discriminants.QDA,
     nearest.CENTROID,

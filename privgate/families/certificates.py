@@ -3,7 +3,7 @@
 from privgate.families.certificate import Certificate
 from privgate.families.listed import ListedQuestions
 from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
-from privgate.families.naive_bayes import theorems
+from privgate.families.naive_bayes import bernoulli, categorical, gaussian, theorems
 from privgate.families.nearest import SmoothedNeighborsCertificate
 from privgate.families.sharded import ShardedMembers
 from privgate.families.trees.tree_cells import TreeCells
@@ -12,7 +12,11 @@ ALL: dict[str, Certificate] = {
     c.name: c
     for c in (
         ListedQuestions(),
-        *theorems.ALL,
+        categorical.CERTIFICATE,
+        bernoulli.CERTIFICATE,
+        *theorems.WORDS,
+        gaussian.CERTIFICATE,
+        *theorems.SHARES,
         SmoothedNeighborsCertificate(),
         BallLogisticCertificate(),
         ShardedMembers(),

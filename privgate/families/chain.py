@@ -1,8 +1,7 @@
 """The chain: each engine answers the units it covers, the next one gets the rest, the last one refits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +10,13 @@ from privgate.arrays import Index
 from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Precondition
 from privgate.families import catalogue, closed_form, in_parts, listed
-from privgate.families import engine as design
 from privgate.families.engine import Asked, Declined, Engine
-from privgate.families.recheck import Asker, recheck
+from privgate.families.recheck import choose, ranked, recheck
 from privgate.families.refit import screened
-from privgate.families.retrained import Retrained, Seeds, Shadows, Status
+from privgate.families.retrained import Retrained, Seeds, Shadows, Shown, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-Mode = Literal["all", "max", "screen"]
-#: (the last engine, what is left for it, what the others answered) -> answers, and units that nobody needs any more
-Refitting = Callable[[Engine, Asked, Sequence[Retrained]], tuple[Retrained, Index]]
 #: why units were left without an answer
 DECIDED = "the verdict was decided without them"
 
@@ -52,122 +47,35 @@ class Answered:
     left: Index = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-def answer(
-    subject: Subject,
-    units: Index,
-    seeds: Seeds,
-    fleet: Fleet,
-    *,
-    queries: tuple[Index, Index] | None = None,
-    limits: tuple[float, ...] = (1.0,),
-    changes: bool = False,
-    mode: Mode = "all",
-    engines: tuple[Engine, ...] | None = None,
-    asker: Asker | None = None,
-    refitting: Refitting | None = None,
-    rehearsed: bool = False,
-    elsewhere: bool = False,
-) -> Answered:
+def answer(asked: Asked) -> Answered:
     """Return models without each unit from the first engine that covers it; complete unless ``refitting`` stops.
-
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``, each once.
-    seeds : tuple
-        Paired seeds. Training without randomness is answered for the first one only.
-    queries : (row_unit, row_query), optional
-        As in ``Retrained``; each unit's own records if absent.
-    limits : tuple of float
-        PDTP limits of the policy, nats: the units nearest to them are re-checked too.
-    changes : bool
-        Whether parameters of the models without each unit are wanted in ``Retrained.changes``.
-    mode : {"all", "max", "screen"}
-        Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
-        error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
-        others get status ``screened`` and never approve).
-    engines : tuple of Engine, optional
-        The catalogue if absent; the last one must hand on nothing.
-    asker : Asker, optional
-        Puts further questions to the models that re-checks train.
-    refitting : callable, optional
-        Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
-    rehearsed : bool
-        Nobody is judged by the answers: fast engines are not re-checked.
-    elsewhere : bool
-        A search for questions that tell more: engines were compared before, see ``recheck``.
 
     Raises
     ------
     MeasurementError
         The last engine left units over.
     """
-    units = np.asarray(units, dtype=np.int64)
-    rows = design.unit_rows(subject, units) if queries is None else queries
-    if changes and (more := listed.beside(subject, units, rows)) is not None:
+    asked = replace(asked, limits=asked.limits or (1.0,))  # where no policy says another
+    if asked.changes and (more := listed.beside(asked.subject, asked.units, asked.rows)) is not None:
         larger, rows = more
         # what ends early judges people by their own records alone, and these models were asked more
-        made = _answer(
-            larger,
-            units,
-            seeds,
-            fleet,
-            rows,
-            limits,
-            changes,
-            mode,
-            engines,
-            asker,
-            None,
-            rehearsed,
-            elsewhere,
-        )
-        return replace(made, retrained=listed.apart(subject, made.retrained))
-    return _answer(
-        subject,
-        units,
-        seeds,
-        fleet,
-        queries,
-        limits,
-        changes,
-        mode,
-        engines,
-        asker,
-        refitting,
-        rehearsed,
-        elsewhere,
-    )
+        made = _answer(replace(asked, subject=larger, queries=rows, refitting=None))
+        return replace(made, retrained=listed.apart(asked.subject, made.retrained))
+    return _answer(asked)
 
 
-def _answer(  # noqa: PLR0917  what ``answer`` was given
-    subject: Subject,
-    units: Index,
-    seeds: Seeds,
-    fleet: Fleet,
-    queries: tuple[Index, Index] | None,
-    limits: tuple[float, ...],
-    changes: bool,  # noqa: FBT001  ditto
-    mode: Mode,
-    engines: tuple[Engine, ...] | None,
-    asker: Asker | None,
-    refitting: Refitting | None,
-    rehearsed: bool,  # noqa: FBT001  ditto
-    elsewhere: bool,  # noqa: FBT001  ditto
-) -> Answered:
-    rest, parts = units, list[Retrained]()
+def _answer(asked: Asked) -> Answered:
+    left, parts = asked, list[Retrained]()
     rechecks, declined, shares = list[Precondition](), dict[str, str](), list[EngineShare]()
-    chain = catalogue.of(subject) if engines is None else engines
-    for engine in chain:
+    for engine in catalogue.of(asked.subject) if asked.engines is None else asked.engines:
+        rest = left.units
         if not len(rest) and parts:
             break
-        if why := engine.refusal(subject):
+        if why := engine.refusal(asked.subject):
             declined[engine.name] = why
             continue
-        there = _queries_of(queries, units, rest)
-        asked = Asked(subject, rest, seeds, fleet, there, changes, mode, limits=limits)
         try:
-            made, handed_on = _made(engine, asked, parts, refitting)
+            made, handed_on = _made(engine, left, parts)
         except Declined as exc:
             declined[engine.name] = str(exc)
             shares.append(EngineShare.of(engine.name, len(rest), 0, {str(exc): len(rest)}))
@@ -175,36 +83,48 @@ def _answer(  # noqa: PLR0917  what ``answer`` was given
         rounded = handed_on[:0]
         if engine.complements:
             made, rounded = closed_form.as_released(made)
-        if engine.name != "refit" and len(made.units) and not rehearsed:  # refits are the training function itself
-            checked = engine.compared(subject, made, fleet, limits) or recheck(
-                engine, subject, made, fleet, limits=limits, asker=asker, elsewhere=elsewhere
-            )
+        checked, made = _compared(engine, left, made)
+        if checked is not None:
             rechecks.append(checked)
             if checked.outcome != "passed":
                 declined[engine.name] = checked.message
-                shares.append(
-                    EngineShare.of(engine.name, len(rest), 0, {"it disagreed with the training function": len(rest)})
-                )
+                wrong = {"it disagreed with the training function": len(rest)}
+                shares.append(EngineShare.of(engine.name, len(rest), 0, wrong))
                 continue
-            if notes := engine.notes(subject):
-                rechecks[-1] = replace(checked, detail={**checked.detail, "notes": notes})
         if len(made.units):
             parts.append(made)
-            seeds = made.seeds  # training without randomness needs no further seeds from the next engine either
-        shares += _shares(engine, subject, rest, made, handed_on=handed_on, rounded=len(rounded))
+        shares += _shares(engine, asked.subject, rest, made, handed_on=handed_on, rounded=len(rounded))
         rest = np.sort(np.concatenate([handed_on, rounded])) if len(rounded) else handed_on
-    if len(rest) and refitting is None:
-        raise MeasurementError(f"{len(rest)} units have no answer from any engine: {declined}")
+        # training without randomness needs no further seeds from the next engine either
+        seeds = made.seeds if len(made.units) else left.seeds
+        left = replace(left, units=rest, seeds=seeds, queries=_queries_of(asked.queries, asked.units, rest))
+    if len(left.units) and asked.refitting is None:
+        raise MeasurementError(f"{len(left.units)} units have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
-    return Answered(whole, tuple(rechecks), declined, tuple(shares), rest)
+    return Answered(whole, tuple(rechecks), declined, tuple(shares), left.units)
 
 
-def _made(engine: Engine, asked: Asked, parts: list[Retrained], refitting: Refitting | None) -> tuple[Retrained, Index]:
+def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition | None, Retrained]:
+    """Return what a re-check found, if there was one, and the answers with what stands behind each."""
+    checked: Precondition | None = None
+    if engine.name != "refit" and len(made.units) and not asked.rehearsed:  # refits are the training function itself
+        if (checked := engine.compared(asked, made)) is None:
+            checked, made = recheck(engine, asked, made)
+        else:
+            made = ranked(asked, made, choose(asked, made))
+        if checked.outcome == "passed" and (notes := engine.notes(asked.subject)):
+            checked = replace(checked, detail={**checked.detail, "notes": notes})
+    if asked.rehearsed or engine.limits_people(asked.subject):  # nobody is judged by a rehearsal
+        made = replace(made, shown=np.full(len(made.units), Shown.LIMITED, dtype=object))
+    return checked, made
+
+
+def _made(engine: Engine, asked: Asked, parts: list[Retrained]) -> tuple[Retrained, Index]:
     """Return what an engine answers and hands on; what trains is ranked by mode "screen", and may end early."""
     if engine.name == "refit" and asked.mode == "screen":
         return screened(engine, asked)
-    if engine.trains and refitting is not None and asked.mode != "screen":
-        return refitting(engine, asked, parts)
+    if engine.trains and asked.refitting is not None and asked.mode != "screen":
+        return asked.refitting(engine, asked, parts)
     return in_parts.remembered_answers(engine, asked)
 
 
@@ -263,7 +183,7 @@ def _without_limit(made: Retrained) -> dict[str, int]:
 
 def _queries_of(queries: tuple[Index, Index] | None, units: Index, rest: Index) -> tuple[Index, Index] | None:
     """Return the queries of the units handed on, with positions counted among them."""
-    if queries is None or rest is units:
+    if queries is None or rest is units or not len(rest):
         return queries
     order = np.argsort(rest, kind="stable")
     place = np.minimum(np.searchsorted(rest, units, sorter=order), len(rest) - 1)

@@ -1,15 +1,15 @@
 """What closed forms ask of the data before they speak: a plain matrix of numbers and plain class labels."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Index
+from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.families.retrained import Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
@@ -133,31 +133,64 @@ class Cost:
 
 
 class Declined(Exception):  # noqa: N818  not an error: the next engine is asked
-    """Raised by ``leave_out`` where only the work itself shows that the recipe is not covered; says why."""
+    """Raised by ``answers`` where only the work itself shows that the recipe is not covered; says why."""
+
+
+class Asker(Protocol):
+    """Whoever wants the models that a re-check trains asked more: certificates, about their own bounds."""
+
+    def ask(self, subject: Subject, made: Retrained, chosen: Index) -> tuple[Subject, list[Index]]:
+        """Return the subject, questions among its candidates, and the pool rows to ask about each chosen unit."""
+        ...
+
+    def told(self, unit: int, change: Float) -> None:
+        """Take note of the largest label change, nats, at each question about a unit; infinite if training fails."""
+        ...
+
+
+Mode = Literal["all", "max", "screen"]
+#: (the last engine, what is left for it, what the others answered) -> answers, and units that nobody needs any more
+Refitting = Callable[["Engine", "Asked", Sequence[Retrained]], tuple[Retrained, Index]]
+#: if none of so many drawn at random contradicts, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05)
+DRAWN = 59
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What an engine is asked; what it does not know of the last three, it leaves alone.
+    """What models are asked for; an engine leaves alone what it does not know of it.
 
     Parameters
     ----------
     units : int64 array of shape (U,)
-        Positions in ``subject.data.units``.
+        Positions in ``subject.data.units``, each once.
     seeds : tuple
-        Paired seeds; closed forms of training without randomness ignore them and answer for one.
+        Paired seeds; training without randomness is answered for the first one only.
     fleet : Fleet
         Runs and remembers calls of the training function; closed forms do not use it.
     queries : (row_unit, row_query), optional
         As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
     changes : bool
         Whether the models with and without each unit are wanted in ``Retrained.changes``.
-    mode : str
-        As in ``chain.answer``.
-    limits : tuple of float
-        The policy's limits on units, nats; empty where nobody is judged.
+    mode : {"all", "max", "screen"}
+        Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
+        error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
+        others get status ``screened`` and never approve).
     common : object, optional
         What ``Engine.prepared`` gave, where several parts of the work share it.
+    limits : tuple of float
+        The policy's limits on units, nats; empty where nobody is judged. Who is nearest to them is refitted too.
+    drawn : int
+        How many people of an engine that only ranks are drawn at random and refitted.
+    engines : tuple of Engine, optional
+        The catalogue if absent; the last one must hand on nothing.
+    asker : Asker, optional
+        Puts further questions to the models that re-checks train.
+    refitting : callable, optional
+        Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
+    rehearsed : bool
+        Nobody is judged by the answers: fast engines are not re-checked.
+    elsewhere : bool
+        A search for questions that tell more: engines were compared before, see ``recheck``.
     """
 
     subject: Subject
@@ -166,9 +199,18 @@ class Asked:
     fleet: Fleet
     queries: tuple[Index, Index] | None = None
     changes: bool = False
-    mode: str = "all"
+    mode: Mode = "all"
     common: Any = None
     limits: tuple[float, ...] = ()
+    drawn: int = DRAWN
+    engines: "tuple[Engine, ...] | None" = None
+    asker: Asker | None = None
+    refitting: Refitting | None = None
+    rehearsed: bool = False
+    elsewhere: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", np.asarray(self.units, dtype=np.int64))
 
     @cached_property
     def rows(self) -> tuple[Index, Index]:
@@ -186,7 +228,7 @@ class Engine(ABC):
     version : int
         Enters every digest: raise it whenever a number could change.
     modes : tuple of str
-        What it does with ``leave_out(..., mode=...)`` beyond the usual.
+        What it does with ``Asked.mode`` beyond the usual.
     tolerance : float
         Nats that the re-check allows beyond each unit's own error bound.
     hands_on : str
@@ -204,6 +246,8 @@ class Engine(ABC):
         Whether what it answers depends on the policy's limits.
     paired : bool
         Whether a seed's models with and without a unit are those that training with this seed gives.
+    certain : bool
+        Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
 
     name: str
@@ -218,6 +262,12 @@ class Engine(ABC):
     divisible: bool = False
     limited: bool = False
     paired: bool = True
+    certain: bool = False
+
+    def limits_people(self, subject: Subject) -> bool:
+        """Return whether what it says about people of a subject is ``certain``."""
+        del subject
+        return self.certain
 
     def refusal(self, subject: Subject) -> str:
         """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
@@ -234,43 +284,21 @@ class Engine(ABC):
 
     @abstractmethod
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return what ``leave_out`` would take."""
+        """Return what ``answers`` would take."""
 
     @abstractmethod
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the units handed on; see ``leave_out``."""
-
-    def prepared(self, subject: Subject) -> Any:
-        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
-        del subject
-
-    def leave_out(
-        self,
-        subject: Subject,
-        units: Index,
-        seeds: Seeds,
-        fleet: Fleet,
-        *,
-        queries: tuple[Index, Index] | None = None,
-        changes: bool = False,
-        mode: str = "all",
-    ) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the units that it hands on to the next engine; ``Asked`` has the parameters.
-
-        Returns
-        -------
-        Retrained
-            Of the units that it covers.
-        int64 array
-            Units handed on (ties, leverage near 1, …), with nothing said about them. The last engine hands on none.
+        """Return what it can answer of, and the units that it hands on (ties, leverage near 1, …); the last one none.
 
         Raises
         ------
         Declined
             Only the work itself shows that the recipe or data are not covered.
         """
-        units = np.asarray(units, dtype=np.int64)
-        return self.answers(Asked(subject, units, seeds, fleet, queries, changes, mode))
+
+    def prepared(self, subject: Subject) -> Any:
+        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
+        del subject
 
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
@@ -278,7 +306,7 @@ class Engine(ABC):
         return None
 
     def declines(self, subject: Subject) -> str:
-        """Return beforehand why ``leave_out`` will raise ``Declined``; the subject must be supported."""
+        """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
         del subject
         return ""
 
@@ -287,11 +315,9 @@ class Engine(ABC):
         del subject
         return np.zeros(0, dtype=np.int64)
 
-    def compared(
-        self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
-    ) -> Precondition | None:
+    def compared(self, asked: Asked, made: Retrained) -> Precondition | None:
         """Return its own comparison with real training, for answers that are draws; None for ``recheck``."""
-        del subject, made, fleet, limits
+        del asked, made
         return None
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:

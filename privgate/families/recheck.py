@@ -2,11 +2,12 @@
 
 A fast wrong answer would approve unsafe models. 59 random units that all agree mean, with 95 % confidence, that fewer
 than 5 % of all units are wrong (0.95^59 < 0.05); the worst units and those near a limit decide the verdict, so they are
-looked at as well.
+looked at as well. Of an engine that only ranks people these trainings are all that is shown: its answers about whoever
+was refitted give way to the refits.
 """
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,61 +15,37 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.families.engine import Engine
-from privgate.families.retrained import Retrained, Status
+from privgate.families.engine import DRAWN, Asked, Engine
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
-from privgate.training.fleet import Fleet
 
-RANDOM = 59
 WORST = 5
 #: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
 UNDERFLOW = -700.0
 
 
-class Asker(Protocol):
-    """Whoever wants the models that a re-check trains asked more: certificates, about their own bounds."""
-
-    def ask(self, subject: Subject, made: Retrained, chosen: Index) -> tuple[Subject, list[Index]]:
-        """Return the subject, questions among its candidates, and the pool rows to ask about each chosen unit."""
-        ...
-
-    def told(self, unit: int, change: Float) -> None:
-        """Take note of the largest label change, nats, at each question about a unit; infinite if training fails."""
-        ...
-
-
-def recheck(
-    engine: Engine,
-    subject: Subject,
-    made: Retrained,
-    fleet: Fleet,
-    *,
-    limits: tuple[float, ...] = (),
-    asker: Asker | None = None,
-    elsewhere: bool = False,
-) -> Precondition:
+def recheck(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition, Retrained]:
     """Compare an engine's answer with real training on chosen units.
 
     Parameters
     ----------
+    asked : Asked
+        ``limits``, ``drawn`` and ``asker`` say who is trained without, and what else these models are asked. With
+        ``elsewhere`` the answers are about other questions than each unit's own records, about which the engine was
+        compared before: where the refits of ``WORST`` chosen units are kept, and nothing can be signed, they are asked
+        alone.
     made : Retrained
         What the engine answered.
-    limits : tuple of float
-        PDTP limits, nats.
-    asker : Asker, optional
-        Puts further questions to the same models.
-
-    elsewhere : bool
-        Whether the answers are about other questions than each unit's own records, about which the engine was compared
-        before: where the refits of ``WORST`` chosen units are kept, and nothing can be signed, they are asked alone.
 
     Returns
     -------
     Precondition
         ``passed``, or ``warned`` if any log-probability differs by more than the tolerance plus the unit's own error
         bound: then nothing of the engine's answer may be used.
+    Retrained
+        The same answers, with what stands behind each: see ``shown``.
 
     Notes
     -----
@@ -77,16 +54,16 @@ def recheck(
     could know who is looked at, and whoever makes recipe and data could vary them until nobody is about whom an engine
     is wrong.
     """
-    chosen = choose(subject, made, limits, fleet=fleet)
-    if elsewhere and not fleet.signable and fleet.freshness.recalled:  # else this run can be signed all the same
-        known = [k for k in chosen.tolist() if fleet.keeps(subject, _refit(subject, made, k, chosen[:0]))]
+    fleet, chosen = asked.fleet, choose(asked, made)
+    if asked.elsewhere and not fleet.signable and fleet.freshness.recalled:  # else this run can be signed all the same
+        known = [k for k in chosen.tolist() if fleet.keeps(asked.subject, _refit(asked.subject, made, k, chosen[:0]))]
         chosen = np.array(known, dtype=np.int64) if len(known) >= min(WORST, len(chosen)) else chosen
     tolerance = engine.tolerance
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
     everything = np.unique(made.row_query[alive])
     own = [made.row_query[r] for r in rows]
-    full, without = _trained(subject, made, chosen, own, everything, fleet, asker, f"re-checking {engine.name}")
+    full, without = _trained(asked, made, chosen, own, everything, f"re-checking {engine.name}")
     worst, beyond, message = _with_error(made, full, everything, alive)
     wrong = ["the model with every record"] if beyond > tolerance else []
     for k, r, got in zip(chosen, rows, without, strict=True):
@@ -95,59 +72,72 @@ def recheck(
         if gap > tolerance + np.nan_to_num(made.error[k], nan=0.0):
             wrong.append(f"unit {int(made.units[k])}")
             message = message or got.problem
-    detail = {
-        "engine": engine.name,
-        "version": engine.version,
-        "units_checked": len(chosen),
-        "units": len(made.units),
-        "worst_difference": float(worst),
-        "tolerance": tolerance,
-        "wrong": wrong[:10],
-    }
     if wrong:
         text = f"{engine.name} disagrees with the training function by {worst:.3g} nats ({wrong[0]}); it was not used"
-        return Precondition(f"recheck_{engine.name}", "warned", f"{text}: {message}" if message else text, detail)
+        text = f"{text}: {message}" if message else text
+        return _told(engine, made, "warned", text, len(chosen), float(worst), tolerance, wrong), made
     extent = f"{len(chosen)} of {len(made.units)} units to {worst:.1e} nats"
     text = f"{engine.name} agrees with the training function on {extent}"
-    return Precondition(f"recheck_{engine.name}", "passed", text, detail)
+    told = _told(engine, made, "passed", text, len(chosen), float(worst), tolerance, wrong)
+    if engine.limits_people(asked.subject):
+        return told, made
+    made = ranked(asked, made, chosen)
+    return told, _as_refitted(made, rows, without, full, everything, alive) if len(made.seeds) == 1 else made
 
 
-def expected(units: int, limits: int) -> int:
+def ranked(asked: Asked, made: Retrained, chosen: Index) -> Retrained:
+    """Return an engine's ranking of people, those marked whose models were trained for real."""
+    shown = np.full(len(made.units), Shown.RANKED, dtype=object)
+    shown[chosen] = Shown.CHOSEN
+    some = at_random(asked, made)
+    shown[some[np.isin(some, chosen)]] = Shown.DRAWN
+    return replace(made, shown=shown)
+
+
+def _as_refitted(  # noqa: PLR0917  real answers, and where they belong
+    made: Retrained, rows: list[Index], without: list[Answer], full: Answer, queries: Index, alive: NDArray[np.bool_]
+) -> Retrained:
+    """Return the answers with those of real models in the place of the engine's where both have a value."""
+    log_with, log_without, error = made.log_with.copy(), made.log_without.copy(), made.error.copy()
+    for r, got in zip(rows, without, strict=True):
+        if got.problem or not len(r) or made.status[made.row_unit[r[0]]] in (Status.UNDEFINED, Status.FAILED):
+            continue
+        if not alive[r].all():
+            continue
+        log_with[0, r] = full.log_p[np.searchsorted(queries, made.row_query[r])]
+        log_without[0, r], error[made.row_unit[r[0]]] = got.log_p, 0.0
+    return replace(made, log_with=log_with, log_without=log_without, error=error)
+
+
+def expected(units: int, limits: int, drawn: int) -> int:
     """Return about how many trainings a re-check of so many units makes, the one on all records among them."""
     near = WORST * (1 + limits)
-    return min(units, round(RANDOM + near * max(0.0, 1 - RANDOM / max(units, 1)))) + 1
+    return min(units, round(drawn + near * max(0.0, 1 - drawn / max(units, 1)))) + 1
 
 
-def observe(subject: Subject, made: Retrained, fleet: Fleet, asker: Asker, *, limits: tuple[float, ...] = ()) -> None:
+def observe(asked: Asked, made: Retrained) -> None:
     """Train without as many units as a re-check does, for the asker alone: where refits answered everything."""
-    chosen = choose(subject, made, limits, fleet=fleet)
+    chosen = choose(asked, made)
     nothing = np.zeros(0, dtype=np.int64)
-    _trained(subject, made, chosen, [nothing] * len(chosen), nothing, fleet, asker, "comparing certificates")
+    _trained(asked, made, chosen, [nothing] * len(chosen), nothing, "comparing certificates")
 
 
 def _trained(  # noqa: PLR0917  one call of the fleet for two askers
-    subject: Subject,
-    made: Retrained,
-    chosen: Index,
-    own: list[Index],
-    everything: Index,
-    fleet: Fleet,
-    asker: Asker | None,
-    label: str,
+    asked: Asked, made: Retrained, chosen: Index, own: list[Index], everything: Index, label: str
 ) -> tuple[Answer, list[Answer]]:
     """Return the model with every record at ``everything``, and those without each chosen unit at its ``own`` rows.
 
     What an asker wants to know beside that is asked of the same models, and told to it.
     """
-    extra = [everything[:0]] * len(chosen)
+    subject, asker, extra = asked.subject, asked.asker, [everything[:0]] * len(chosen)
     if asker is not None:
         subject, extra = asker.ask(subject, made, chosen)
     queries = np.unique(np.concatenate([everything, *extra]))
     fits = [Fit(made.seeds[0], queries, left_out=np.zeros(0, dtype=np.int64))]
     for k, mine, more in zip(chosen.tolist(), own, extra, strict=True):
         fits.append(_refit(subject, made, k, np.concatenate([mine, more])))
-    with fleet.afresh():
-        full, *without = fleet.fits(subject, fits, label=label)
+    with asked.fleet.afresh():
+        full, *without = asked.fleet.fits(subject, fits, label=label)
     if asker is not None and not full.problem:
         for k, mine, more, got in zip(chosen, own, extra, without, strict=True):
             if made.status[k] in (Status.UNDEFINED, Status.FAILED) or not len(more):
@@ -170,24 +160,24 @@ def _refit(subject: Subject, made: Retrained, k: int, queries: Index) -> Fit:
     return Fit(made.seeds[0], queries, left_out=subject.data.units[int(made.units[k])])
 
 
-def choose(subject: Subject, made: Retrained, limits: tuple[float, ...] = (), *, fleet: Fleet) -> Index:
+def choose(asked: Asked, made: Retrained) -> Index:
     """Return positions in ``made.units`` to be refitted: random ones, the worst, and those nearest each limit."""
-    some, claimed = at_random(subject, made, fleet=fleet), _claimed(made)
+    some, claimed = at_random(asked, made), _claimed(made)
     sure = np.isin(made.status[claimed], (Status.EXACT, Status.CONVERGED))
     live, dead = claimed[sure], claimed[~sure]
     pdtp = _pdtp(made)[live]
-    near = [live[np.argsort(np.abs(pdtp - limit), kind="stable")[:WORST]] for limit in limits]
+    near = [live[np.argsort(np.abs(pdtp - limit), kind="stable")[:WORST]] for limit in asked.limits]
     worst = live[np.argsort(-pdtp, kind="stable")[:WORST]]
     return np.unique(np.concatenate([some, worst, dead[:WORST], *near])).astype(np.int64)
 
 
-def at_random(subject: Subject, made: Retrained, *, fleet: Fleet) -> Index:
-    """Return positions in ``made.units`` drawn before anything is looked at, ``RANDOM`` at most."""
-    claimed = _claimed(made)
+def at_random(asked: Asked, made: Retrained) -> Index:
+    """Return positions in ``made.units`` drawn before anything is looked at, ``asked.drawn`` at most."""
+    claimed, subject, fleet = _claimed(made), asked.subject, asked.fleet
     rng = digest.generator(subject.training_digest)
     if fleet.signable or not subject.recipe.is_estimator:  # nobody but the ledger's owner knows whom it draws
         rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
-    return np.asarray(rng.choice(claimed, size=min(RANDOM, len(claimed)), replace=False))
+    return np.asarray(rng.choice(claimed, size=min(asked.drawn, len(claimed)), replace=False))
 
 
 def _claimed(made: Retrained) -> Index:
@@ -255,9 +245,7 @@ LEVEL = 5e-4
 LEAST = 10
 
 
-def compare(  # noqa: PLR0917  as ``recheck``, and what is estimated
-    engine: Engine, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...], stated: str
-) -> Precondition:
+def compare(engine: Engine, asked: Asked, made: Retrained, stated: str) -> Precondition:
     """Compare an engine's draws with real trainings of chosen units.
 
     Parameters
@@ -279,8 +267,8 @@ def compare(  # noqa: PLR0917  as ``recheck``, and what is estimated
     Whoever decides is trained without several times and tested alone, at a level divided by all people and labels:
     they were chosen because their estimates are large, and many are looked at.
     """
-    chosen = choose(subject, made, limits, fleet=fleet)
-    some = np.sort(at_random(subject, made, fleet=fleet))
+    subject, fleet, chosen = asked.subject, asked.fleet, choose(asked, made)
+    some = np.sort(at_random(asked, made))
     gone = made.status == Status.UNDEFINED
     deciding, dead = np.setdiff1d(chosen[~gone[chosen]], some), chosen[gone[chosen]]
     some = some[~gone[some]]
@@ -334,7 +322,7 @@ def compare(  # noqa: PLR0917  as ``recheck``, and what is estimated
 
 def alike_expected(units: int, limits: int) -> int:
     """Return about how many real trainings are compared with the answers about so many units."""
-    return min(units, RANDOM) + AGAIN * min(max(0, units - RANDOM), WORST * (1 + limits))
+    return min(units, DRAWN) + AGAIN * min(max(0, units - DRAWN), WORST * (1 + limits))
 
 
 def alike(drawn: Float, real: Float, rng: np.random.Generator) -> tuple[float, float, list[str]]:

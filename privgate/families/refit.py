@@ -25,6 +25,7 @@ class Refit(Engine):
 
     name = "refit"
     trains = True
+    certain = True
     tasks = ("classification", "regression")
 
     def supports(self, subject: Subject) -> str:

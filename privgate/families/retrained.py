@@ -28,6 +28,19 @@ class Status(StrEnum):
     """The model without the unit has no value there (its class vanishes, 0/0): infinite leakage."""
 
 
+class Shown(StrEnum):
+    """What stands behind the answer about one unit."""
+
+    LIMITED = "limited"
+    """The kernel limits its error, or the model without the unit was trained for real."""
+    DRAWN = "drawn"
+    """Ranked, drawn at random before anything was looked at, and then trained without for real."""
+    CHOSEN = "chosen"
+    """Ranked, and because of its rank trained without for real."""
+    RANKED = "ranked"
+    """An engine's answer without a certificate: chooses whom to refit, limits nobody."""
+
+
 @dataclass(frozen=True, eq=False)
 class Retrained:
     """Models with and without each unit, evaluated at queries.
@@ -55,6 +68,8 @@ class Retrained:
         Why a unit failed, is undefined, or was handed on.
     changes : mapping name -> array
         What certificates need beside probabilities, first axes (S, U): the models with and without the unit.
+    shown : object array of shape (U,) of Shown
+        ``ranked`` where nobody says otherwise.
     """
 
     units: Index
@@ -68,9 +83,12 @@ class Retrained:
     engine: NDArray[Any]
     reason: Mapping[int, str] = field(default_factory=dict)
     changes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    shown: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=object))
 
     def __post_init__(self) -> None:
         rows, units = len(self.row_unit), len(self.units)
+        if len(self.shown) != units:
+            object.__setattr__(self, "shown", np.full(units, Shown.RANKED, dtype=object))
         expected = (len(self.seeds), rows)
         for name in ("log_with", "log_without"):
             if getattr(self, name).shape[:2] != expected:
@@ -142,6 +160,7 @@ class Retrained:
             engine=np.concatenate([p.engine for p in parts])[order],
             reason={int(place[k + o]): v for p, o in zip(parts, offset, strict=False) for k, v in p.reason.items()},
             changes={n: np.concatenate([p.changes[n] for p in parts], axis=1)[:, order] for n in shared},
+            shown=np.concatenate([p.shown for p in parts])[order],
         )
 
     def select(self, keep: NDArray[np.bool_]) -> Self:
@@ -160,6 +179,7 @@ class Retrained:
             engine=self.engine[keep],
             reason={int(place[k]): v for k, v in self.reason.items() if keep[k]},
             changes={n: a[:, keep] for n, a in self.changes.items()},
+            shown=self.shown[keep],
         )
 
 

@@ -179,6 +179,7 @@ class ShardedEngine(Engine):
 
     name = "sharded"
     version = 2
+    certain = True
 
     def supports(self, subject: Subject) -> str:
         """Return why this engine does not cover the recipe; empty if it does."""

@@ -1,13 +1,99 @@
-"""From one number a unit to one number a model: maximum, quantile, share above; with what sampling leaves open."""
+"""From one number a unit to one number a model: maximum, quantile, share above; with what sampling leaves open.
 
-from dataclasses import dataclass
+Whom an engine without a certificate only ranked counts as not measured: what is known of them is what a random sample
+of refits shows, which is drawn before anybody is looked at. The laws, with M people of all at most beyond a number by
+``kernel.sample`` and everybody else's limits:
+
+- ``max``: what nobody who is limited or was refitted exceeds, and no rank either; it is shown for all but M people.
+- ``share_above``: at most M people lie above the threshold.
+- ``quantile``: the least number beyond which M is no more than the quantile leaves out.
+
+From below, ranks count only if somebody of them was really refitted and is above; ``where`` names a refit.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privgate.arrays import Float
+from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Request
+from privgate.families.retrained import Retrained, Shown
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
+
+#: probability at most of a limit that is wrong
+ALPHA = 0.05
+#: share of an engine's people whom its sample may leave open
+LEFT_OUT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Whom engines without a certificate only ranked.
+
+    Parameters
+    ----------
+    groups : tuple of (int64 array, int64 array)
+        Positions of all whom one engine ranked, and of those drawn at random of them and refitted.
+    real : bool array
+        Of the measured units, who is limited or was trained without for real.
+    names : tuple of str
+        The engines.
+    """
+
+    groups: tuple[tuple[Index, Index], ...]
+    real: NDArray[np.bool_]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Retrained, limited: NDArray[np.bool_], more: int = 0) -> Self:
+        """Return who was only ranked and has no limit of another kind; of an engine with everybody refitted nobody is.
+
+        Parameters
+        ----------
+        limited : bool array of shape (U,)
+            Whom the kernel limits, whatever an engine says.
+        more : int
+            People behind those of ``found`` of whom nothing was asked.
+        """
+        loose = (found.shown != Shown.LIMITED) & ~limited
+        kinds = [
+            (str(name), np.flatnonzero(loose & (found.engine == name)))
+            for name in np.unique(found.engine[loose].astype(str))
+        ]
+        open_ = [(n, p) for n, p in kinds if (found.shown[p] == Shown.RANKED).any()]
+        groups = tuple((p, p[found.shown[p] == Shown.DRAWN]) for _, p in open_)
+        real = np.append(limited | (found.shown != Shown.RANKED), np.ones(more, dtype=bool))
+        return cls(groups, real, tuple(n for n, _ in open_))
+
+    @property
+    def enough(self) -> bool:
+        """Whether of each engine's people so many were drawn that they speak for all but one in twenty."""
+        return all(exceeding_limit(0, len(d), len(p), alpha=ALPHA) <= len(p) * LEFT_OUT for p, d in self.groups)
+
+    def beyond(self, high: Float, number: float, population: int) -> int:
+        """Return how many people of all may exceed a number, where those measured are a random sample or everybody."""
+        alpha = ALPHA / (len(self.groups) + (len(high) < population))
+        limited = np.ones(len(high), dtype=bool)
+        found = 0
+        for people, drawn in self.groups:
+            limited[people] = False
+            over = int((high[drawn] > number).sum())
+            found += exceeding_limit(over, len(drawn), len(people), alpha=alpha)
+        found += int((high[limited] > number).sum())
+        return found if len(high) == population else exceeding_limit(found, len(high), population, alpha=alpha)
+
+    def said(self, count: int, population: int) -> str:
+        """Return what the refits show, one sentence."""
+        drawn, people = sum(len(d) for _, d in self.groups), sum(len(p) for p, _ in self.groups)
+        some = f"{Count(people, population)} of {population} people" if people < population else "people"
+        return (
+            f"{' and '.join(self.names)} only ranked {some}; {drawn} drawn at random were trained without: with "
+            f"{1 - ALPHA:.0%} confidence at most {100 * count / population:.3g} % of all exceed this"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +110,8 @@ class Aggregated:
         What can no longer be claimed because units were sampled; empty at full coverage.
     confidence : float or None
         Of the interval; None where it is certain.
+    beyond : float or None
+        Share of people at most, with that confidence, whom the upper limit does not hold for; None where it is nobody.
     """
 
     value: float
@@ -32,9 +120,12 @@ class Aggregated:
     where: int = -1
     claim: str = ""
     confidence: float | None = None
+    beyond: float | None = None
 
 
-def asked(request: Request, value: Float, low: Float, high: Float, population: int) -> Aggregated:
+def asked(
+    request: Request, value: Float, low: Float, high: Float, population: int, *, ranking: Ranking | None = None
+) -> Aggregated:
     """Return the aggregate that a rule asks for; see ``maximum``, ``quantile`` and ``share_above``.
 
     Raises
@@ -42,6 +133,8 @@ def asked(request: Request, value: Float, low: Float, high: Float, population: i
     MeasurementError
         The aggregate is unknown.
     """
+    if ranking is not None and ranking.groups:
+        return ranked(request, value, low, high, population, ranking=ranking)
     how = request.option("aggregate", "max")
     if how == "max":
         return maximum(value, low, high, population)
@@ -52,6 +145,32 @@ def asked(request: Request, value: Float, low: Float, high: Float, population: i
             value, low, high, population, threshold=float(request.option("threshold")), looks=looks(request, population)
         )
     raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
+
+
+def ranked(request: Request, value: Float, low: Float, high: Float, population: int, *, ranking: Ranking) -> Aggregated:
+    """Return the aggregate over people of whom some were only ranked; see the laws above."""
+    seen = np.where(ranking.real, low, 0.0)
+    worst, plain = int(np.argmax(seen)), asked(request, value, low, high, population)
+    if plain.where >= 0 and seen[plain.where] == seen[worst]:
+        worst = plain.where
+    how = request.option("aggregate", "max")
+    if how == "max":
+        count = ranking.beyond(high, plain.high, population)
+        top = plain.high if ranking.enough else np.inf
+        made = replace(plain, low=float(seen[worst]), high=top, beyond=count / population)
+    elif how == "share_above":
+        threshold = float(request.option("threshold"))
+        count = ranking.beyond(high, threshold, population)
+        sure = plain.low if seen[worst] > threshold else 0.0
+        made = replace(plain, low=sure, high=max(plain.value, count / population))
+    else:
+        count = population - int(np.ceil(float(request.option("q")) * population - 1e-9))
+        steps = np.append(np.unique(high), np.inf)
+        at = bisect_left(steps, 1, key=lambda t: int(ranking.beyond(high, t, population) <= count))
+        top = float(steps[min(at, len(steps) - 1)])
+        made = replace(plain, low=min(plain.low, float(seen[worst])), high=max(plain.value, top))
+    claim = plain.claim or ranking.said(count, population)
+    return replace(made, where=worst if made.low > 0 or how == "max" else -1, confidence=1 - ALPHA, claim=claim)
 
 
 def looks(request: Request, population: int) -> Looks | None:

@@ -146,7 +146,7 @@ def part(run: Run) -> InfluencePart | None:
         return _of_regressor(run)
     if not run.made(per_unit.table):
         return None
-    answered, witness = run.once(left_out.answered), run.witness
+    answered, witness = run.once(left_out.found).answered, run.once(left_out.found).witness
     return InfluencePart(
         coverage=left_out.coverage(run),
         engines=answered.shares,
@@ -164,7 +164,7 @@ def part(run: Run) -> InfluencePart | None:
 
 
 def _of_regressor(run: Run) -> InfluencePart:
-    answered = run.once(left_out.answered)
+    answered = run.once(left_out.found).answered
     return InfluencePart(
         coverage=left_out.coverage(run),
         engines=answered.shares,

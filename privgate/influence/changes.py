@@ -10,8 +10,8 @@ from privgate import families
 from privgate.arrays import Float
 from privgate.evidence import EngineShare
 from privgate.families import engine, refit
-from privgate.families.engine import TOLERANCE
-from privgate.families.retrained import Retrained, Status
+from privgate.families.engine import TOLERANCE, Asked
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject import released
@@ -35,7 +35,8 @@ def error(found: Retrained) -> Float:
 
     A re-check lets a fast engine pass that is off by its tolerance beyond its stated error; only a real model has none.
     """
-    real = found.engine == refit.ENGINE.name
+    seen = np.isin(found.shown, (Shown.DRAWN, Shown.CHOSEN)) & (found.error == 0) & (len(found.seeds) == 1)
+    real = (found.engine == refit.ENGINE.name) | seen
     slack = np.array([_TOLERANCE.get(str(name), TOLERANCE) for name in found.engine])
     return np.asarray(np.where(real, 0.0, np.nan_to_num(found.error, nan=np.inf) + slack))
 
@@ -64,7 +65,7 @@ def refitted(run: Run, answered: families.Answered) -> families.Answered:
     some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    made = families.answer(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,))
+    made = families.answer(Asked(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,)))
     return replace(
         answered,
         retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate import families
 from privgate.arrays import Float, Index
@@ -12,8 +13,9 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
 from privgate.families import refit
+from privgate.families.engine import Asked
 from privgate.families.networks import torch_nets
-from privgate.families.retrained import Status
+from privgate.families.retrained import Shown, Status
 from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
 from privgate.run import reproduction
 from privgate.run.run import Run
@@ -41,17 +43,19 @@ def direct_queries(run: Run, request: Request) -> Measurement:
 
 def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, every: bool) -> Measurement:
     """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
-    records = run.once(per_unit.table)
+    records, ranks = run.once(per_unit.table), run.once(per_unit.ranks)
     if len(records["unit"]) == 0:
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
-    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
+    value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
     left = run.once(left_out.left)
-    low, high, others = modes.of(run, run.once(left_out.retrained).units, low, high)
+    low, high, limited = _by_theorem(run, low, high, every=every)
+    low, high, others = modes.of(run.once(left_out.proven), run.once(left_out.retrained).units, low, high)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
     high, others = high + apart, others + apart
     nothing = np.zeros(len(others))
     padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
-    found = aggregate.asked(request, *left_out.with_left(len(left), *padded), run.n_units)
+    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, len(others) + len(left))
+    found = aggregate.asked(request, *left_out.with_left(len(left), *padded), run.n_units, ranking=ranking)
     where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
     return Measurement(
         request,
@@ -66,13 +70,24 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or modes.said(run, after=True) or found.claim,
+            claim=left_out.stopped(run) or modes.said(run, run.once(left_out.proven)) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
-            **({"not_computed": len(left), "decided_by": run.decided_by} if len(left) else {}),
+            **({} if found.beyond is None else {"beyond": found.beyond}),
+            **({"not_computed": len(left), "decided_by": left_out.decided_by(run)} if len(left) else {}),
             **({"why_no_certificate": _why_none(run)} if every else {}),
         ),
     )
+
+
+def _by_theorem(run: Run, low: Float, high: Float, *, every: bool) -> tuple[Float, Float, NDArray[np.bool_]]:
+    """Return (low, high), with what theorems say of whom engines only ranked, and whom theorems limit."""
+    shown, limited = run.once(left_out.retrained).shown, run.once(per_unit.limited)
+    upper = np.asarray(run.once(per_unit.ranks)["dtp_upper"], dtype=np.float64)
+    if every:  # what an engine says of direct questions is no change that was seen
+        return np.where((shown == Shown.RANKED) & limited, run.once(per_unit.certified).lower, low), high, limited
+    limited = limited & (upper <= min(run.thresholds, default=np.inf)) & (shown != Shown.LIMITED)
+    return np.where(limited & (shown == Shown.RANKED), 0.0, low), np.where(limited, upper, high), limited
 
 
 def _why_none(run: Run) -> list[str]:
@@ -118,14 +133,14 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
     if run.random_training:
-        said += _over_seeds(_paired(run), limited=bool(modes.said(run, after=True)))
+        said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
         alike = "no part of the estimator reads one" if run.seed_control.unread else compared
         said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if why := modes.said(run, after=True):
+    if why := modes.said(run, run.once(left_out.proven)):
         said.append(why)
     if not every:
         said.append("direct queries only: each unit is asked about with its own features")
@@ -182,7 +197,7 @@ def left_out_again(run: Run) -> int:
     with run.fleet.afresh(), contextlib.suppress(MeasurementError):  # what fails now and is remembered, differs
         chosen, seeds = units(run), run.once(left_out.retrained).seeds
         if len(chosen):
-            families.answer(run.subject, chosen, seeds, run.fleet, engines=(refit.ENGINE,))
+            families.answer(Asked(run.subject, chosen, seeds, run.fleet, engines=(refit.ENGINE,)))
         return len(chosen)
     return 0
 

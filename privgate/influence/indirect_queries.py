@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
-from privgate.families.retrained import Retrained, Status
+from privgate.families.engine import Asked
+from privgate.families.retrained import Retrained, Seeds, Shown, Status
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.containers import stack, take
@@ -291,9 +292,8 @@ class _State:
         row_unit = np.repeat(np.arange(len(mine)), [len(m) for m in mine])
         pool_rows = np.concatenate(mine)
         asked_for = (row_unit, pool_rows)
-        found = families.answer(
-            subject, self.units, self.seeds, self.fleet, queries=asked_for, elsewhere=True
-        ).retrained
+        put = Asked(subject, self.units, self.seeds, self.fleet, asked_for, elsewhere=True)
+        found = families.answer(put).retrained
         self.asked += len(pool_rows)
         value, pool = per_query(found), subject.data.pool()[0]
         for k in range(len(self.units)):
@@ -321,8 +321,8 @@ def per_query(found: Retrained) -> Float:
     error = 2 * np.nan_to_num(found.error, nan=np.inf)[found.row_unit]  # both models may be off
     value = np.full(len(found.row_unit), np.inf)
     value[live] = np.maximum(estimate.low - error[live], 0.0)
-    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
-    return np.where(screened[found.row_unit], 0.0, value)
+    ranked = (found.status == Status.SCREENED) | (found.shown == Shown.RANKED)
+    return np.where(ranked[found.row_unit], 0.0, value)
 
 
 def _with_row(rows: Any, k: int, source: Any, row: int) -> Any:
@@ -340,7 +340,9 @@ UNITS = 10
 SEEDS = 20
 
 
-def raised(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float) -> tuple[Float, IndirectQueries]:
+def raised(
+    run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds
+) -> tuple[Float, IndirectQueries]:
     """Return ``lower`` raised where a search found a question that tells more, and what the search was.
 
     Parameters
@@ -362,7 +364,8 @@ def raised(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float) -> t
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
         return lower, IndirectQueries(open_units=int(open_.sum()), searched=0)
-    found = search(run.subject, units[chosen], run.fleet, run.generator("indirect queries"), seeds=run.seeds[:SEEDS])
+    rng = run.generator("indirect queries")
+    found = search(run.subject, units[chosen], run.fleet, rng, seeds=seeds[:SEEDS])
     better = found.lower > lower[chosen]
     out = lower.copy()
     out[chosen] = np.maximum(lower[chosen], found.lower)

@@ -1,6 +1,6 @@
 """Models with and without each person, as many as the verdict needs: who is left out, by which engine, until when."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,12 @@ from privgate.families import bound as bounds
 from privgate.families.bound import Witness
 from privgate.families.engine import Asked
 from privgate.families.recheck import observe
-from privgate.families.retrained import Retrained, Status
+from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.influence import aggregate, changes, modes
 from privgate.influence import changes as on_edges
 from privgate.influence import changes as residuals
 from privgate.run.needs import Need
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 from privgate.training import plan
 
 
@@ -61,35 +61,82 @@ def costs_no_fits(run: Run) -> bool:
     return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
-def answered(run: Run) -> families.Answered:
+@dataclass(frozen=True, eq=False)
+class Found(Noted):
+    """Models with and without people, and how they were come by.
+
+    Parameters
+    ----------
+    answered : families.Answered
+    seeds : tuple of (int or None)
+        Paired seeds that the work ended with.
+    chosen : plan.Selection
+        Of whom models were wanted, in the end.
+    decided_by : str
+        The rule that was broken when the work ended early; empty if it did not.
+    witness : Witness, optional
+        What these models answered where certificates say that they differ most.
+    """
+
+    answered: families.Answered = field(kw_only=True)
+    seeds: Seeds = field(kw_only=True)
+    chosen: plan.Selection = field(kw_only=True)
+    decided_by: str = ""
+    witness: Witness | None = None
+
+    @property
+    def people(self) -> int:
+        """Of how many people models were wanted."""
+        return len(self.chosen.units)
+
+
+def found(run: Run) -> Found:
     """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
-    modes.fewer_seeds(run)
-    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
-    witness = Witness(theorems) if theorems else None
-    found = _answered(run, witness)
-    if worth_more_seeds(run) and not run.late() and not _decided(run, found.retrained):
-        run.seeds, run.more_seeds = run.more_seeds, ()
-        witness = Witness(theorems) if theorems else None
-        found = _answered(run, witness)
-    if len(found.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, found.retrained):
-        run.sample = run.up_to
-        run.forget(selection, chosen_units)
-        witness = Witness(theorems) if theorems else None
-        found = _answered(run, witness, before=found)
-    run.decided_by = broken(run, found.retrained) if len(found.left) else ""
-    if witness is not None and not run.rehearsed:  # a search asks no trained model whether theorems hold
-        if not found.rechecks and not run.decided_by:  # refits answered everybody, and only about their own records
-            observe(run.subject, found.retrained, run.fleet, witness, limits=run.thresholds or (1.0,))
-        failed = [recheck_row(p).engine for p in found.rechecks if p.outcome != "passed"]
+    run, chosen = modes.fewer_seeds(run), run.once(selection)
+    witness = _witness(run)
+    made = _answered(run, chosen.units, witness)
+    if worth_more_seeds(run) and not run.late() and not _decided(run, len(chosen.units), made.retrained):
+        run, witness = replace(run, seeds=run.more_seeds, more_seeds=()), _witness(run)
+        made = _answered(run, chosen.units, witness)
+    if len(made.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, made.retrained):
+        run, witness = replace(run, sample=run.up_to), _witness(run)
+        chosen = selection(run)
+        made = _answered(run, chosen.units, witness, before=made)
+    decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
+    if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
+        witness = None
+    if witness is not None:
+        if not made.rechecks and not decided:  # refits answered everybody, and only about their own records
+            observe(replace(asked(run, chosen.units), asker=witness), made.retrained)
+        failed = [recheck_row(p).engine for p in made.rechecks if p.outcome != "passed"]
         witness.distrusted = failed[0] if failed else ""
-        run.witness = witness
-    run.preconditions.extend(found.rechecks)
-    return found if run.subject.task == "regression" else on_edges.refitted(run, found)
+    shown = made if run.subject.task == "regression" else on_edges.refitted(run, made)
+    return Found(made.rechecks, answered=shown, seeds=run.seeds, chosen=chosen, decided_by=decided, witness=witness)
+
+
+def _witness(run: Run) -> Witness | None:
+    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
+    return Witness(theorems) if theorems else None
 
 
 def retrained(run: Run) -> Retrained:
-    """Return the models of ``answered``."""
-    return run.once(answered).retrained
+    """Return the models of ``found``."""
+    return run.once(found).answered.retrained
+
+
+def seeds(run: Run) -> Seeds:
+    """Return the paired seeds that were used in the end, or would be where nobody was trained without."""
+    return run.once(found).seeds if run.made(found) else run.seeds
+
+
+def decided_by(run: Run) -> str:
+    """Return the rule that was broken when the work ended early; empty if it did not."""
+    return run.once(found).decided_by
+
+
+def proven(run: Run) -> Float | None:
+    """Return each person's limit by theorems as the models leave them, shape (n_units,); None where none limits all."""
+    return None if run.once(modes.limits) is None else modes.bounds_of(run, run.once(found).witness)
 
 
 def asked(run: Run, units: Index) -> Asked:
@@ -105,28 +152,28 @@ def asked(run: Run, units: Index) -> Asked:
         changes=changes,
         mode=mode,
         limits=run.thresholds or (1.0,),
+        drawn=max(run.drawn, len(units) if run.sample is not None and len(units) < run.n_units else 0),
+        rehearsed=run.rehearsed,
     )
 
 
-def _answered(run: Run, witness: Witness | None, before: families.Answered | None = None) -> families.Answered:
+def _answered(
+    run: Run, units: Index, witness: Witness | None, before: families.Answered | None = None
+) -> families.Answered:
     """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
-    found = families.answer(
-        run.subject,
-        run.once(chosen_units),
-        run.seeds,
-        run.fleet,
-        limits=run.thresholds or (1.0,),
-        changes=witness is not None and any(c.needs_retrained for c in witness.certificates),
-        mode=run.once(modes.used),
-        engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
-        asker=witness,
-        refitting=modes.until(partial(broken, run), run.late) if _may_stop(run) or run.deadline < np.inf else None,
-        rehearsed=run.rehearsed,
+    until = modes.until(partial(broken, run, len(units)), run.late)
+    made = families.answer(
+        replace(
+            asked(run, units),
+            engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
+            asker=witness,
+            refitting=until if _may_stop(run) or run.deadline < np.inf else None,
+        )
     )
     declined = {recheck_row(p).engine: p.message for p in failed}
-    return replace(found, rechecks=(*failed, *found.rechecks), declined={**declined, **found.declined})
+    return replace(made, rechecks=(*failed, *made.rechecks), declined={**declined, **made.declined})
 
 
 def _may_stop(run: Run) -> bool:
@@ -135,13 +182,12 @@ def _may_stop(run: Run) -> bool:
     return bool(run.breaks) and not run.limits.full and known
 
 
-def broken(run: Run, found: Retrained) -> str:
-    """Return the name of an enforced rule that these units' models break for certain; empty if they break none.
+def broken(run: Run, people: int, found: Retrained) -> str:
+    """Return the name of an enforced rule that these models, of so many people wanted, break; empty if they break none.
 
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
     the report will say, by the rule itself.
     """
-    people = len(run.once(chosen_units))
     if run.subject.task == "regression":
         own, widest = residuals.of(run.subject, found), residuals.widest(run.subject)
         # before everybody is left out the unit of measure is not known, but how large it can be may be
@@ -156,9 +202,11 @@ def broken(run: Run, found: Retrained) -> str:
             np.inf,
             changes.per_unit(found, run.subject.release, people=people)["pdtp_low"],
         )
-    padded = with_left(people - len(found.units), low, low, np.full(len(low), np.inf))
+    more = people - len(found.units)
+    padded = with_left(more, low, low, np.full(len(low), np.inf))
+    ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool), more)
     for request, (name, breaks) in run.breaks.items():
-        seen = aggregate.asked(request, *padded, run.n_units)
+        seen = aggregate.asked(request, *padded, run.n_units, ranking=ranking)
         kind: Kind = "point" if run.random_training and len(found.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
@@ -167,7 +215,7 @@ def broken(run: Run, found: Retrained) -> str:
 
 def left(run: Run) -> Index:
     """Return the chosen units that nobody was trained without, because the verdict was decided before."""
-    return run.once(answered).left
+    return run.once(found).answered.left
 
 
 def with_left(count: int, value: Float, low: Float, high: Float) -> tuple[Float, Float, Float]:
@@ -180,10 +228,10 @@ def stopped(run: Run) -> str:
     """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
     if not len(missing := run.once(left)):
         return ""
-    people = len(run.once(chosen_units))
+    people = run.once(found).people
     return (
         f"nobody was trained without {Count(len(missing), people)} of {people} people, because the rule "
-        f"{run.decided_by} was broken before; riskiest first, so that figures over all people are lower limits only"
+        f"{decided_by(run)} was broken before; riskiest first, so that figures over all people are lower limits only"
     )
 
 
@@ -209,39 +257,40 @@ def worth_more_people(run: Run) -> bool:
 
 def undecided(run: Run, found: Retrained) -> bool:
     """Return whether a rule whose sample may grow has its limit within what these units' models leave open."""
-    shown = changes.per_unit(found, run.subject.release, people=len(run.once(chosen_units)))
+    shown = changes.per_unit(found, run.subject.release, people=len(found.units))
     lost, apart = changes.without_model(found), run.registered_apart[0]
     value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
     for request in run.breaks:
         if request.option("up_to") is not None:
-            seen = aggregate.asked(request, value, low, high + apart, run.n_units)
+            ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool))
+            seen = aggregate.asked(request, value, low, high + apart, run.n_units, ranking=ranking)
             if seen.low <= request.option("limit") < seen.high:
                 return True
     return False
 
 
-def _decided(run: Run, found: Retrained) -> bool:
+def _decided(run: Run, people: int, found: Retrained) -> bool:
     """Return whether a rule is surely broken already, so that no further seed can change the verdict."""
     # one seed: an engine saw that training does not depend on it
-    return len(found.seeds) == 1 or bool(broken(run, found))
+    return len(found.seeds) == 1 or bool(broken(run, people, found))
 
 
 def coverage(run: Run) -> UnitCoverage:
     """Return how many of all units were measured, and what a sample or a ranking says about the others."""
-    found = run.once(retrained)
-    measured = int((found.status != Status.SCREENED).sum())
+    made = run.once(retrained)
+    measured = int((made.status != Status.SCREENED).sum())
     ranked = "the others were ranked by shadow models, which shows nothing about them"
     claims = (
         stopped(run),
-        modes.said(run, after=True) or run.once(selection).lost,
-        ranked if measured < len(found.units) else "",
+        modes.said(run, run.once(proven)) or run.once(found).chosen.lost,
+        ranked if measured < len(made.units) else "",
     )
     return UnitCoverage(
         n_measured=measured,
         n_units=run.n_units,
         claim="; ".join(c for c in claims if c),
         not_computed=len(run.once(left)),
-        decided_by=run.decided_by,
+        decided_by=decided_by(run),
     )
 
 

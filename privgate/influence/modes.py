@@ -13,13 +13,12 @@ from privgate.evidence import ModeUsed, Request
 from privgate.families import bound as bounds
 from privgate.families import engine as design
 from privgate.families import refit
-from privgate.families.chain import Refitting
 from privgate.families.closed_form import vanishing
-from privgate.families.engine import Asked, Engine
+from privgate.families.engine import DRAWN, Asked, Engine, Mode, Refitting
 from privgate.families.refit import MODELS, SHARE
-from privgate.families.retrained import Retrained
+from privgate.families.retrained import Retrained, Shown
 from privgate.run.needs import Need
-from privgate.run.run import Mode, Run
+from privgate.run.run import Run
 from privgate.training.fit import Fit
 
 # How closely leave-one-out answers: everybody, only who could hold the largest value, or a mere ranking.
@@ -133,7 +132,8 @@ def until(broken: Callable[[Retrained], str], late: Callable[[float], bool] = la
             start = time.monotonic()
             now, left, size = np.sort(left[:size]), left[size:], 2 * size
             found, handed_on = engine.answers(_some(asked, now))
-            made.append(found)
+            # what ends the work early is looked at again when some of it is refitted
+            made.append(replace(found, shown=np.full(len(found.units), Shown.LIMITED, dtype=object)))
             over.append(handed_on)
             if len(left) and (broken(_whole([*done, *made])) or late(2 * (time.monotonic() - start))):
                 break
@@ -189,8 +189,8 @@ def _whole(parts: Sequence[Retrained]) -> Retrained:
 
 #: how the sentence about it begins
 CLAIM = "a theorem over all questions limits everybody's change"
-#: people who are trained without all the same: if none of 59 contradicts, fewer than 5 % of all do (0.95^59 < 0.05)
-SAMPLE = 59
+#: people who are trained without all the same
+SAMPLE = DRAWN
 #: the same in a search, which judges nobody
 REHEARSED = 4
 #: paired seeds of each of them: the theorem holds under every seed, and one that is broken need be seen once
@@ -202,7 +202,7 @@ WORTH = 1_000
 def limits(run: Run) -> Float | None:
     """Return each person's limit by theorems, shape (n_units,), nats; None where everybody has to be measured.
 
-    Before people were trained without, what theorems say; after that, what is left of it.
+    This is what theorems say before people were trained without.
     """
     asked = run.limits
     if not (run.by_theorem and run.thresholds) or asked.full or asked.mode != "all" or not run.subject.release.exact:
@@ -211,41 +211,28 @@ def limits(run: Run) -> Float | None:
         return None  # the operator says how many
     if run.subject.task != "classification" or _trainings(run) <= WORTH:
         return None
-    before = _bounds(run)
+    before = bounds_of(run, None)
     return before if before.max() <= min(run.thresholds) else None
 
 
-def left(run: Run) -> Float | None:
-    """Return ``limits`` as the models trained without the sample leave them."""
-    if run.once(limits) is None:
-        return None
-    return _bounds(run)
-
-
-def of(run: Run, units: NDArray[np.int64], low: Float, high: Float) -> tuple[Float, Float, Float]:
+def of(found: Float | None, units: NDArray[np.int64], low: Float, high: Float) -> tuple[Float, Float, Float]:
     """Return (low, high) of the measured units and high of the others; as they are where no theorem limits everybody.
 
     What was seen above a limit would disprove the theorem: the larger number is the safe one.
     """
-    found = run.once(left)
     if found is None:
         return low, high, np.zeros(0)
-    others = np.setdiff1d(np.arange(run.n_units), units)
+    others = np.setdiff1d(np.arange(len(found)), units)
     return low, np.maximum(np.minimum(high, found[units]), low), found[others]
 
 
-def fewer_seeds(run: Run) -> None:
-    """Leave the run as many paired seeds as contradicting a theorem takes, where one limits everybody."""
-    if run.once(limits) is not None:
-        run.seeds, run.more_seeds = run.seeds[:SEEDS], ()
+def fewer_seeds(run: Run) -> Run:
+    """Return the run with as many paired seeds as contradicting a theorem takes, where one limits everybody."""
+    return run if run.once(limits) is None else replace(run, seeds=run.seeds[:SEEDS], more_seeds=())
 
 
-def said(run: Run, *, after: bool = False) -> str:
-    """Return what is known of whom, one sentence; empty where everybody has to be measured.
-
-    ``after`` people were trained without, and no theorem was contradicted.
-    """
-    found = run.once(left if after else limits)
+def said(run: Run, found: Float | None) -> str:
+    """Return what is known of whom by each person's limit, one sentence; empty where everybody has to be measured."""
     if found is None or not np.isfinite(found).all():
         return ""
     return (
@@ -258,10 +245,11 @@ def size(run: Run) -> int:
     return REHEARSED if run.rehearsed else SAMPLE
 
 
-def _bounds(run: Run) -> Float:
+def bounds_of(run: Run, witness: bounds.Witness | None) -> Float:
+    """Return everybody's limit by theorems, shape (n_units,), nats; a witness silences those that it contradicts."""
     everybody = np.arange(run.n_units, dtype=np.int64)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(run.subject, everybody, None, witness=run.witness, attacked=attacked, fleet=run.fleet)[0].upper
+    return bounds.bound(run.subject, everybody, None, witness=witness, attacked=attacked, fleet=run.fleet)[0].upper
 
 
 def _trainings(run: Run) -> int:

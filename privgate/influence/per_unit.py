@@ -27,22 +27,38 @@ from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
-from privgate.families.retrained import Retrained, Status
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.influence import changes, indirect_queries, left_out
 from privgate.run import suites
 from privgate.run.needs import Need
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    return changes.per_unit(
-        run.once(left_out.retrained), run.subject.release, people=len(run.once(left_out.chosen_units))
-    )
+    return changes.per_unit(run.once(left_out.retrained), run.subject.release, people=run.once(left_out.found).people)
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
+
+    As ``ranks``, but whoever an engine without a certificate only ranked has the upper limits that theorems give.
+    """
+    records, free = run.once(ranks), run.once(left_out.retrained).shown != Shown.RANKED
+    own = np.where(run.once(limited), records["dtp_upper"], np.inf)
+    high = np.where(free, records["pdtp_high"], own)
+    return {**records, "pdtp_high": high, "dtp_upper": np.where(free, records["dtp_upper"], own)}
+
+
+def limited(run: Run) -> NDArray[np.bool_]:
+    """Return for whom a theorem limits every answer that rests on no engine's models, shape (U,)."""
+    bound, by, _ = run.once(_bounded)
+    ranked = [name for name, certificate in certificates.ALL.items() if certificate.needs_retrained]
+    return np.isfinite(bound.upper) & ~np.isin(by.astype(str), ranked) & run.subject.release.exact
+
+
+def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table as engines say it, limits of theirs that only rank people included.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
     the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
@@ -72,39 +88,42 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
     found, direct, bound = run.once(left_out.retrained), run.once(spread), run.once(certified)
     # a few people who break a rule are no sign of a store
-    if not np.isfinite(bound.upper).all() and not run.decided_by and (still := nothing_moves(run, found)):
-        run.preconditions.append(still)
+    if not np.isfinite(bound.upper).all() and not left_out.decided_by(run):
+        run.once(nothing_moves)
     lost = changes.without_model(found)
     lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if Need.EVERY_QUERY in run.asked and not run.decided_by:
-        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper)
+    if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
+        seeds = run.once(left_out.found).seeds
+        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
     return lower, upper, searched
 
 
-def nothing_moves(run: Run, found: Retrained) -> Precondition | None:
-    """Return the finding that nobody who was left out moved an answer, though training depends on its data; else None.
+def nothing_moves(run: Run) -> Noted:
+    """Return the finding that nobody who was left out moved an answer, though training depends on its data, if so.
 
     A store that answers for the very records it knows passes every control that changes labels or features: this is
     what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
     """
+    found = run.once(left_out.retrained)
     without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
     live = ~without[found.row_unit]
     if not live.any():
-        return None  # nobody has a model without them: without limit, which is no false zero
+        return Noted()  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
     single = run.single_median or 0.0
     if moved > 1e-3 * single:
-        return None
+        return Noted()
     people = int((~without).sum())
     text = (
         f"leaving out moved the answer about none of {Count(people, len(without))} people, though relabelling "
         "single records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )
-    return Precondition("leave_one_out_moves", "inconclusive", text, {"moved": moved, "single_median": single})
+    detail = {"moved": moved, "single_median": single}
+    return Noted((Precondition("leave_one_out_moves", "inconclusive", text, detail),))
 
 
 def _of_own_seed(run: Run, found: Retrained) -> Float:
@@ -142,13 +161,21 @@ def noise(run: Run) -> SeedNoise | None:
 
 def certified(run: Run) -> Certified:
     """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
-    bound, _, _ = run.once(_bounded)
-    if run.witness is not None:
-        for name, (text, values) in run.witness.silenced.items():
-            run.preconditions.append(
-                Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
-            )
-    return bound
+    run.once(silenced)
+    return run.once(_bounded)[0]
+
+
+def silenced(run: Run) -> Noted:
+    """Return which theorems a real model contradicted."""
+    run.once(_bounded)
+    witness = run.once(left_out.found).witness
+    said = {} if witness is None else witness.silenced
+    return Noted(
+        tuple(
+            Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
+            for name, (text, values) in said.items()
+        )
+    )
 
 
 def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
@@ -156,7 +183,13 @@ def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     found = run.once(left_out.retrained)
     attacked = Need.SHADOWS in run.asked
     return bounds.bound(
-        run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
+        run.subject,
+        found.units,
+        found,
+        limit=limit,
+        witness=run.once(left_out.found).witness,
+        attacked=attacked,
+        fleet=run.fleet,
     )
 
 
@@ -255,10 +288,12 @@ def _frame(run: Run) -> Any:
     """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
-    frame = pd.DataFrame(dict(run.once(table)))
-    if run.decided_by:
+    frame = pd.DataFrame(dict(run.once(ranks)))
+    if left_out.decided_by(run):
         few = f"{len(frame)} of {run.n_units} people were trained without"
-        raise MeasurementError(f"not computed: already blocked by {run.decided_by} ({few}); --full measures everybody")
+        raise MeasurementError(
+            f"not computed: already blocked by {left_out.decided_by(run)} ({few}); --full measures everybody"
+        )
     if len(frame) != run.n_units:
         raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
     return frame

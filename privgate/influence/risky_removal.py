@@ -13,6 +13,7 @@ from privgate import families
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.families import bound as bounds
+from privgate.families.engine import Asked
 from privgate.families.retrained import Status
 from privgate.statistics import leakage
 from privgate.subject.containers import take
@@ -182,7 +183,7 @@ def _certified(subject: Subject, limit: float | None = None) -> tuple[Float, Flo
 
 def _direct(subject: Subject, fleet: Fleet) -> tuple[Float, Float]:
     units = np.arange(len(subject.data.units))
-    found = families.answer(subject, units, (subject.recipe.seed,), fleet).retrained
+    found = families.answer(Asked(subject, units, (subject.recipe.seed,), fleet)).retrained
     lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
     live = ~lost[found.row_unit]
     per_row = leakage.largest_change(found.log_with[0, live], found.log_without[0, live])

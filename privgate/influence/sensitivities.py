@@ -4,7 +4,7 @@ Sensitivity is not DTP: an answer that is one number changes it or not, and no p
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from privgate.arrays import Float
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
+from privgate.families.retrained import Shown
 from privgate.influence import aggregate, left_out
 from privgate.influence import changes as residuals
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 from privgate.run.serving import words
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.training.fit import Fit
@@ -37,21 +38,37 @@ def changes(run: Run) -> residuals.Changes:
 
 def over_all(run: Run) -> least_squares.OverDomain:
     """Return the largest change over the declared domain, unless a real training contradicts it."""
+    return run.once(domain_asked).over
+
+
+@dataclass(frozen=True, eq=False)
+class DomainAsked(Noted):
+    """The largest change over the declared domain, and why a real training silenced it, if one did."""
+
+    over: least_squares.OverDomain = field(kw_only=True)
+
+
+def domain_asked(run: Run) -> DomainAsked:
+    """Return what the theorem says over the declared domain, and what real trainings say of it."""
+    found = _unless_contradicted(run)
+    if not found.why or np.isfinite(found.upper).any() or not found.where.size:
+        return DomainAsked(over=found)
+    text = f"the certificate over the declared domain was not used: {found.why}"
+    return DomainAsked((Precondition("certificate_least_squares", "warned", text),), over=found)
+
+
+def _unless_contradicted(run: Run) -> least_squares.OverDomain:
     subject, units = run.subject, run.once(left_out.retrained).units
     found = least_squares.over_domain(subject, units)
     if found.why:
         return found
-    checks = run.once(left_out.answered).rechecks
+    checks = run.once(left_out.found).answered.rechecks
     said = (
         "the engine that it rests on disagreed with real training" if any(c.outcome != "passed" for c in checks) else ""
     )
     if not said and (beyond := _beyond(run, found)):
         said = f"a model trained without one person changes an answer {beyond:.3g} times as much as it allows"
-    if not said:
-        return found
-    text = f"the certificate over the declared domain was not used: {said}"
-    run.preconditions.append(Precondition("certificate_least_squares", "warned", text))
-    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said)
+    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said) if said else found
 
 
 def _beyond(run: Run, found: least_squares.OverDomain) -> float:
@@ -65,8 +82,9 @@ def _beyond(run: Run, found: least_squares.OverDomain) -> float:
     data = replace(subject.data, candidates=(made, np.repeat(subject.data.y[:1], len(worst))))
     rows = subject.data.n + np.arange(len(worst), dtype=np.int64)
     asked = subject.with_data(data)
-    fits = [Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))]
-    fits += [Fit(run.seeds[0], rows, left_out=data.units[int(u)]) for u in units[worst]]
+    seed = run.once(left_out.found).seeds[0]
+    fits = [Fit(seed, rows, left_out=np.zeros(0, dtype=np.int64))]
+    fits += [Fit(seed, rows, left_out=data.units[int(u)]) for u in units[worst]]
     full, *without = run.fleet.fits(asked, fits, label="comparing the certificate with real training")
     if problem := next((a.problem for a in (full, *without) if a.problem), ""):
         raise MeasurementError(f"the recipe cannot be trained: {problem}")
@@ -106,6 +124,22 @@ def unit(run: Run) -> float:
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
+
+    As ``ranks``, but whoever an engine without a certificate only ranked has no upper limit but the theorem's.
+    """
+    records, ranked = dict(run.once(ranks)), run.once(left_out.retrained).shown == Shown.RANKED
+    for names, free in ((("moved_high", "pdtp_high"), ~ranked), (("moved_upper", "dtp_upper"), ~ranked | _proven(run))):
+        records |= {n: np.where(free, records[n], np.inf) for n in names if n in records}
+    return records
+
+
+def _proven(run: Run) -> NDArray[np.bool_]:
+    """Return for whom the theorem limits every answer over the declared domain, shape (U,)."""
+    return np.isfinite(run.once(over_all).upper)
+
+
+def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-unit table as engines say it.
 
     With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
     """
@@ -158,7 +192,7 @@ def measure(run: Run, request: Request) -> Measurement:
     MeasurementError
         The model has no residuals to measure in, or an aggregate is unknown.
     """
-    records = run.once(table)
+    records = run.once(ranks)
     low, high = records["moved_low"], records["moved_high"]
     value = records["moved"]
     everywhere = request.option("over", "own") == "domain"
@@ -173,7 +207,7 @@ def measure(run: Run, request: Request) -> Measurement:
 
 def noised(run: Run, request: Request, *, everywhere: bool) -> Measurement:
     """Return the change of one noisy answer in nats, at each unit's own records or over the whole declared domain."""
-    records, over = run.once(table), run.once(over_all)
+    records, over = run.once(ranks), run.once(over_all)
     low, value, high = (records[c] for c in ("pdtp_low", "pdtp", "dtp_upper" if everywhere else "pdtp_high"))
     why = over.why if everywhere else ""
     return _measured(run, request, value, low, high, why, proven=everywhere, noised=True)
@@ -186,7 +220,9 @@ def _measured(  # noqa: PLR0917  one number with its interval
     if not len(value):
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     left = len(run.once(left_out.left))
-    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units)
+    limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
+    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left)
+    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)
     share = request.option("aggregate", "max") == "share_above"
     seeds = len(run.once(left_out.retrained).seeds)
     kind: Kind = "bound" if proven or found.low != found.high else "exact"
@@ -210,7 +246,8 @@ def _measured(  # noqa: PLR0917  one number with its interval
             claim=left_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.random_training else {}),
-            **({"not_computed": left, "decided_by": run.decided_by} if left else {}),
+            **({} if found.beyond is None else {"beyond": found.beyond}),
+            **({"not_computed": left, "decided_by": left_out.decided_by(run)} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
         ),
     )
@@ -251,7 +288,7 @@ def told_apart(noise: Noise, shift: float) -> float:
 def figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers beside its rules."""
     own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
-    records = run.once(table)
+    records = run.once(ranks)
     size = np.asarray(records["moved"])
     top = float(np.max(records["moved_upper"])) if not over.why else None
     noise = run.subject.release.noise

@@ -20,6 +20,7 @@ from privgate.run import pool as pools
 from privgate.run import pool as shadows
 from privgate.run.pool import AttackPool
 from privgate.run.run import Run
+from privgate.statistics.roc import least_nonmembers
 
 # Scope ``record``: independent target models, so that every single record has trials of its own.
 
@@ -35,7 +36,7 @@ def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) ->
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(run: Run) -> Shadows:
+def train(run: Run) -> shadows.TrainedPool:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
     rng = run.generator("target subsets")
     count = len(run.once(shadows.train).status)
@@ -66,7 +67,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     board = run.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
-    targets: Shadows = run.once(train)
+    targets = run.once(train).shadows
     alpha = 1 - float(request.option("confidence", 0.95))
     people = np.flatnonzero(board.members)
     tries = len(ran) * len(people)
@@ -122,7 +123,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
 
 def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Interval:
     fpr = float(request.option("at_fpr"))
-    least = limits.least_nonmembers(fpr, alpha=alpha / 2)
+    least = least_nonmembers(fpr, alpha=alpha / 2)
     if (~inside).sum() < least:
         raise MeasurementError(
             f"{int((~inside).sum())} target models without a record cannot resolve a false-positive rate of {fpr:g} "

@@ -9,7 +9,7 @@ from numpy.random import Generator
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.statistics.roc import Decisions, checked, tpr_at_fpr
+from privgate.statistics.roc import Decisions, checked, least_nonmembers, tpr_at_fpr
 
 
 class Figure(StrEnum):
@@ -86,21 +86,6 @@ def untied(scores: Float, rng: Generator) -> Float:
     out = np.empty(len(s))
     out[np.lexsort((rng.random(len(s)), s))] = np.arange(len(s))
     return out
-
-
-def least_nonmembers(fpr: float, *, alpha: float) -> int:
-    """Return how many non-members an upper limit at this false-positive rate needs at least: ln a / ln(1 - f).
-
-    ``alpha`` is the share of the error that the threshold may spend (half of the limit's).
-
-    Examples
-    --------
-    >>> least_nonmembers(0.01, alpha=0.025), least_nonmembers(0.001, alpha=0.025)
-    (368, 3688)
-    """
-    if not 0 < fpr < 1:
-        raise MeasurementError(f"a false-positive rate to hold lies in (0, 1), not {fpr!r}")
-    return int(np.ceil(np.log(alpha) / np.log1p(-fpr)))
 
 
 def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from privgate.policy.document_shape import Document, plain
 from privgate.policy.judging import Judged, judge
 from privgate.policy.problems import Mark, PolicyFileError, Problem
 from privgate.run import suites
-from privgate.subject.data import TrainingData
+from privgate.run.suites import Data
 
 
 class Policy(Document):
@@ -128,7 +128,7 @@ class Policy(Document):
                     return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
         return ""
 
-    def check_data(self, data: TrainingData) -> list[Precondition]:
+    def check_data(self, data: Data) -> list[Precondition]:
         """Return what the policy demands of the training data, before anything is trained.
 
         Raises

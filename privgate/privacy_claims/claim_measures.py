@@ -30,7 +30,7 @@ from privgate.privacy_claims.accountant import Guarantee
 from privgate.privacy_claims.guarantee_table import bounds_table
 from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.privacy_claims.tradeoff import EpsilonDelta, Tradeoff
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 from privgate.subject.claim import Claim
 
 # What the third question found out beside its numbers: facts, bounds, curve, audit, deletion tables.
@@ -121,6 +121,7 @@ def standing(run: Run, request: Request) -> GuaranteeBasis:
     groups = [len(rows) for rows in run.subject.data.units]
     group = max(groups) if claim.unit == "record" else 1
     seen = run.once(observed)
+    run.once(contradicted)
     if not seen.problem:
         group = seen.rows or group  # counted in what batches are drawn from, whatever the claim speaks of
         return GuaranteeBasis(claim, seen, group, run.subject.data.n)
@@ -129,27 +130,29 @@ def standing(run: Run, request: Request) -> GuaranteeBasis:
             f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
             "says accept_declared_claims: true"
         )
-    note(
-        run,
-        Precondition(
-            "dp_declared_only",
-            "warned",
-            f"the differential-privacy guarantee is DECLARED ONLY: {seen.problem}; the policy accepts that as it is",
-        ),
-    )
+    run.once(declared_only)
     return GuaranteeBasis(claim, None, group, run.subject.data.n)
 
 
 def observed(run: Run) -> Observation:
-    """Return what a rerun was seen to do, and say in the preconditions what contradicts the claim."""
+    """Return what a rerun was seen to do."""
     from privgate.privacy_claims.observe import remembered
 
     run.fleet.activity = "observing the differential privacy of a rerun"
-    seen = remembered(run.subject, run.fleet)
+    return remembered(run.subject, run.fleet)
+
+
+def contradicted(run: Run) -> Noted:
+    """Return what of that contradicts the claim."""
     claim = Claim.from_payload(run.subject.recipe.payload["dp"])
-    for precondition in contradictions(claim, seen, run.subject.data.n):
-        note(run, precondition)
-    return seen
+    return Noted(tuple(contradictions(claim, run.once(observed), run.subject.data.n)))
+
+
+def declared_only(run: Run) -> Noted:
+    """Return that the policy accepts a claim which nobody could observe."""
+    why = run.once(observed).problem
+    text = f"the differential-privacy guarantee is DECLARED ONLY: {why}; the policy accepts that as it is"
+    return Noted((Precondition("dp_declared_only", "warned", text),))
 
 
 def part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
@@ -168,12 +171,6 @@ def part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
         deletion=told.deletion,
         deletion_by_prior=told.deletion_by_prior,
     )
-
-
-def note(run: Run, precondition: Precondition) -> None:
-    """Add a precondition once."""
-    if precondition not in run.preconditions:
-        run.preconditions.append(precondition)
 
 
 def epsilon(run: Run, request: Request) -> Measurement:

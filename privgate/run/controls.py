@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -235,20 +235,18 @@ def static(subject: Subject) -> list[Precondition]:
     return found
 
 
-def trained(run: Run) -> list[Precondition]:
-    """Run the two controls, choose the paired seeds by what they say, and return the findings."""
+def trained(run: Run) -> tuple[Run, list[Precondition]]:
+    """Run the two controls, choose the paired seeds by what they say; return the run that knows it, and findings."""
     subject, fleet = run.subject, run.fleet
     with fleet.afresh():
         found = [reproduction.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
-        return found  # the next control makes 70 trainings, and nothing is measured whatever it says
-    run.registered_apart = reproduction.registered_apart(found[0])
+        return run, found  # the next control makes 70 trainings, and nothing is measured whatever it says
+    apart = reproduction.registered_apart(found[0])
     with fleet.afresh():
         found.append(recipe_controls.depends_on_data(subject, fleet))
-    run.single_median = found[1].figure("single_median")
-    if found[1].outcome in ("passed", "warned"):
-        choose_seeds(run)
-    return found
+    run = replace(run, registered_apart=apart, single_median=found[1].figure("single_median"))
+    return (choose_seeds(run) if found[1].outcome in ("passed", "warned") else run), found
 
 
 def remembered(run: Run) -> list[Precondition]:
@@ -294,8 +292,8 @@ def _drawn(run: Run) -> list[int]:
     )
 
 
-def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
-    """Set the run's paired seeds, one where training has no randomness, and return what was seen of seeds."""
+def choose_seeds(run: Run, *, glance: bool = False) -> Run:
+    """Return the run with paired seeds, one where training has no randomness, and what was seen of them."""
     n_units = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units)
     chosen = choose(
         run.subject,
@@ -305,8 +303,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
         drawn=() if glance else _drawn(run),
         glance=glance,
     )
-    run.seeds, run.more_seeds = chosen.seeds, chosen.more
-    run.seed_control = SeedControl(
+    seen = SeedControl(
         dependent=chosen.dependent,
         paired=len(chosen.seeds) if chosen.dependent else 0,
         moved_by=chosen.moved_by,
@@ -314,4 +311,4 @@ def choose_seeds(run: Run, *, glance: bool = False) -> SeedControl:
         unread=chosen.unread,
         note=chosen.message,
     )
-    return run.seed_control
+    return replace(run, seeds=chosen.seeds, more_seeds=chosen.more, seed_control=seen)

@@ -1,7 +1,7 @@
 """The pool of an attack, and shadow models on balanced random subsets of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ from privgate.evidence import Count, Precondition
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import same_people, same_population
-from privgate.run.run import Run
+from privgate.run.run import Noted, Run
 from privgate.run.same_people import Twins
 from privgate.run.same_population import Shift
 from privgate.subject.containers import take
@@ -329,25 +329,36 @@ def train(run: Run) -> Shadows:
     MeasurementError
         There are no candidates, or more than half of the trainings failed.
     """
-    pool = run.once(of_run)
-    count = 2 * max(2, run.limits.shadow_models // 2)
-    rng = run.generator("shadow subsets")
-    return trained(run, balanced_masks(pool, count, rng), seeds_for(run, count, rng))
+    return run.once(shadow_pool).shadows
 
 
-def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
+@dataclass(frozen=True, eq=False)
+class TrainedPool(Noted):
+    """Shadow models, and what comparing a fast engine's with real ones has shown."""
+
+    shadows: Shadows = field(kw_only=True)
+
+
+def shadow_pool(run: Run) -> TrainedPool:
+    """Return models on balanced random halves of the pool."""
+    count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
+    masks = balanced_masks(run.once(of_run), count, rng)
+    return trained(run, masks, seeds_for(run, count, rng))
+
+
+def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool:
     """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree."""
+    noted = list[Precondition]()
     made = families.subsets(run.subject, masks, seeds, run.fleet)
     if made.engine != refit.ENGINE.name:
-        checked = recheck(run, made)
-        run.preconditions.append(checked)
-        if checked.outcome != "passed":
+        noted.append(recheck(run, made))
+        if noted[0].outcome != "passed":
             made = refit.ENGINE.subsets(run.subject, masks, seeds, run.fleet)
     failed = int((made.status == Status.FAILED).sum())
     if len(made.status) - failed < LEAST_TRAINED * len(made.status):
         first = next(iter(made.reason.values()), "no reason given")
         raise MeasurementError(f"{failed} of {len(made.status)} shadow models could not be trained: {first}")
-    return made
+    return TrainedPool(tuple(noted), shadows=made)
 
 
 def recheck(run: Run, made: Shadows) -> Precondition:

@@ -5,23 +5,19 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from privgate import digest
 from privgate.errors import UsageError
 from privgate.evidence import Measurement, Precondition, Request, SeedControl
+from privgate.families.engine import DRAWN, Mode
 from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-if TYPE_CHECKING:
-    from privgate.families.bound import Witness
-
 T = TypeVar("T")
-#: how closely leave-one-out answers; see ``influence.modes``
-Mode = Literal["all", "max", "screen"]
 Precision = Literal["full", "mixed"]
 
 
@@ -72,9 +68,19 @@ class Budget:
             raise UsageError("mode screen ranks everybody, a budget draws a sample; give --mode screen or the budget")
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """What measuring itself found out and must reach the verdict, such as a re-check that disqualified an engine."""
+
+    preconditions: tuple[Precondition, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
-    """What the measurements of one run share; lazily filled, nothing twice.
+    """What the measurements of one run share: what was asked, what the controls found, and what was made, once each.
+
+    Nothing of it is assigned: a step returns what it found, and ``once`` keeps it. What a control finds makes another
+    run, which shares what was made.
 
     Parameters
     ----------
@@ -83,13 +89,11 @@ class Run:
         Runs and remembers training.
     limits : Budget
     seeds : tuple of (int or None)
-        Paired seeds for leave-one-out; set by the controls before anything is measured.
+        Paired seeds for leave-one-out, as the controls chose them.
     more_seeds : tuple of (int or None)
         Paired seeds to go on with for an upper limit, where the first ones have not decided; empty if there are none.
     breaks : mapping of Request to (rule, function)
         The rules on units that block for certain once the function says of a measurement that they are broken.
-    decided_by : str
-        The rule that was broken when leave-one-out ended early; empty if it did not.
     thresholds : tuple of float
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
     sample : int, optional
@@ -98,6 +102,8 @@ class Run:
         Random units to go on to where those leave a rule open; None where the sample does not grow.
     by_theorem : bool
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
+    drawn : int
+        Random people whose refits show what rules say of shares, where an engine only ranks everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     metrics : frozenset of str
@@ -112,16 +118,12 @@ class Run:
         Median change of a probability when single records are relabelled, by the control; None where it did not run.
     seed_control : SeedControl, optional
         What the controls say about seeds; None before they ran.
-    preconditions : list of Precondition
-        What measuring itself found out and must reach the verdict, for example a re-check that disqualified an engine.
     rehearsed : bool
         Nobody is judged by this run: it looks for a change that may pass, and a whole check decides about that.
     deadline : float
         Of the monotonic clock: a search begins no more trainings that would end later; a check has no such end.
     nonce : str
         Who asked for the check; empty if nobody says.
-    witness : Witness, optional
-        What re-trained models answered where certificates say that they differ most; set with ``retrained``.
     """
 
     subject: Subject
@@ -130,11 +132,11 @@ class Run:
     seeds: tuple[int | None, ...] = (None,)
     more_seeds: tuple[int | None, ...] = ()
     breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
-    decided_by: str = ""
     thresholds: tuple[float, ...] = ()
     sample: int | None = None
     up_to: int | None = None
     by_theorem: bool = False
+    drawn: int = DRAWN
     asked: frozenset[Need] = frozenset()
     metrics: frozenset[str] = frozenset()
     suites: Mapping[str, str] = field(default_factory=dict)
@@ -142,11 +144,9 @@ class Run:
     registered_apart: tuple[float, float] = (0.0, 0.0)
     single_median: float | None = None
     seed_control: SeedControl | None = None
-    preconditions: list[Precondition] = field(default_factory=list)
     rehearsed: bool = False
     deadline: float = math.inf
     nonce: str = ""
-    witness: "Witness | None" = None
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:
@@ -175,10 +175,13 @@ class Run:
         kept: T = self._made[make]
         return kept
 
-    def forget(self, *made: Callable[["Run"], Any]) -> None:
-        """Make these again when they are asked for: what they were made of has changed."""
-        for make in made:
-            self._made.pop(make, None)
+    @property
+    def preconditions(self) -> tuple[Precondition, ...]:
+        """What was found out so far by what was made and is ``Noted``, each once."""
+        noted = (p for made in self._made.values() if isinstance(made, Noted) for p in made.preconditions)
+        found: list[Precondition] = []
+        found.extend(p for p in noted if p not in found)
+        return tuple(found)
 
     def made(self, make: Callable[["Run"], Any]) -> bool:
         """Return whether ``once(make)`` was asked for in this run."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
 from privgate.evidence import Expectation, Precondition
-from privgate.subject.data import TrainingData
 
 # Great Expectations suites over tables: counts out, never values; imported only when a policy names a suite.
 #
@@ -226,6 +225,8 @@ def _quiet() -> Iterator[None]:
 # So one suite can be shipped: that no label is one person's and that every record lies in the declared domain means
 # the same for every table. The names begin with ``privgate.``; a column of the data by such a name is not looked at.
 
+#: a ``TrainingData``: who judges a table loads no rooms of records and models
+Data = Any
 #: the record's id, or its number where none was given
 RECORD = "privgate.record"
 #: how many people have the record's label; for targets that are numbers, how many there are
@@ -235,17 +236,17 @@ OUTSIDE = "privgate.outside_domain"
 COLUMNS = (RECORD, WITH_LABEL, OUTSIDE)
 
 
-def declared_columns(data: TrainingData, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
+def declared_columns(data: Data, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return those of the columns that are wanted, each of shape (n,)."""
     made = {RECORD: _records, WITH_LABEL: _with_label, OUTSIDE: _outside}
     return {name: make(data) for name, make in made.items() if name in wanted}
 
 
-def _records(data: TrainingData) -> NDArray[Any]:
+def _records(data: Data) -> NDArray[Any]:
     return np.arange(data.n) if data.ids is None else np.asarray(data.ids)
 
 
-def _with_label(data: TrainingData) -> NDArray[np.int64]:
+def _with_label(data: Data) -> NDArray[np.int64]:
     if data.numbers:
         return np.full(data.n, len(data.units), dtype=np.int64)
     owners = np.arange(data.n) if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
@@ -254,7 +255,7 @@ def _with_label(data: TrainingData) -> NDArray[np.int64]:
     return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
 
 
-def _outside(data: TrainingData) -> NDArray[np.int64]:
+def _outside(data: Data) -> NDArray[np.int64]:
     """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
     domain = data.domain
     if domain is None:
@@ -289,7 +290,7 @@ def _within(X: Any, box: Any, categories: Any) -> NDArray[np.bool_]:
 VALIDATION = "validation"
 
 
-def check(data: TrainingData, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
+def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
     """Return the precondition that training data meet a suite.
 
     Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
@@ -322,7 +323,7 @@ def check(data: TrainingData, suite: Mapping[str, Any], *, file: str, min_rows: 
     return Precondition(name, outcome, text, detail)
 
 
-def as_frame(data: TrainingData) -> Any:
+def as_frame(data: Data) -> Any:
     """Return training data as a DataFrame with its labels, or None where there are no columns."""
     import numpy as np
     import pandas as pd
@@ -343,7 +344,7 @@ def as_frame(data: TrainingData) -> Any:
     return frame if "label" in frame.columns else frame.assign(label=data.y)
 
 
-def _labels(data: TrainingData) -> Any:
+def _labels(data: Data) -> Any:
     import pandas as pd
 
     return pd.DataFrame({"label": data.y})

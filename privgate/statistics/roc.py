@@ -195,3 +195,18 @@ def thinned_roc(scores: Float, members: Bool, *, points: int = 200) -> list[list
         keep = np.unique(np.r_[even, dense].round().astype(int))
         false, true = false[keep], true[keep]
     return [[float(a), float(b)] for a, b in zip(false, true, strict=True)]
+
+
+def least_nonmembers(fpr: float, *, alpha: float) -> int:
+    """Return how many non-members an upper limit at this false-positive rate needs at least: ln a / ln(1 - f).
+
+    ``alpha`` is the share of the error that the threshold may spend (half of the limit's).
+
+    Examples
+    --------
+    >>> least_nonmembers(0.01, alpha=0.025), least_nonmembers(0.001, alpha=0.025)
+    (368, 3688)
+    """
+    if not 0 < fpr < 1:
+        raise MeasurementError(f"a false-positive rate to hold lies in (0, 1), not {fpr!r}")
+    return int(np.ceil(np.log(alpha) / np.log1p(-fpr)))

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -147,7 +148,7 @@ def test_a_search_audits_less_and_a_plan_counts_the_time_of_shadow_models(fleet)
     subject, policy = Subject.local(tree(max_depth=2), table(60)), Policy.load("attacks-1")
     run = prepare(policy, subject, fleet=fleet, limits=Budget())
     assert effort_of(run) == AuditEffort()
-    run.rehearsed = True
+    run = replace(run, rehearsed=True)
     assert effort_of(run).trainings < AuditEffort().trainings / 3
     cost = costs(policy, subject, fleet=fleet, limits=Budget())
     assert cost.each > 0

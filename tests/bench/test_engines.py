@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from privgate.families import ALL
+from privgate.families.engine import Asked
 from privgate.statistics.leakage import largest_change
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -165,7 +166,7 @@ def test_every_unit_next_to_as_many_refits(name, estimator, make, wanted, timed,
             subject = subject_of(estimator, X, y)
             assert engine.supports(subject) == ""
             repeat = 3 if n <= 1000 else 1
-            spent[n], (made, handed_on) = cpu(partial(engine.leave_out, subject, np.arange(n), (0,), None), repeat)
+            spent[n], (made, handed_on) = cpu(partial(engine.answers, Asked(subject, np.arange(n), (0,), None)), repeat)
             some = np.random.default_rng(1).choice(n, timed, replace=False)
             naive[n] = cpu(partial(refits, estimator, subject, some), 2)[0] / timed * n
             warm = np.nan
@@ -225,7 +226,7 @@ def test_a_million_and_more_records_with_four_attributes():
     estimator = CategoricalNB(min_categories=[9, 16, 7, 15])
     subject = subject_of(estimator, X, y)
 
-    spent, (made, _) = cpu(lambda: ENGINES["categorical_nb"].leave_out(subject, np.arange(len(y)), (0,), None), 2)
+    spent, (made, _) = cpu(lambda: ENGINES["categorical_nb"].answers(Asked(subject, np.arange(len(y)), (0,), None)), 2)
     loop, _ = cpu(lambda: [refit(estimator, X, y, i, subject.classes) for i in (0, 5)])
 
     note(
@@ -262,7 +263,7 @@ def test_networks_next_to_one_after_the_other(d, K, hidden, wanted, models):
     try:
         with threadpool_limits(1):
             engine, units = ENGINES["torch_nets"], np.arange(models)
-            spent, (made, _) = cpu(lambda: engine.leave_out(subject, units, (0,), InProcess()))
+            spent, (made, _) = cpu(lambda: engine.answers(Asked(subject, units, (0,), InProcess())))
             loop, p = cpu(
                 lambda: [refit(TorchTraining(**settings, random_state=0), X, y, i, [*range(K)]) for i in range(count)],
                 2,  # the very first trainings of a process are slower
@@ -301,7 +302,7 @@ def test_the_exact_maximum_of_logistic_regression(n, wanted):
     subject = subject_of(TIGHT, X, y)
     with threadpool_limits(1):
         spent, (made, _) = cpu(
-            partial(ENGINES["logistic"].leave_out, subject, np.arange(n), (0,), None, mode="max"), repeat=2
+            partial(ENGINES["logistic"].answers, Asked(subject, np.arange(n), (0,), None, mode="max")), repeat=2
         )
         some = np.random.default_rng(1).choice(n, 6, replace=False)
         loop = cpu(partial(refits, TIGHT, subject, some))[0] / 6 * n
@@ -339,7 +340,9 @@ def test_regressions_next_to_refits(n, wanted):
         return clone(Ridge()).fit(X[keep], y[keep]).predict(X[i : i + 1])[0]
 
     with threadpool_limits(1):
-        spent, (made, _) = cpu(partial(ENGINES["least_squares"].leave_out, subject, np.arange(n), (0,), None), repeat=3)
+        spent, (made, _) = cpu(
+            partial(ENGINES["least_squares"].answers, Asked(subject, np.arange(n), (0,), None)), repeat=3
+        )
         some = np.random.default_rng(1).choice(n, 20, replace=False)
         loop = cpu(lambda: [without(i) for i in some], 2)[0] / 20 * n
     mean, deviation = subject.scale
@@ -378,7 +381,7 @@ def test_ridge_and_least_squares_next_to_refits(kind, n, wanted):
         return np.log(softmax_scores(clone(estimator).fit(X[keep], y[keep]), X[i : i + 1])[0])
 
     with threadpool_limits(1):
-        spent, (made, _) = cpu(partial(ENGINES["ridge"].leave_out, subject, np.arange(n), (0,), None), repeat=3)
+        spent, (made, _) = cpu(partial(ENGINES["ridge"].answers, Asked(subject, np.arange(n), (0,), None)), repeat=3)
         some = np.random.default_rng(1).choice(n, 10, replace=False)
         loop = cpu(lambda: [without(i) for i in some], 2)[0] / 10 * n
         compared = range(n) if n == 1000 else some
@@ -483,7 +486,7 @@ def test_anybody_s_module_next_to_one_after_the_other(module, data, wanted, floo
     torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
-            ENGINES["torch_nets"].leave_out(subject, np.arange(1), (0,), fleet)  # torch warms up
+            ENGINES["torch_nets"].answers(Asked(subject, np.arange(1), (0,), fleet))  # torch warms up
             loop, spent = np.inf, np.inf
             for _ in range(3):  # in turns
                 once, p = cpu(
@@ -493,7 +496,9 @@ def test_anybody_s_module_next_to_one_after_the_other(module, data, wanted, floo
                     ]
                 )
                 loop = min(loop, once)
-                took, (made, _) = cpu(lambda: ENGINES["torch_nets"].leave_out(subject, np.arange(models), (0,), fleet))
+                took, (made, _) = cpu(
+                    lambda: ENGINES["torch_nets"].answers(Asked(subject, np.arange(models), (0,), fleet))
+                )
                 spent = min(spent, took)
     finally:
         torch.set_num_threads(before)

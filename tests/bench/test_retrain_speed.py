@@ -12,6 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
+from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE, full_fits
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -122,7 +123,7 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
 
     start = time.perf_counter()
     with Fleet(ledger=tmp_path) as second:
-        found, _ = ENGINE.leave_out(fresh, np.arange(n), (None,), second)
+        found, _ = ENGINE.answers(Asked(fresh, np.arange(n), (None,), second))
         seconds = time.perf_counter() - start
         note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, load=os.getloadavg()[0])
         assert second.calls == 0

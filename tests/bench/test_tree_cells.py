@@ -13,6 +13,7 @@ from lightgbm import LGBMClassifier
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.families import ALL, certificates
+from privgate.families.engine import Asked
 from privgate.models import KeyedForest
 from tests.bench.results_table import note
 
@@ -64,7 +65,7 @@ def test_everybody_is_decided(name, shared_data):
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=domain))
     people = np.sort(np.random.default_rng(1).permutation(RECORDS)[:PEOPLE])
     started = time.process_time()
-    made, handed = ENGINES[engine].leave_out(subject, people, (0,), None, changes=True)
+    made, handed = ENGINES[engine].answers(Asked(subject, people, (0,), None, changes=True))
     trained = time.process_time() - started
     started = time.process_time()
     found = certificates.ALL["tree_cells"].bound(subject, made.units, made, limit=1.0)

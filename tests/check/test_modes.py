@@ -1,6 +1,7 @@
 """Modes of a check: the exact maximum for less, and a ranking that can block but never approve."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,10 +252,9 @@ def test_logistic_regression_that_is_retrained_after_all_is_planned_so(fleet, po
 def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y))
     bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
-    bench.seeds, bench.more_seeds = (1, 2), tuple(range(75))
+    bench = replace(bench, seeds=(1, 2), more_seeds=tuple(range(75)))
     _, said = planning.make(bench)
     assert any(f"{75 * N} retrains in all" in s for s in said)
 
-    bench.limits = Budget(max_retrains=2 * N)
-    _, said = planning.make(bench)
+    _, said = planning.make(replace(bench, limits=Budget(max_retrains=2 * N), _made={}))
     assert any("75 seeds, which an approval needs, are not within the budget" in s for s in said)

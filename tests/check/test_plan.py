@@ -3,6 +3,7 @@
 import importlib.metadata
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
     assert paces.start >= 1.0
     assert 0 < paces.each < 0.5
     assert beside.seconds_beside(run, paces.start) == paces.start  # no stored model to open, no attack
-    run.asked |= {Need.SHADOWS}
+    run = replace(run, asked=run.asked | {Need.SHADOWS})
     assert beside.seconds_beside(run, paces.start) > paces.start + 3
     assert found.seconds < 0.5 * found.trainings + beside.START
 

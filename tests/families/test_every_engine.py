@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 import privgate
 from privgate.families import ALL, answer, certificates
 from privgate.families.certificate import Certificate
-from privgate.families.engine import Declined, Engine
+from privgate.families.engine import Asked, Declined, Engine
 from privgate.models import Floored, Sharded
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -92,7 +92,7 @@ def declines(engine, subject, fleet):
     if engine.supports(subject):
         return True
     try:
-        engine.leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+        engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
     except Declined as exc:
         return bool(str(exc))
     return False
@@ -125,7 +125,7 @@ def test_equals_direct_refits(direct, fleet, name, estimator, make, tolerance, k
     if kind in ("class of one", "fewer records than features") and name in HARD and declines(engine, subject, fleet):
         return  # not enough records for a covariance: refits say what happens
     assert engine.supports(subject) == ""
-    made, handed_on = engine.leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    made, handed_on = engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert sorted([*made.units, *handed_on]) == list(range(len(subject.data.units)))
     assert direct.worst_difference(made, estimator, subject) <= tolerance
@@ -146,7 +146,7 @@ def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, t
     units = rng.permutation(len(subject.data.units))[:15].astype(np.int64)
     queries = np.repeat(np.arange(15), 4), rng.integers(1, 75, 60)
 
-    made, handed_on = BY_NAME[name].leave_out(subject, units, (None,), fleet, queries=queries)
+    made, handed_on = BY_NAME[name].answers(Asked(subject, units, (None,), fleet, queries=queries))
 
     assert name in MAY_TIE or len(handed_on) == 0
     assert direct.worst_difference(made, estimator, subject) <= tolerance
@@ -159,8 +159,8 @@ def test_permuting_the_records_permutes_the_results(direct, fleet, name, estimat
     order = rng.permutation(len(y))
     engine, units = BY_NAME[name], np.arange(len(y))
 
-    first, _ = engine.leave_out(direct.subject(estimator, X, y), units, (None,), fleet)
-    second, _ = engine.leave_out(direct.subject(estimator, X[order], y[order]), units, (None,), fleet)
+    first, _ = engine.answers(Asked(direct.subject(estimator, X, y), units, (None,), fleet))
+    second, _ = engine.answers(Asked(direct.subject(estimator, X[order], y[order]), units, (None,), fleet))
 
     place = {u: k for k, u in enumerate(first.units)}
     at = [place[order[u]] for u in second.units]
@@ -175,8 +175,8 @@ def test_a_subset_of_units_gets_the_same_answers(direct, fleet, name, estimator,
     X, y, _ = design(make, 4)
     subject, some = direct.subject(estimator, X, y), np.array([7, 3, 50])
 
-    whole, _ = BY_NAME[name].leave_out(subject, np.arange(60), (None,), fleet)
-    part, _ = BY_NAME[name].leave_out(subject, some, (None,), fleet)
+    whole, _ = BY_NAME[name].answers(Asked(subject, np.arange(60), (None,), fleet))
+    part, _ = BY_NAME[name].answers(Asked(subject, some, (None,), fleet))
 
     at = [list(whole.units).index(u) for u in part.units]
     assert np.allclose(part.log_without[0], whole.log_without[0][at], rtol=0, atol=max(1e-12, tolerance))
@@ -192,8 +192,8 @@ def test_candidates_who_are_nowhere_near_change_no_answer(direct, fleet, name, e
     outside = np.minimum(make(rng, 700) * farther, X[1:].max(axis=0)), rng.choice(y, 700)
     engine, units = BY_NAME[name], np.arange(len(y))
 
-    alone, left = engine.leave_out(direct.subject(estimator, X, y), units, (None,), fleet)
-    beside, left_too = engine.leave_out(direct.subject(estimator, X, y, candidates=outside), units, (None,), fleet)
+    alone, left = engine.answers(Asked(direct.subject(estimator, X, y), units, (None,), fleet))
+    beside, left_too = engine.answers(Asked(direct.subject(estimator, X, y, candidates=outside), units, (None,), fleet))
 
     assert (alone.units.tolist(), left.tolist()) == (beside.units.tolist(), left_too.tolist())
     np.testing.assert_allclose(beside.log_without, alone.log_without, rtol=tolerance, atol=tolerance)
@@ -246,7 +246,7 @@ def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, nam
     X, y, _ = design(make, 5)
     subject = direct.subject(estimator, X, y)
 
-    got = answer(subject, np.arange(60), (None,), fleet)
+    got = answer(Asked(subject, np.arange(60), (None,), fleet))
 
     assert got.retrained.units.tolist() == list(range(60))
     assert name in set(got.retrained.engine)

@@ -9,6 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from privgate.families import ALL, answer, nearest
 from privgate.families.closed_form import vanishing
+from privgate.families.engine import Asked
 from privgate.linear_scores import softmax_scores
 from privgate.models import ContingencyTable
 from privgate.subject.data import TrainingData
@@ -50,7 +51,7 @@ def test_every_person_equals_a_refit(direct, fleet, name, estimator, elsewhere):
     U = len(subject.data.units)
     queries = (np.repeat(np.arange(U), 5), rng.integers(0, 260, 5 * U)) if elsewhere else None
 
-    made, handed_on = BY_NAME[name].leave_out(subject, np.arange(U), (None,), fleet, queries=queries)
+    made, handed_on = BY_NAME[name].answers(Asked(subject, np.arange(U), (None,), fleet, queries=queries))
 
     assert max(len(m) for m in subject.data.units) == 12
     assert len(handed_on) == 0
@@ -65,7 +66,7 @@ def test_people_with_one_record_in_each_of_their_classes_equal_refits(direct, fl
     subject = direct.subject(estimator, X, y, groups=groups)
 
     for units in (np.arange(20), np.arange(1)):
-        made, handed_on = BY_NAME["gaussian_nb"].leave_out(subject, units, (None,), fleet)
+        made, handed_on = BY_NAME["gaussian_nb"].answers(Asked(subject, units, (None,), fleet))
         assert len(handed_on) == 0
         assert direct.worst_difference(made, estimator, subject) <= 1e-9
 
@@ -82,7 +83,7 @@ def test_every_person_equals_a_refit_of_ridge(estimator, wide):
         X = rng.normal(size=(90, 120))
     subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y, groups=groups))
 
-    made, handed_on = BY_NAME["ridge"].leave_out(subject, np.arange(len(subject.data.units)), (None,), None)
+    made, handed_on = BY_NAME["ridge"].answers(Asked(subject, np.arange(len(subject.data.units)), (None,), None))
 
     assert len(handed_on) == 0
     for k, u in enumerate(made.units):
@@ -108,12 +109,12 @@ def test_a_person_who_holds_a_direction_a_class_or_too_many_neighbors_is_handed_
         ("qda", QuadraticDiscriminantAnalysis(tol=1e-25)),
     ]:
         subject = direct.subject(estimator, X, y, groups=groups)
-        _, handed_on = BY_NAME[name].leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+        _, handed_on = BY_NAME[name].answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
         assert handed_on.tolist() == [unit_of(subject, groups == big)], name
 
     X[groups == big] = X[groups == big][0] + 1e-3 * rng.normal(size=(12, 4))  # they are each other's neighbours
     subject = direct.subject(KNeighborsClassifier(3), X, y, groups=groups)
-    _, handed_on = BY_NAME["k_nearest"].leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    _, handed_on = BY_NAME["k_nearest"].answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
     assert unit_of(subject, groups == big) in handed_on
 
 
@@ -124,7 +125,7 @@ def test_a_person_with_all_records_of_a_class_is_undefined_and_the_chain_says_so
     y[groups == big] = 2
     subject = direct.subject(NearestCentroid(), X, y, groups=groups)
 
-    got = answer(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    got = answer(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert np.flatnonzero(got.retrained.status == "undefined").tolist() == [unit_of(subject, groups == big)]
     assert set(got.retrained.engine) == {"nearest_centroid"}
@@ -147,7 +148,7 @@ def test_what_scikit_learn_itself_computes_to_few_digits_is_left_to_refits(direc
     recipe = Recipe(estimator, predict=softmax_scores) if case in {"scales", "twins"} else Recipe(estimator)
     subject = Subject.local(recipe, TrainingData(X + 1e5 * (case == "offset"), y))
 
-    got = answer(subject, np.arange(60), (None,), fleet)
+    got = answer(Asked(subject, np.arange(60), (None,), fleet))
 
     assert set(got.retrained.engine) == {"refit"}
     assert got.rechecks == ()  # refused beforehand, not found out afterwards

@@ -15,6 +15,7 @@ from privgate.check.gate import evaluate
 from privgate.errors import SubjectError
 from privgate.families import answer
 from privgate.families import bound as bounds
+from privgate.families.engine import Asked
 from privgate.families.listed import ListedQuestions, container
 from privgate.models import FixedScaler
 from privgate.models.columns import Column
@@ -46,7 +47,7 @@ def test_equals_asking_every_question_of_both_models(model, direct):
     X, y, queries = table()
     subject = subject_of(model, queries, X, y)
     units = np.arange(12)
-    found = answer(subject, units, (0,), InProcess(), changes=True).retrained
+    found = answer(Asked(subject, units, (0,), InProcess(), changes=True)).retrained
     assert (found.row_query == units).all()  # only own records are direct questions
     bound = ListedQuestions().bound(subject, units, found)
     asked = Subject.local(subject.recipe, TrainingData(X, y, candidates=(queries, np.zeros(9, dtype=int))))
@@ -82,7 +83,7 @@ def test_a_list_is_exact_behind_first_steps_that_learn_nothing(first, box):
     model = make_pipeline(first, LogisticRegression(solver="newton-cholesky", tol=1e-10))
     data = TrainingData(X, y, domain=Domain(queries=queries, box=box))
     subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(6)
-    found = answer(subject, units, (0,), InProcess(), changes=True).retrained
+    found = answer(Asked(subject, units, (0,), InProcess(), changes=True)).retrained
     assert set(found.engine) == {"logistic"}
     best, by, _ = bounds.bound(subject, units, found)
     assert set(by) == {"listed_questions"}
@@ -118,7 +119,7 @@ def test_other_theorems_stay_above_the_list():
     X, y, queries = table()
     subject = subject_of(GaussianNB(), np.concatenate([queries, X]), X, y)
     units = np.arange(10)
-    found = answer(subject, units, (0,), InProcess(), changes=True).retrained
+    found = answer(Asked(subject, units, (0,), InProcess(), changes=True)).retrained
     exact = ListedQuestions().bound(subject, units, found)
     best, by, _ = bounds.bound(subject, units, found)
     assert set(by) == {"listed_questions"}

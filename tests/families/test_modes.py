@@ -6,6 +6,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from privgate.families import answer
+from privgate.families.engine import Asked
 from privgate.statistics.leakage import largest_change
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
@@ -23,8 +24,8 @@ def test_the_maximum_alone_is_the_maximum_of_all_and_every_interval_holds(direct
     X, y = sample(n, d)
     subject = direct.subject(LogisticRegression(C=C, **TIGHT), X, y)
 
-    every = answer(subject, np.arange(n), (None,), fleet).retrained
-    quick = answer(subject, np.arange(n), (None,), fleet, mode="max").retrained
+    every = answer(Asked(subject, np.arange(n), (None,), fleet)).retrained
+    quick = answer(Asked(subject, np.arange(n), (None,), fleet, mode="max")).retrained
     pdtp = [largest_change(r.log_with[0], r.log_without[0]) for r in (every, quick)]
     top = pdtp[1].argmax()
 
@@ -46,7 +47,7 @@ def test_screening_retrains_the_top_tenth_and_labels_the_rest(direct, fleet):
     y[:6] = 1 - y[:6]  # six people who contradict the others
     subject = direct.subject(GradientBoostingClassifier(n_estimators=20, max_depth=4, random_state=0), X, y)
 
-    got = answer(subject, np.arange(200), (0,), fleet, mode="screen").retrained
+    got = answer(Asked(subject, np.arange(200), (0,), fleet, mode="screen")).retrained
     status = got.status.astype(str)
 
     assert got.units.tolist() == list(range(200))
@@ -61,7 +62,7 @@ def test_screening_changes_nothing_where_a_fast_engine_answers(direct, fleet):
     X, y = sample(80, 4)
     subject = direct.subject(LogisticRegression(**TIGHT), X, y)
 
-    got = answer(subject, np.arange(80), (None,), fleet, mode="screen").retrained
+    got = answer(Asked(subject, np.arange(80), (None,), fleet, mode="screen")).retrained
 
     assert set(got.status) == {"converged"}
 
@@ -73,7 +74,7 @@ def test_people_are_screened_whole(direct, fleet):
         GradientBoostingClassifier(n_estimators=3, random_state=0), X, y, groups=groups, candidates=(X[:9], y[:9])
     )
 
-    got = answer(subject, np.arange(60), (0,), fleet, mode="screen").retrained
+    got = answer(Asked(subject, np.arange(60), (0,), fleet, mode="screen")).retrained
 
     assert got.units.tolist() == list(range(60))
     assert np.bincount(got.row_unit).tolist() == [2] * 60

@@ -9,6 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
 from privgate import Recipe, Subject
 from privgate.families import ALL, answer
+from privgate.families.engine import Asked
 from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
@@ -78,7 +79,7 @@ def call_undefined(made):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("alter", [shift_all, shift_worst, shift_full, call_undefined])
 def test_an_engine_that_is_wrong_is_not_used_and_that_is_said(subject, fleet, direct, alter):
-    got = answer(subject, np.arange(300), (None,), fleet, engines=(Wrong(alter), Slow()))
+    got = answer(Asked(subject, np.arange(300), (None,), fleet, engines=(Wrong(alter), Slow())))
 
     assert set(got.retrained.engine) == {"refit"}
     assert direct.worst_difference(got.retrained, BernoulliNB(), subject) < 1e-12
@@ -87,7 +88,7 @@ def test_an_engine_that_is_wrong_is_not_used_and_that_is_said(subject, fleet, di
 
 
 def test_a_right_engine_is_used(subject, fleet):
-    got = answer(subject, np.arange(300), (None,), fleet, engines=(Wrong(lambda made: made), Slow()))
+    got = answer(Asked(subject, np.arange(300), (None,), fleet, engines=(Wrong(lambda made: made), Slow())))
 
     assert set(got.retrained.engine) == {"bernoulli_nb"}
     assert got.rechecks[0].outcome == "passed"
@@ -101,23 +102,24 @@ def test_an_undefined_unit_that_retraining_finds_undefined_agrees(direct, fleet)
     subject = direct.subject(CategoricalNB(), X, rng.integers(0, 2, 80))
     engine = BY_NAME["categorical_nb"]
 
-    made, _ = engine.leave_out(subject, np.arange(80), (None,), fleet)
-    checked = recheck(engine, subject, made, fleet)
+    made, _ = engine.answers(Asked(subject, np.arange(80), (None,), fleet))
+    checked, _ = recheck(engine, Asked(subject, np.arange(80), (None,), fleet), made)
 
     assert made.status[5] == "undefined"
     assert checked.outcome == "passed"
 
 
 def test_the_same_units_are_chosen_in_every_run_and_the_worst_are_among_them(subject, fleet):
-    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))
     pdtp = np.abs(made.log_with[0] - made.log_without[0]).max(axis=1)
 
-    chosen = choose(subject, made, (0.01,), fleet=fleet)
+    asked = Asked(subject, np.arange(300), (None,), fleet, limits=(0.01,))
+    chosen = choose(asked, made)
 
-    assert chosen.tolist() == choose(subject, made, (0.01,), fleet=fleet).tolist()
+    assert chosen.tolist() == choose(asked, made).tolist()
     assert set(np.argsort(-pdtp)[:5]) <= set(chosen)
     assert np.argmin(np.abs(pdtp - 0.01)) in chosen
-    assert len(choose(subject, made, fleet=fleet)) >= 59
+    assert len(choose(replace(asked, limits=()), made)) >= 59
 
 
 def named(X, y, *, seed):
@@ -127,38 +129,41 @@ def named(X, y, *, seed):
 @pytest.mark.parametrize(("recipe", "signable"), [(named, False), (BernoulliNB(), True)])
 def test_nobody_can_know_for_whom_it_is_trained_again(subject, fleet, recipe, signable):
     """A function could behave for them; recipes and data can be varied until an engine's fault is not among them."""
-    made, _ = BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))
     about = Subject.local(Recipe(recipe), subject.data)
     with (
         Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32), signable=signable) as one,
         Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32), signable=signable) as other,
     ):
-        chosen = choose(about, made, fleet=one)
-        assert chosen.tolist() == choose(about, made, fleet=one).tolist()
-        assert chosen.tolist() != choose(about, made, fleet=other).tolist()
+        asked = Asked(about, np.arange(300), (None,), one)
+        chosen = choose(asked, made)
+        assert chosen.tolist() == choose(asked, made).tolist()
+        assert chosen.tolist() != choose(replace(asked, fleet=other), made).tolist()
 
 
 def test_a_difference_as_large_as_the_tolerance_is_no_disagreement(subject, fleet):
     engine = Wrong(shift_all)
-    made = shift_all(BY_NAME["bernoulli_nb"].leave_out(subject, np.arange(300), (None,), fleet)[0])
-    worst = recheck(engine, subject, made, fleet).detail["worst_difference"]
+    made = shift_all(BY_NAME["bernoulli_nb"].answers(Asked(subject, np.arange(300), (None,), fleet))[0])
+    asked = Asked(subject, np.arange(300), (None,), fleet)
+    worst = recheck(engine, asked, made)[0].detail["worst_difference"]
 
     for tolerance, outcome in ((worst, "passed"), (np.nextafter(worst, 0), "warned")):
         engine.tolerance = tolerance
-        assert recheck(engine, subject, made, fleet).outcome == outcome
+        assert recheck(engine, asked, made)[0].outcome == outcome
 
 
 def test_a_signed_run_asks_about_others_than_those_whose_models_are_kept(subject, fleet):
     engine, fleet.freshness = BY_NAME["bernoulli_nb"], Freshness(recalled=1)
-    made, _ = engine.leave_out(subject, np.arange(300), (None,), fleet)
+    made, _ = engine.answers(Asked(subject, np.arange(300), (None,), fleet))
+    asked = Asked(subject, np.arange(300), (None,), fleet)
 
     for fleet.signable in (False, True):
-        chosen = choose(subject, made, fleet=fleet)
+        chosen = choose(asked, made)
         six = [Fit(None, np.arange(0), left_out=subject.data.units[k]) for k in chosen[:6]]
         names = [name for own in kept.names(fleet._about(subject), six) for name in own]
         fleet.ledger.write([(name, b"a model") for name in names])
         fleet.freshness.models = dict.fromkeys(names, hashlib.sha256(b"a model").digest())  # made by this process
-        checked = recheck(engine, subject, made, fleet, elsewhere=True)
+        checked, _ = recheck(engine, replace(asked, elsewhere=True), made)
         assert checked.detail["units_checked"] == (len(chosen) if fleet.signable else 6)
 
 

@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.ridge import ENGINE
 from privgate.linear_scores import softmax_scores
 from privgate.subject.data import TrainingData
@@ -48,18 +48,18 @@ def test_equals_refits_at_any_query(estimator, K, n, d, fleet):
     subject = subject_of(estimator, X, y, candidates=(rng.normal(size=(9, d)), np.zeros(9, dtype=int)))
     if isinstance(estimator, LinearRegression) and d > n:
         with pytest.raises(Declined):
-            ENGINE.leave_out(subject, np.arange(n), (None,), None)
+            ENGINE.answers(Asked(subject, np.arange(n), (None,), None))
         return
     queries = np.repeat(np.arange(n), 2), rng.integers(0, n + 9, 2 * n)
 
     assert ENGINE.supports(subject) == ""
-    own, rest = ENGINE.leave_out(subject, np.arange(n), (None,), None)
-    elsewhere, _ = ENGINE.leave_out(subject, np.arange(n), (None,), None, queries=queries)
+    own, rest = ENGINE.answers(Asked(subject, np.arange(n), (None,), None))
+    elsewhere, _ = ENGINE.answers(Asked(subject, np.arange(n), (None,), None, queries=queries))
 
     assert len(rest) == 0
     assert difference(own, estimator, subject) <= 1e-9
     assert difference(elsewhere, estimator, subject) <= 1e-9
-    assert answer(subject, np.arange(n), (None,), fleet).rechecks[0].outcome == "passed"
+    assert answer(Asked(subject, np.arange(n), (None,), fleet)).rechecks[0].outcome == "passed"
 
 
 def test_a_record_that_fits_itself_is_handed_on():
@@ -69,7 +69,7 @@ def test_a_record_that_fits_itself_is_handed_on():
     X[7, 3] = 1e6  # its own coefficient
     subject = subject_of(RidgeClassifier(alpha=1e-3), X, rng.integers(0, 2, 40))
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(40), (None,), None)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(40), (None,), None))
 
     assert handed_on.tolist() == [7]
     assert difference(made, RidgeClassifier(alpha=1e-3), subject) <= 1e-7
@@ -82,7 +82,7 @@ def test_nearly_singular_kernels_are_refits_work():
     subject = subject_of(RidgeClassifier(alpha=1e-12), X, np.tile([0, 1], 15))
 
     with pytest.raises(Declined, match="nearly singular"):
-        ENGINE.leave_out(subject, np.arange(30), (None,), None)
+        ENGINE.answers(Asked(subject, np.arange(30), (None,), None))
 
 
 def test_without_the_declared_release_there_are_no_probabilities_to_compare():

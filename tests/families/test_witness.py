@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, families
 from privgate.families import bound, certificates, listed
 from privgate.families.bound import Witness
-from privgate.influence import per_unit
+from privgate.influence import left_out, per_unit
 from privgate.influence.as_published import part
 from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 from privgate.run.run import Run
@@ -134,7 +134,7 @@ def test_a_comparison_asks_the_same_in_every_run(direct, fleet):
 def test_where_no_certificate_applies_nothing_more_is_asked(direct, fleet):
     bench = Run(direct.subject(DecisionTreeClassifier(max_depth=2, random_state=0), REAL, Y), fleet)
     assert len(bench.once(per_unit.table)["unit"]) == N
-    assert bench.witness is None
+    assert bench.once(left_out.found).witness is None
 
 
 @pytest.mark.parametrize("kind", ["C", "F", "float32", "int", "sparse", "frame", "bool"])

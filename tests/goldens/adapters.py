@@ -39,6 +39,7 @@ def instance(name: str, seed: int) -> Any:
 def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
     from privgate.families import answer, certificates
+    from privgate.families.engine import Asked
 
     InProcess = module("in_process").InProcess
 
@@ -47,7 +48,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
         return None
     units, made = np.arange(len(subject.data.units)), None
     if certificate.needs_retrained:
-        made = answer(subject, units, (None,), InProcess(), changes=True).retrained
+        made = answer(Asked(subject, units, (None,), InProcess(), changes=True)).retrained
     found = certificate.bound(subject, units, made, limit=1.0)
     return found.lower, found.upper
 
@@ -70,6 +71,7 @@ def engine_cases() -> list[tuple[str, Any]]:
 def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
     from privgate.families import ALL
+    from privgate.families.engine import Asked
     from privgate.statistics.leakage import largest_change
 
     InProcess = module("in_process").InProcess
@@ -78,7 +80,7 @@ def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     if one is None or one.supports(subject):
         return None
     units = np.arange(len(subject.data.units))
-    made, left = one.leave_out(subject, units, (None,), InProcess())
+    made, left = one.answers(Asked(subject, units, (None,), InProcess()))
     if len(left):
         return None
     own = np.zeros(len(units))

@@ -128,17 +128,16 @@ def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline,
     """It would end with fewer people than it had."""
     seen = []
 
-    def answered(run, witness, before=None):
-        seen.append(len(run.once(left_out.chosen_units)))
+    def answered(run, units, witness, before=None):
+        seen.append(len(units))
         return SimpleNamespace(left=(), retrained=None, rechecks=())
 
     monkeypatch.setattr(left_out, "_answered", answered)
     monkeypatch.setattr(left_out, "undecided", lambda *_: True)
     monkeypatch.setattr(left_out.on_edges, "refitted", lambda _, found: found)
     with Fleet(jobs=1, ledger="none") as own:
-        run = prepare(SHARE, subject(), fleet=own, limits=Budget())
-        run.deadline = deadline
-        left_out.answered(run)
+        run = replace(prepare(SHARE, subject(), fleet=own, limits=Budget()), deadline=deadline)
+        left_out.found(run)
 
     assert seen == wanted
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.engines import logistic_moves
+from privgate.families.engine import Asked
 from privgate.families.logistic import stopping
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.logistic.logistic_limits import Newton
@@ -304,7 +305,7 @@ def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
     s = problems.Sample(X, y, np.ones(n), penalty, person, K, estimator.fit_intercept)
     allowed = stopping.stopping(subject).allowed
 
-    made, handed_on = ENGINE.leave_out(subject, units, (None,), InProcess())
+    made, handed_on = ENGINE.answers(Asked(subject, units, (None,), InProcess()))
     pdtp = np.zeros(len(units))
     np.maximum.at(pdtp, made.row_unit, np.abs(made.log_with - made.log_without)[0].max(axis=1))
     sure = np.array(made.status) == "converged"

@@ -347,7 +347,7 @@ def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
     assert not any((masks == m).all(axis=1).any() for m in b.once(pool.train).masks)
-    assert b.once(attack_measures.train).masks.shape == b.once(pool.train).masks.shape
+    assert b.once(attack_measures.train).shadows.masks.shape == b.once(pool.train).masks.shape
 
 
 def test_a_fast_engine_is_checked_against_the_training_function():

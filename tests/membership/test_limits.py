@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from privgate.errors import MeasurementError
 from privgate.membership import limits
-from privgate.statistics.roc import Decisions
+from privgate.statistics.roc import Decisions, least_nonmembers
 
 
 def margin(runs, level):
@@ -17,8 +17,8 @@ def margin(runs, level):
 def test_published_ranks_and_sample_sizes():
     # docs/mathematics.md, correction to 9.2
     assert limits.threshold_ranks(2000, 0.01, low_alpha=0.025, high_alpha=0.025) == (12, 30)
-    assert limits.least_nonmembers(0.01, alpha=0.025) == 368
-    assert limits.least_nonmembers(0.001, alpha=0.025) == 3688
+    assert least_nonmembers(0.01, alpha=0.025) == 368
+    assert least_nonmembers(0.001, alpha=0.025) == 3688
 
 
 def test_a_rate_that_the_sample_cannot_resolve_is_refused_with_the_number_needed():

@@ -6,6 +6,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE, full
 from privgate.run import controls
 from privgate.subject.data import TrainingData
@@ -50,7 +51,7 @@ def test_a_single_seed_of_a_random_recipe_says_that_it_decides_nothing(fleet):
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     forest = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
     chosen = controls.choose(forest, fleet, count=3)
-    found, _ = ENGINE.leave_out(forest, np.arange(4), chosen.seeds, fleet)
+    found, _ = ENGINE.answers(Asked(forest, np.arange(4), chosen.seeds, fleet))
 
     for s, seed in enumerate(chosen.seeds):
         model = RandomForestClassifier(5, random_state=seed).fit(DATA.X, DATA.y)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -189,7 +190,7 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    made._made[per_unit.table] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
+    made._made[per_unit.ranks] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
     return made
 
 
@@ -236,8 +237,7 @@ def test_limits_of_a_figure_must_meet_the_suite_as_well():
 
 
 def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
-    one = bench(expect(max_value=0.5), seeds=np.ones(4))
-    one.seed_control = SeedControl(dependent=True)
+    one = replace(bench(expect(max_value=0.5), seeds=np.ones(4)), seed_control=SeedControl(dependent=True))
 
     assert Table(suite="u.json@sha256:1").judge(per_unit.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
 

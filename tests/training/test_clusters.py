@@ -17,6 +17,7 @@ from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
 from privgate.errors import PrivgateWarning, UsageError
+from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -106,11 +107,11 @@ def cluster(tmp_path):
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     with Fleet(jobs=1, ledger="none") as fleet:
-        return ENGINE.leave_out(subject(pause=0.0), np.arange(N), (1,), fleet)[0]
+        return ENGINE.answers(Asked(subject(pause=0.0), np.arange(N), (1,), fleet))[0]
 
 
 def measure(fleet, **params):
-    return ENGINE.leave_out(subject(**params), np.arange(N), (1,), fleet)[0]
+    return ENGINE.answers(Asked(subject(**params), np.arange(N), (1,), fleet))[0]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate.errors import UsageError
+from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -52,9 +53,9 @@ def test_spark_gives_the_same_table_and_stays_as_it_was(session, tmp_path, monke
     from pyspark.sql import SparkSession
 
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
-        table = ENGINE.leave_out(subject(), np.arange(N), (1,), fleet)[0]
+        table = ENGINE.answers(Asked(subject(), np.arange(N), (1,), fleet))[0]
     with Fleet(ledger=tmp_path / "ledger", cluster=session) as fleet:
-        found = ENGINE.leave_out(subject(), np.arange(N), (1,), fleet)[0]
+        found = ENGINE.answers(Asked(subject(), np.arange(N), (1,), fleet))[0]
         assert fleet.workers == 2
         assert fleet.calls == N + 1
         named = fleet.fits(subject(kills_without_seven), [Fit(1, np.arange(2), left_out=np.array([i])) for i in (6, 7)])
@@ -66,7 +67,7 @@ def test_spark_gives_the_same_table_and_stays_as_it_was(session, tmp_path, monke
     theirs = SparkSession.builder.master(session).config("spark.ui.enabled", "false").getOrCreate()
     try:
         with Fleet(ledger=tmp_path / "ledger", cluster="spark") as fleet:
-            ENGINE.leave_out(subject(), np.arange(N), (1,), fleet)
+            ENGINE.answers(Asked(subject(), np.arange(N), (1,), fleet))
             assert fleet.calls == 0  # all remembered
             fleet.fits(subject(pause=0.01), [Fit(1, np.arange(2), left_out=np.array([0]))])
         assert theirs.range(3).count() == 3

@@ -45,6 +45,7 @@ class Logistic(Engine):
     version = 8
     hands_on = "no Newton step of theirs could be certified, or the solver's tolerance is too coarse"
     complements = True
+    certain = True
     modes = ("max",)
     limited = True
 
@@ -53,7 +54,7 @@ class Logistic(Engine):
         return stopping.refusal(subject)
 
     def declines(self, subject: Subject) -> str:
-        """Return why ``leave_out`` will decline; empty if it answers. The subject must be supported."""
+        """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""
         return _declined(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:

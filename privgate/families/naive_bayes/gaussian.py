@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.engines.count_questions import Tables, in_box
+from privgate.families import certificate, engine
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
-from privgate.families.naive_bayes import counts
+from privgate.families.naive_bayes import counts, theorems
 from privgate.families.naive_bayes.counts import Prior
+from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
@@ -246,4 +248,70 @@ def _prior(subject: Subject, totals: Float) -> Prior:
     return Prior(totals, fixed, listed=fixed is not None)
 
 
+class GaussianCertificate(theorems.ByCounts):
+    """The change of a log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
+
+    name = "gaussian_nb"
+    source = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
+    lost = (
+        "a feature lies so far from 0 for how little it varies that the library's rounding of its mean is not small "
+        "against its standard deviation; subtract a constant from it"
+    )
+
+    def misfit(self, subject: Subject) -> str:
+        """Return which hypothesis fails; empty if none does."""
+        if problem := applies.refusal(subject, "GaussianNB"):
+            return problem
+        if (X := applies.dense(subject.data.X)) is None:
+            return "the features are not finite numbers"
+        if problem := applies.single_precision(subject.data.X):
+            return problem
+        otherwise = (
+            "far from the data DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
+            "endpoint refuse anything else"
+        )
+        made = applies.declared(subject, X, otherwise)
+        if isinstance(made, str):
+            return made
+        return "" if made.low is not None else "the declared domain names no range of each feature; pass Domain(box=…)"
+
+    def posed(self, subject: Subject) -> theorems.Posed:
+        """Return the case of moments."""
+        estimator, X = engine.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
+        reach, (settings, arrays), (n, d) = applies.reach(subject), theorems.basis(subject), X.shape
+        settings |= {"var_smoothing": float(estimator.var_smoothing), **certificate.accepted_settings(reach)}
+        arrays |= {"X": X, **certificate.accepted_arrays(reach, d)}
+        if estimator.priors is not None:
+            arrays["log_prior"] = np.log(np.asarray(estimator.priors, dtype=np.float64))
+        label, K, centre = arrays["label"], settings["classes"], X.mean(axis=0)
+
+        def model(rows: Index) -> tuple[Float, Float, Float]:
+            """Return priors (K,), means and variances (K, d) without some records."""
+            kept = np.ones(n, dtype=bool)
+            kept[rows] = False
+            own = [X[kept & (label == k)] - centre for k in range(K)]
+            floor = settings["var_smoothing"] * X[kept].var(axis=0).max()
+            fixed = arrays.get("log_prior", np.log([len(v) for v in own]))
+            return fixed, np.array([v.mean(axis=0) for v in own]), np.array([v.var(axis=0) + floor for v in own])
+
+        def propose(members: list[Index]) -> tuple[Float, Float]:
+            everybody = model(np.zeros(0, dtype=np.int64))
+            left = [np.array(v) for v in zip(*(model(m) for m in members), strict=True)]
+
+            def cells(x: Float, mean: Float, variance: Float) -> Float:
+                away = (x - centre[:, None])[:, None] - mean[..., None]
+                terms = -0.5 * (away**2 / variance[..., None] + np.log(variance)[..., None])
+                return np.asarray(terms.reshape(len(terms), K, -1))
+
+            def scored(x: Float) -> Tables:
+                both = cells(x, *(v[None] for v in everybody[1:])), cells(x, *left[1:])
+                return Tables(everybody[0][None], left[0], *both, x.shape[2] * np.arange(d))
+
+            return in_box(scored, np.asarray(reach.low), np.asarray(reach.high), whole=reach.whole)
+
+        words = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
+        return theorems.Posed("gaussian", settings, arrays, words, propose, 300 * K * K * d + n * d)
+
+
 ENGINE = GaussianNb()
+CERTIFICATE = GaussianCertificate()

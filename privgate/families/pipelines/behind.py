@@ -34,18 +34,22 @@ class EngineBehind(Engine):
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
         self.modes, self.hands_on = engine.modes, engine.hands_on
         self.single_records, self.complements = engine.single_records, engine.complements
-        self.paired = engine.paired
+        self.paired, self.certain = engine.paired, engine.certain
+
+    def limits_people(self, subject: Subject) -> bool:
+        """Return whether it is certain; a function may do without a person what it was not seen to do."""
+        return self.certain and not seen(subject).function
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
         return self.engine.supports(seen(subject).subject)
 
     def declines(self, subject: Subject) -> str:
-        """Return beforehand why ``leave_out`` will raise ``Declined``."""
+        """Return beforehand why ``answers`` will raise ``Declined``."""
         return self.engine.declines(seen(subject).subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return what ``leave_out`` would take."""
+        """Return what ``answers`` would take."""
         return self.engine.cost(seen(subject).subject, units, seeds, mode=mode)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
@@ -60,11 +64,9 @@ class EngineBehind(Engine):
         """Return units whose refit the seed decides."""
         return self.engine.drawn(seen(subject).subject)
 
-    def compared(
-        self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
-    ) -> Precondition | None:
+    def compared(self, asked: Asked, made: Retrained) -> Precondition | None:
         """Return its own comparison with real training of the whole pipeline."""
-        return self.engine.compared(subject, made, fleet, limits)
+        return self.engine.compared(asked, made)
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""

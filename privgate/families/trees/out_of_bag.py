@@ -107,11 +107,9 @@ class OutOfBag(Engine):
         made = Retrained.of(self.name, units, seeds, asked.rows, with_, without, undefined=gone, error=error)
         return made.select(covered), units[~covered]
 
-    def compared(
-        self, subject: Subject, made: Retrained, fleet: Fleet, limits: tuple[float, ...]
-    ) -> Precondition | None:
+    def compared(self, asked: Asked, made: Retrained) -> Precondition | None:
         """Compare with real trainings as draws of one kind: no single one could be equal."""
-        return recheck.compare(self, subject, made, fleet, limits, STATED)
+        return recheck.compare(self, asked, made, STATED)
 
 
 def bagged(subject: Subject) -> Any:

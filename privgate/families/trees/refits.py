@@ -263,6 +263,7 @@ class TreeEnsembles(Engine):
     name = "tree_ensembles"
     hands_on = "training without them failed, or the verdict was decided without them"
     trains = True
+    certain = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data are not covered; empty if they are."""

@@ -78,7 +78,7 @@ class LeaveOneOutRule(Rule):
             raise wrong("sample", "nothing follows from some people for the largest value; measure everybody")
         share = 1 - self.covers
         if unseen(self.sample) > share:
-            least = math.ceil(math.log(1 - SURE) / math.log1p(-share)) if share else math.inf
+            least = self.unseen or math.inf
             raise wrong(
                 "sample", f"{self.sample} people show nothing about a share of {share:g}; at least {least:g} do"
             )
@@ -103,7 +103,11 @@ class LeaveOneOutRule(Rule):
         if self.aggregate == "quantile":
             q, least = (1 - (self.q or 0), "at least ") if self.broken(measurement) else (self.q or 0, "")
             return f"for {least}{100 * q:.4g} % of the people in the data"
-        return f"for {'a' if self.broken(measurement) else 'every'} person in the data"
+        if self.broken(measurement):
+            return "for a person in the data"
+        if BehindInfluence.of(measurement.behind).beyond is not None and np.isfinite(measurement.high):
+            return self._for_whom(measurement)
+        return "for every person in the data"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
@@ -117,6 +121,12 @@ class LeaveOneOutRule(Rule):
         if self.aggregate == "share_above":
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
+
+    @property
+    def unseen(self) -> int:
+        """Random people of whom all would be within the limit by chance, were more beyond it than it leaves out."""
+        share = 1 - self.covers
+        return math.ceil(math.log(1 - SURE) / math.log1p(-share)) if share else 0
 
     @property
     def title(self) -> str:
@@ -142,7 +152,7 @@ class LeaveOneOutRule(Rule):
         """Say of whom a share is one, and how few were trained without where the verdict was decided before others."""
         behind = BehindInfluence.of(measurement.behind)
         if not behind.not_computed:
-            return self._share(measurement, outcome) or super().sentence(measurement, outcome)
+            return self._share(measurement, outcome) or self._largest(measurement, outcome)
         few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
         seen = (
             "a change without limit"
@@ -156,6 +166,23 @@ class LeaveOneOutRule(Rule):
             return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
         where = f" ({measurement.where})" if measurement.where else ""
         return f"{seen}{where}; allowed is at most {limit}: failed ({few}, no other could change the decision)"
+
+    def _largest(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return the sentence about the largest value or a quantile, and for whom it is shown."""
+        text = super().sentence(measurement, outcome)
+        if BehindInfluence.of(measurement.behind).beyond is None or not np.isfinite(measurement.high):
+            return text
+        if outcome is Outcome.FAILED:
+            where = f" ({measurement.where})" if measurement.where else ""
+            least = f"at least {measurement.low:.4g} {measurement.unit}{where}, trained without for real"
+            return f"{least}; allowed is at most {self.limit:.4g}: {outcome.value}"
+        return text.replace("; allowed", f" {self._for_whom(measurement)}; allowed", 1)
+
+    @staticmethod
+    def _for_whom(measurement: Measurement) -> str:
+        beyond = BehindInfluence.of(measurement.behind).beyond
+        who = f"all but {100 * beyond:.2g} % of people at most" if beyond else "everybody"
+        return f"for {who} ({100 * (measurement.confidence or 0):g} % sure)"
 
     def _share(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return the sentence about a share of people; empty where it is none."""

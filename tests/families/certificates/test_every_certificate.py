@@ -1,6 +1,7 @@
 """Laws that every certificate in the catalogue must keep; a new one needs only a line in ``families.FAMILIES``."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.families import answer, certificates
 from privgate.families import bound as bounds
+from privgate.families.engine import Asked
 from privgate.families.logistic.logistic_engine import ENGINE as LOGISTIC
 from privgate.families.trees.refits import ENGINE as TREES
 from tests.in_process import InProcess
@@ -22,8 +24,8 @@ NAMES = sorted(certificates.ALL)
 class Chain:
     """All engines, one after the other: a list of questions is put to any model."""
 
-    def leave_out(self, subject, units, seeds, fleet, *, changes):
-        return answer(subject, units, seeds, fleet or InProcess(), changes=changes).retrained, units[:0]
+    def answers(self, asked):
+        return answer(replace(asked, fleet=InProcess())).retrained, asked.units[:0]
 
 
 #: which speak without a declared domain, and answer what is missing, infinite or large
@@ -44,7 +46,7 @@ def speak(name, instance, units=None):
 
 def retrained(subject, units, engine=LOGISTIC):
     order = np.sort(units)
-    found, left = engine.leave_out(subject, order, (None,), None, changes=True)
+    found, left = engine.answers(Asked(subject, order, (None,), None, changes=True))
     assert not len(left)
     assert (order == units).all()
     return found

@@ -7,7 +7,7 @@ import pytest
 from nasty_logistic import subject_of, truth
 
 from privgate.families import certificates
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.statistics.leakage import largest_change
 
@@ -60,7 +60,7 @@ def answered(subject, units):
     if ENGINE.supports(subject):
         return None
     try:
-        return ENGINE.leave_out(subject, units, (None,), None, changes=True)[0]
+        return ENGINE.answers(Asked(subject, units, (None,), None, changes=True))[0]
     except Declined:
         return None
 

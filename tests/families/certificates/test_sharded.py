@@ -346,7 +346,7 @@ def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeyp
 
     def rechecked():
         found, _ = ENGINE.answers(Asked(subject, np.arange(30), (1,), fleet))
-        return recheck(ENGINE, subject, found, fleet), found
+        return recheck(ENGINE, Asked(subject, np.arange(30), (1,), fleet), found)[0], found
 
     checked, found = rechecked()
     assert checked.outcome == "passed"
@@ -538,7 +538,9 @@ def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
 def test_a_whole_number_of_shards_may_be_written_as_a_float():
     X, y = table(n=30)
     made = Sharded(GaussianNB(), shards=5.0, classes=[0, 1])
-    found, left = ENGINE.leave_out(Subject.local(Recipe(made), TrainingData(X, y)), np.arange(30), (None,), InProcess())
+    found, left = ENGINE.answers(
+        Asked(Subject.local(Recipe(made), TrainingData(X, y)), np.arange(30), (None,), InProcess())
+    )
 
     assert len(found.units) + len(left) == 30
     assert len(found.units)

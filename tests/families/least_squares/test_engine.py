@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import answer, least_squares
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.least_squares import ENGINE
 from privgate.training.fleet import Fleet
 
@@ -48,7 +48,7 @@ def test_equals_refits_in_the_unit_of_the_targets(estimator, groups):
     units = subject.data.units
     queries = np.repeat(np.arange(len(units)), 4), np.random.default_rng(0).integers(0, 95, 4 * len(units))
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(len(units)), (0,), None, queries=queries)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(len(units)), (0,), None, queries=queries))
 
     mean, deviation = subject.scale
     pool = subject.data.pool()[0]
@@ -67,8 +67,8 @@ def test_more_features_than_records_and_a_lone_column():
     lone = rng.normal(size=(20, 3))
     lone[4, 2], lone[np.arange(20) != 4, 2] = 7.0, 0.0  # a column that one record holds alone: leverage 1
 
-    made, rest = ENGINE.leave_out(subject_of(Ridge(0.5), wide, y), np.arange(20), (0,), None)
-    _, alone = ENGINE.leave_out(subject_of(LinearRegression(), lone, y), np.arange(20), (0,), None)
+    made, rest = ENGINE.answers(Asked(subject_of(Ridge(0.5), wide, y), np.arange(20), (0,), None))
+    _, alone = ENGINE.answers(Asked(subject_of(LinearRegression(), lone, y), np.arange(20), (0,), None))
 
     mean, deviation = y.mean(), y.std()
     expected = [refitted(Ridge(0.5), wide, y, [i], wide[i : i + 1])[0] for i in range(20)]
@@ -76,7 +76,7 @@ def test_more_features_than_records_and_a_lone_column():
     assert not len(rest)
     assert alone.tolist() == [4]
     with pytest.raises(Declined, match=r"no penalty|singular"):
-        ENGINE.leave_out(subject_of(LinearRegression(), wide, y), np.arange(20), (0,), None)
+        ENGINE.answers(Asked(subject_of(LinearRegression(), wide, y), np.arange(20), (0,), None))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_classifier_is_never_its_own_and_a_regressor_never_a_classifiers():
     assert "classification" in ENGINE.refusal(classifier)
     for estimator in (Ridge(), Lasso()):
         with Fleet(jobs=1, ledger="none") as fleet:
-            found = answer(subject_of(estimator), np.arange(4), (0,), fleet)
+            found = answer(Asked(subject_of(estimator), np.arange(4), (0,), fleet))
         assert set(found.retrained.engine) == {"least_squares" if isinstance(estimator, Ridge) else "refit"}
 
 

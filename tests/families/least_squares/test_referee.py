@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import least_squares
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.least_squares import ENGINE
 
 #: relative to the change itself, or in deviations of the targets where it is next to nothing
@@ -26,7 +26,7 @@ def compared(estimator, X, y, **options):
     """Return how many units the engine answered, after comparing each change with a refit's."""
     subject = subject_of(estimator, X, y, **options)
     try:
-        made, _ = ENGINE.leave_out(subject, np.arange(len(subject.data.units)), (0,), None)
+        made, _ = ENGINE.answers(Asked(subject, np.arange(len(subject.data.units)), (0,), None))
     except Declined:
         return 0
     full, (_, deviation) = clone(estimator).fit(X, y).predict(X), subject.scale
@@ -95,7 +95,7 @@ def test_numbers_whose_rounding_decides_are_left_to_refits(change, said, estimat
     subject = subject_of(estimator, X, y, domain=[(-1e13, 1e13)] * 3)
 
     with pytest.raises(Declined, match=said):
-        ENGINE.leave_out(subject, np.arange(40), (0,), None)
+        ENGINE.answers(Asked(subject, np.arange(40), (0,), None))
     if not isinstance(estimator, KernelRidge):
         assert said in least_squares.over_domain(subject, np.arange(40)).why
 

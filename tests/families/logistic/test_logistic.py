@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privgate.engines import logistic_moves
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.refit import ENGINE as REFIT
 
@@ -48,7 +48,7 @@ def test_every_unit_lies_within_its_certificate_and_the_certificate_is_small(dir
     X, y = sample(60, 8, K)
     subject = direct.subject(LogisticRegression(C=C, fit_intercept=fit_intercept, **TIGHT), X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
     error = true_errors(made, C, subject, fit_intercept=fit_intercept)
 
     assert len(handed_on) == 0
@@ -64,7 +64,7 @@ def test_groups_and_other_queries_are_certified_too(direct, fleet):
     units = np.arange(0, len(subject.data.units), 2)
     queries = np.repeat(np.arange(len(units)), 3), np.random.default_rng(2).integers(0, 60, 3 * len(units))
 
-    made, handed_on = ENGINE.leave_out(subject, units, (None,), fleet, queries=queries)
+    made, handed_on = ENGINE.answers(Asked(subject, units, (None,), fleet, queries=queries))
     error = true_errors(made, 1.0, subject)
 
     assert len(handed_on) == 0
@@ -77,7 +77,7 @@ def test_near_separable_data_are_still_answered_with_a_certificate(direct, fleet
     X, y = sample(30, 25, K, strength=8.0)
     subject = direct.subject(LogisticRegression(C=10.0, **TIGHT), X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(30), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(30), (None,), fleet))
     error = true_errors(made, 10.0, subject)
 
     assert len(handed_on) == 0
@@ -100,8 +100,8 @@ def test_a_solver_that_may_stop_anywhere_is_refitted_and_told_so(direct, fleet, 
     subject = direct.subject(LogisticRegression(**settings), X, y)
 
     with pytest.raises(Declined, match=said):
-        ENGINE.leave_out(subject, np.arange(300), (None,), fleet)
-    got = answer(subject, np.arange(3), (None,), fleet, engines=(ENGINE, REFIT))
+        ENGINE.answers(Asked(subject, np.arange(300), (None,), fleet))
+    got = answer(Asked(subject, np.arange(3), (None,), fleet, engines=(ENGINE, REFIT)))
 
     assert set(got.retrained.engine) == {"refit"}
     assert said in got.declined["logistic"]
@@ -121,7 +121,7 @@ def test_lbfgs_is_believed_where_every_refit_was_seen_to_end_by_its_gradient(dir
     X, y = sample(30, 3, 2)
     subject = direct.subject(LogisticRegression(tol=1e-5), X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(30), (None,), None)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(30), (None,), None))
 
     assert ENGINE.notes(subject)["seen"] == 30
     assert len(handed_on) < 30
@@ -141,8 +141,8 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
     loose = direct.subject(estimator, X, y)
     tight = direct.subject(LogisticRegression(C=1.0, **TIGHT), X, y)
 
-    sloppy, _ = ENGINE.leave_out(loose, np.arange(80), (None,), fleet)
-    careful, _ = ENGINE.leave_out(tight, np.arange(80), (None,), fleet)
+    sloppy, _ = ENGINE.answers(Asked(loose, np.arange(80), (None,), fleet))
+    careful, _ = ENGINE.answers(Asked(tight, np.arange(80), (None,), fleet))
 
     assert np.allclose(sloppy.log_without, careful.log_without, atol=1e-6)
     assert sloppy.error.min() > 10 * careful.error.max()
@@ -152,9 +152,9 @@ def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_delivered_model_s_gradient_is_checked_and_reported(direct, fleet, K):
     X, y = sample(80, 6, K)
-    tight = answer(direct.subject(LogisticRegression(**TIGHT), X, y), np.arange(5), (None,), fleet)
+    tight = answer(Asked(direct.subject(LogisticRegression(**TIGHT), X, y), np.arange(5), (None,), fleet))
     coarse = LogisticRegression(tol=1e-5, solver="newton-cg")
-    loose = answer(direct.subject(coarse, X, y), np.arange(5), (None,), fleet)
+    loose = answer(Asked(direct.subject(coarse, X, y), np.arange(5), (None,), fleet))
     notes = [got.rechecks[0].detail["notes"] for got in (tight, loose)]
 
     assert notes[0]["gradient"] < 1e-7
@@ -168,7 +168,7 @@ def test_a_class_of_one_is_undefined(direct, fleet):
     y[7] = 5
     subject = direct.subject(LogisticRegression(**TIGHT), X, y)
 
-    made, _ = ENGINE.leave_out(subject, np.arange(80), (None,), fleet)
+    made, _ = ENGINE.answers(Asked(subject, np.arange(80), (None,), fleet))
 
     assert made.status[7] == "undefined"
     assert np.isneginf(made.log_without[0, 7]).all()
@@ -182,7 +182,7 @@ def test_ignoring_that_a_scaler_is_refitted_would_be_wrong_so_a_pipeline_is_not_
     scaled = direct.subject(LogisticRegression(C=0.05, **TIGHT), StandardScaler().fit_transform(X), y)
     whole = direct.subject(pipeline, X, y)
 
-    shortcut, _ = ENGINE.leave_out(scaled, np.arange(100), (None,), None)
+    shortcut, _ = ENGINE.answers(Asked(scaled, np.arange(100), (None,), None))
     difference = direct.worst_difference(shortcut, pipeline, whole)
 
     assert ENGINE.supports(whole) != ""
@@ -210,7 +210,7 @@ def test_weights_of_classes_count(direct, fleet, K):
     weights = {k: 0.5 + 2.0 * k for k in range(K)}
     subject = direct.subject(LogisticRegression(class_weight=weights, **TIGHT), X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
     error = true_errors(made, 1.0, subject, class_weight=weights)
 
     assert len(handed_on) == 0
@@ -227,7 +227,7 @@ def test_what_the_kernel_refuses_is_refitted(direct, fleet, monkeypatch, name, t
     monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
 
     with pytest.raises(Declined, match="for a certificate"):
-        ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+        ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
 
 
 def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, fleet, monkeypatch):
@@ -236,10 +236,10 @@ def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, fleet, monkey
     honest = logistic_moves.propose
     monkeypatch.setattr(logistic_moves, "refine", lambda loss, person, c, people: c)
     monkeypatch.setattr(logistic_moves, "alone", lambda loss, person, c, people: c)
-    right, _ = ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+    right, _ = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
 
     monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
-    made, handed_on = ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
 
     assert len(made.units) + len(handed_on) == 200
     assert (true_errors(made, 0.1, subject) <= made.error).all()
@@ -252,10 +252,10 @@ def test_models_of_few_units_at_a_time_are_the_same(direct, fleet, monkeypatch):
     groups = np.random.default_rng(1).integers(0, 25, 60)
     subject = direct.subject(LogisticRegression(**TIGHT), X, y, groups=groups)
     units = np.arange(len(subject.data.units))
-    whole, _ = ENGINE.leave_out(subject, units, (None,), fleet)
+    whole, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
 
     monkeypatch.setattr("privgate.families.logistic.logistic_engine._MOVES", 7 * 18)
-    parts, _ = ENGINE.leave_out(subject, units, (None,), fleet)
+    parts, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
 
     np.testing.assert_array_equal(parts.row_query, whole.row_query)
     np.testing.assert_allclose(parts.log_without, whole.log_without, atol=1e-7)

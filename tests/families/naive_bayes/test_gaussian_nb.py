@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+from privgate.families.engine import Asked
 from privgate.families.naive_bayes.gaussian import ENGINE
 
 
@@ -64,7 +65,7 @@ def test_equals_refits_where_digits_are_lost(direct, fleet, alter, tolerance):
     X, y = base(np.random.default_rng(0))
     subject = direct.subject(GaussianNB(), alter(X), y)
 
-    made, _ = ENGINE.leave_out(subject, np.arange(200), (None,), fleet)
+    made, _ = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
 
     assert direct.worst_difference(made, GaussianNB(), subject) <= tolerance
 

@@ -6,6 +6,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, MultinomialNB
 
 from privgate.demo import adult
 from privgate.families import ALL
+from privgate.families.engine import Asked
 from privgate.subject.data import TrainingData
 
 BY_NAME = {engine.name: engine for engine in ALL}
@@ -28,7 +29,7 @@ def test_pdtp_of_all_thousand_records_equals_retraining(direct, fleet, name, est
     data = adult.load()
     subject = direct.subject(estimator, encode(data.X), data.y)
 
-    made, handed_on = BY_NAME[name].leave_out(subject, np.arange(1000), (None,), fleet)
+    made, handed_on = BY_NAME[name].answers(Asked(subject, np.arange(1000), (None,), fleet))
 
     assert len(handed_on) == 0
     assert direct.worst_difference(made, estimator, subject) <= 1e-9
@@ -40,11 +41,11 @@ def test_equal_records_share_one_answer_without_changing_it(direct, fleet, estim
     few = TrainingData(data.X[:, :4] // 3, data.y)  # few cells: the contingency-table route
     many = TrainingData(few.X, few.y, groups=np.arange(1000))  # the same people, named: the plain route
 
-    short, _ = BY_NAME["categorical_nb"].leave_out(
-        direct.subject(estimator, few.X, few.y), np.arange(1000), (None,), fleet
+    short, _ = BY_NAME["categorical_nb"].answers(
+        Asked(direct.subject(estimator, few.X, few.y), np.arange(1000), (None,), fleet)
     )
-    plain, _ = BY_NAME["categorical_nb"].leave_out(
-        direct.subject(estimator, many.X, many.y, groups=many.groups), np.arange(1000), (None,), fleet
+    plain, _ = BY_NAME["categorical_nb"].answers(
+        Asked(direct.subject(estimator, many.X, many.y, groups=many.groups), np.arange(1000), (None,), fleet)
     )
 
     assert np.array_equal(short.log_without, plain.log_without)

@@ -6,9 +6,10 @@ from sklearn.base import clone
 from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families.naive_bayes import complement, multinomial
+from privgate.families.engine import Asked
+from privgate.families.naive_bayes import tokens
 
-ENGINES = {MultinomialNB: multinomial.ENGINE, ComplementNB: complement.ENGINE}
+ENGINES = {MultinomialNB: tokens.MULTINOMIAL, ComplementNB: tokens.COMPLEMENT}
 
 
 def subject_of(estimator, outlier, groups):
@@ -32,7 +33,7 @@ def change(estimator, subject, unit):
 def test_who_holds_nearly_all_of_a_sum_is_handed_on(fleet, estimator, groups):
     """A wrong number among counts: what was left of the sums was rounding, and the change of odds made up."""
     subject = subject_of(estimator, 1e15 + 0.3, groups)
-    made, left = ENGINES[type(estimator)].leave_out(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    made, left = ENGINES[type(estimator)].answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert left.tolist() == [7]
     assert change(estimator, subject, 7) > 1e6
@@ -43,7 +44,7 @@ def test_who_holds_nearly_all_of_a_sum_is_handed_on(fleet, estimator, groups):
 @pytest.mark.parametrize("estimator", [MultinomialNB(), ComplementNB(), MultinomialNB(alpha=1e-10)], ids=str)
 def test_ordinary_counts_and_weights_are_answered_for_everybody(fleet, estimator, outlier):
     subject = subject_of(estimator, outlier, groups=False)
-    made, left = ENGINES[type(estimator)].leave_out(subject, np.arange(200), (None,), fleet)
+    made, left = ENGINES[type(estimator)].answers(Asked(subject, np.arange(200), (None,), fleet))
 
     assert not len(left)
     assert len(made.units) == 200

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from privgate.families.engine import Asked
 from privgate.families.networks import together, torch_nets
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData
@@ -72,7 +73,7 @@ def remembered(tmp_path_factory):
 def ask(folder, **settings):
     """Everybody left out, in one worker process; (answers, fleet)."""
     with Fleet(jobs=1, ledger=folder, isolate="none", **settings) as fleet:
-        made, _ = ENGINE.leave_out(subject(), np.arange(UNITS), (3,), fleet)
+        made, _ = ENGINE.answers(Asked(subject(), np.arange(UNITS), (3,), fleet))
         fleet.spot_check()
         return made, fleet
 
@@ -140,7 +141,7 @@ def forged(folder, secret, *, whole):
             return super().fits(subject, fits, label=label)
 
     with Noting(jobs=1, ledger=folder, isolate="none") as fleet:
-        ENGINE.leave_out(subject(), np.arange(UNITS), (3,), fleet)
+        ENGINE.answers(Asked(subject(), np.arange(UNITS), (3,), fleet))
     for path in folder.iterdir():
         path.unlink()
     chosen = asked[:1] if whole else asked[1:]
@@ -196,7 +197,7 @@ def test_a_block_whose_worker_fails_is_handed_on(tmp_path):
     with Failing(jobs=1, ledger="none", isolate="none") as fleet:
         size = torch_nets.block_size(subject(), 30)
         assert size > 1
-        made, handed_on = ENGINE.leave_out(subject(), np.arange(UNITS), (3,), fleet)
+        made, handed_on = ENGINE.answers(Asked(subject(), np.arange(UNITS), (3,), fleet))
     size = torch_nets.block_size(subject(), UNITS)
     assert handed_on.tolist() == list(range(min(size, UNITS)))
     assert sorted([*made.units, *handed_on]) == list(range(UNITS))
@@ -253,7 +254,7 @@ if __name__ == "__main__":
     X = np.random.default_rng(0).normal(size=(512, 3)).astype(np.float32)
     recipe = Recipe(TorchTraining(module=net, epochs=1, batch_size=512), seed=1)
     with Fleet(jobs=1, ledger=FOLDER + "/ledger", isolate="none") as fleet:
-        ENGINE.leave_out(Subject.local(recipe, TrainingData(X, np.arange(512) % 2)), np.arange(512), (1,), fleet)
+        ENGINE.answers(Asked(Subject.local(recipe, TrainingData(X, np.arange(512) % 2)), np.arange(512), (1,), fleet))
 """
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privgate.families import answer
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -223,7 +223,7 @@ def test_equals_training_again_without_the_unit(module, data, settings):
     units = np.array([0, 4, 9, 10])
     few = np.repeat(np.arange(4), 2), np.array([0, 20, 9, 4, 9, 1, 25, 10])
 
-    made, handed_on = ENGINE.leave_out(subject, units, (7, 8), InProcess(), queries=few)
+    made, handed_on = ENGINE.answers(Asked(subject, units, (7, 8), InProcess(), queries=few))
 
     assert len(handed_on) == 0
     for s, seed in enumerate((7, 8)):
@@ -269,9 +269,9 @@ def test_what_is_not_covered_is_named_and_refitted(why, case):
     subject = subject_of(recipe, *data(12))
 
     with pytest.raises(Declined) as said:
-        ENGINE.leave_out(subject, np.arange(3), (7,), InProcess())
+        ENGINE.answers(Asked(subject, np.arange(3), (7,), InProcess()))
     assert why in str(said.value)
-    got = answer(subject, np.arange(3), (7,), InProcess())
+    got = answer(Asked(subject, np.arange(3), (7,), InProcess()))
 
     assert why in got.declined["torch_nets"]
     assert set(got.retrained.engine) == {"refit"}
@@ -282,7 +282,7 @@ def test_a_loss_that_reads_the_whole_batch_is_refitted():
     subject = subject_of(TorchTraining(module=plain, loss=balanced, epochs=1, batch_size=8), *images(12))
 
     with pytest.raises(Declined, match="the loss of one record depends on the others"):
-        ENGINE.leave_out(subject, np.arange(3), (7,), InProcess())
+        ENGINE.answers(Asked(subject, np.arange(3), (7,), InProcess()))
 
 
 def test_a_loss_beside_the_built_in_dropout_is_refitted():
@@ -290,7 +290,7 @@ def test_a_loss_beside_the_built_in_dropout_is_refitted():
     subject = subject_of(TorchTraining(loss=smoothed, dropout=0.5, epochs=1), X, y)
 
     with pytest.raises(Declined, match="dropout beside a loss"):
-        ENGINE.leave_out(subject, np.arange(3), (7,), InProcess())
+        ENGINE.answers(Asked(subject, np.arange(3), (7,), InProcess()))
 
 
 def test_dropout_in_anybody_s_module_is_keyed_by_record():

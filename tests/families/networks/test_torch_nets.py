@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privgate.families import answer
+from privgate.families.engine import Asked
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.models.record_keyed import batches, n_batches, record_keys
 from privgate.subject.data import TrainingData
@@ -57,7 +58,7 @@ def test_equals_training_again_without_the_unit(settings, grouped):
     recipe = {"hidden": (8,), "lr": 0.1, "batch_size": 4, "epochs": 4, **settings}
     subject = subject_of(TorchTraining(**recipe), X, y, groups=groups)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(len(subject.data.units)), (7, 8), FLEET)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(len(subject.data.units)), (7, 8), FLEET))
 
     assert len(handed_on) == 0
     assert made.log_without.shape[0] == 2
@@ -113,7 +114,7 @@ def test_other_queries_and_one_seed_of_subsets_agree_with_direct_training():
     pool, labels = subject.data.pool()
     queries = np.repeat(np.arange(3), 70), np.tile(np.arange(70), 3)
 
-    made, _ = ENGINE.leave_out(subject, np.array([5, 10, 20]), (1,), FLEET, queries=queries)
+    made, _ = ENGINE.answers(Asked(subject, np.array([5, 10, 20]), (1,), FLEET, queries=queries))
     shadows = ENGINE.subsets(subject, masks, (4,), FLEET)
 
     for k, u in enumerate((5, 10, 20)):
@@ -130,7 +131,7 @@ def test_the_recipe_survives_json_and_the_chain_rechecks_it(fleet):
     written = json.loads(json.dumps(Recipe(TorchTraining(hidden=[8], batch_size=8, epochs=3), seed=2).payload))
     subject = Subject.local(Recipe.read(written, None), TrainingData(X, y))
 
-    got = answer(subject, np.arange(70), (2,), fleet)
+    got = answer(Asked(subject, np.arange(70), (2,), fleet))
 
     assert set(got.retrained.engine) == {"torch_nets"}
     assert got.rechecks[0].outcome == "passed"
@@ -152,7 +153,7 @@ def test_shuffled_batches_would_drown_the_record():
 def test_a_class_of_one_is_undefined():
     X, y = sample()
     y[4] = 9
-    made, _ = ENGINE.leave_out(subject_of(TorchTraining(epochs=1), X, y), np.arange(33), (1,), FLEET)
+    made, _ = ENGINE.answers(Asked(subject_of(TorchTraining(epochs=1), X, y), np.arange(33), (1,), FLEET))
 
     assert made.status[4] == "undefined"
     assert np.isneginf(made.log_without[0, 4]).all()
@@ -176,7 +177,7 @@ def test_a_gpu_answers_as_the_processor_does():
         pytest.skip("torch finds no GPU here")
     X, y = wide()
     there, here = (
-        ENGINE.leave_out(subject_of(TorchTraining(**MIXED, device=d), X, y), np.arange(64), (7,), FLEET)[0]
+        ENGINE.answers(Asked(subject_of(TorchTraining(**MIXED, device=d), X, y), np.arange(64), (7,), FLEET))[0]
         for d in ("cuda", "cpu")
     )
     again = TorchTraining(**MIXED, device="cuda", random_state=7).fit(np.delete(X, 5, axis=0), np.delete(y, 5))

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.families import answer, bound
+from privgate.families.engine import Asked
 from privgate.families.pipelines.counted_words import ENGINE
 from privgate.families.pipelines.seen_through import seen
 
@@ -49,7 +50,7 @@ def test_equals_refits_of_the_whole_pipeline(k, grouped, fleet):
         np.column_stack([[rows[0] for rows in subject.data.units], 40 + units % 2, units]).ravel(),
     )
 
-    made, handed_on = ENGINE.leave_out(subject, units, (None,), fleet, queries=asked)
+    made, handed_on = ENGINE.answers(Asked(subject, units, (None,), fleet, queries=asked))
 
     assert not len(handed_on)
     pool = subject.data.pool()[0]
@@ -66,7 +67,7 @@ def test_equals_refits_of_the_whole_pipeline(k, grouped, fleet):
 def test_the_chain_rechecks_it_and_the_only_holder_of_a_label_has_no_model(fleet):
     X, y = texts()
     y[7] = 9
-    got = answer(subject_of(CASES[0], X, y), np.arange(40), (None,), fleet)
+    got = answer(Asked(subject_of(CASES[0], X, y), np.arange(40), (None,), fleet))
     assert [c.outcome for c in got.rechecks] == ["passed"]
     assert set(got.retrained.engine) == {"counted_words"}
     assert got.retrained.status[7] == "undefined"
@@ -103,7 +104,7 @@ def test_a_vocabulary_that_is_written_down_is_a_fixed_step(fleet):
     X, y = texts()
     subject = subject_of(make_pipeline(CountVectorizer(vocabulary=["aaa", "bbb", "ccc"]), MultinomialNB()), X, y)
     assert seen(subject).problem == ""
-    got = answer(subject, np.arange(40), (None,), fleet)
+    got = answer(Asked(subject, np.arange(40), (None,), fleet))
     assert set(got.retrained.engine) == {"multinomial_nb"}
     assert any("counts of any size" in why for why in bound.reasons(bound.applicable(subject)[1]))
 
@@ -117,7 +118,7 @@ def test_a_word_of_two_texts_that_counts_without_either_is_refitted(fleet):
     subject = Subject.local(
         Recipe(make_pipeline(CountVectorizer(max_df=1), MultinomialNB(alpha=3.0))), TrainingData(texts, y)
     )
-    got = answer(subject, np.array([10]), (None,), fleet).retrained
+    got = answer(Asked(subject, np.array([10]), (None,), fleet)).retrained
 
     assert set(got.engine) == {"refit"}
     assert np.abs(got.log_with - got.log_without).max() > 50

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privgate import Fleet, Recipe, Subject, TrainingData, families
 from privgate.families import bound, catalogue
+from privgate.families.engine import Asked
 from privgate.families.pipelines import recognised
 from privgate.training import recognition
 from privgate.training.fit import Rows
@@ -110,7 +111,7 @@ def test_a_recognised_function_has_an_engine_and_no_theorem():
         assert "LogisticRegression" in found.message
         assert fleet.calls == recognition.TRAININGS
         assert catalogue.first(subject)[0].name == "logistic"
-        got = families.answer(subject, np.arange(160), (3,), fleet)
+        got = families.answer(Asked(subject, np.arange(160), (3,), fleet))
         assert [c.outcome for c in got.rechecks] == ["passed"]
         assert set(got.retrained.engine) == {"logistic"}
         assert fleet.calls < 90

@@ -30,6 +30,7 @@ from privgate.check.prepare import facts
 from privgate.families import answer, bound, catalogue, certificates
 from privgate.families.bound import Witness
 from privgate.families.certificate import Certificate
+from privgate.families.engine import Asked
 from privgate.families.pipelines.behind import CertificateBehind
 from privgate.families.pipelines.seen_through import lifted, seen
 from privgate.models import FixedOneHot, FixedScaler
@@ -108,7 +109,7 @@ def test_engines_behind_fixed_steps_equal_refits_of_the_whole_pipeline(name, gro
     subject = subject_of(FIXED[name], X, y, groups=groups)
     assert seen(subject).problem == ""
 
-    got = answer(subject, np.arange(len(subject.data.units)), (None,), fleet)
+    got = answer(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert [c.outcome for c in got.rechecks] == ["passed"]
     assert set(got.retrained.engine) - {"refit"}
@@ -165,7 +166,7 @@ def test_a_theorem_speaks_about_every_query_whatever_it_holds(fleet):
     witness = Witness(tuple(bound.applicable(subject)[0]))
     assert {c.name for c in witness.certificates} == {"newton"}
     units = np.arange(36)
-    got = answer(subject, units, (None,), fleet, changes=True, asker=witness)
+    got = answer(Asked(subject, units, (None,), fleet, changes=True, asker=witness))
     found = bound.bound(subject, units, got.retrained, witness=witness)[0]
     upper = found.upper
     assert np.isfinite(upper).all()
@@ -192,7 +193,7 @@ def test_the_bound_is_the_bare_model_s_on_the_transformed_table(fleet):
     bare = subject_of(EXACT, inner.data.X, y, domain=inner.data.domain)
     uppers = []
     for subject in (piped, bare):
-        got = answer(subject, np.arange(36), (None,), fleet, changes=True)
+        got = answer(Asked(subject, np.arange(36), (None,), fleet, changes=True))
         uppers.append(bound.bound(subject, np.arange(36), got.retrained)[0].upper)
     np.testing.assert_array_equal(*uppers)
 
@@ -223,7 +224,7 @@ def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
     parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
     subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), X, y)
     assert any("weighs" in why for why in bound.reasons(bound.applicable(subject)[1]))
-    got = answer(subject, np.arange(36), (None,), fleet)
+    got = answer(Asked(subject, np.arange(36), (None,), fleet))
     assert set(got.retrained.engine) == {"logistic"}
     np.testing.assert_allclose(got.retrained.log_without[0], refits(subject), rtol=0, atol=2e-6)
 
@@ -236,7 +237,7 @@ def test_hashed_text_has_an_engine(fleet):
     y[:4] = 1 - y[:4]
     hashed = HashingVectorizer(n_features=16, alternate_sign=False, norm=None)
     subject = subject_of(make_pipeline(hashed, MultinomialNB()), texts, y)
-    got = answer(subject, np.arange(40), (None,), fleet)
+    got = answer(Asked(subject, np.arange(40), (None,), fleet))
     assert set(got.retrained.engine) == {"multinomial_nb"}
     np.testing.assert_allclose(got.retrained.log_without[0], refits(subject), rtol=0, atol=1e-9)
     hashed = HashingVectorizer(n_features=16, alternate_sign=False)
@@ -321,7 +322,7 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
     subject, units = subject_of(fixed(), X, y), np.arange(36)
     wrong, right = CertificateBehind(Halved()), CertificateBehind(certificates.ALL["newton"])
     witness = Witness((right,))
-    got = answer(subject, units, (None,), fleet, asker=witness)
+    got = answer(Asked(subject, units, (None,), fleet, asker=witness))
     for certificate, objects in ((wrong, True), (right, False)):
         upper = certificate.bound(subject, units, got.retrained).upper
         assert bool(witness.objects(certificate, units, upper)) is objects

@@ -51,7 +51,7 @@ def test_equals_refits_wherever_it_answers(direct, fleet, make, settings):
     estimator = DecisionTreeClassifier(random_state=0, **settings)
     subject = direct.subject(estimator, X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(120), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(120), (None,), fleet))
 
     assert len(made.units) + len(handed_on) == 120
     assert len(made.units) > 60
@@ -63,7 +63,7 @@ def test_on_adult_every_answer_equals_a_refit_and_the_tied_share_is_known(direct
     estimator = DecisionTreeClassifier(max_depth=5, min_samples_leaf=10, random_state=0)
     subject = direct.subject(estimator, data.X, data.y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(1000), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(1000), (None,), fleet))
 
     assert len(handed_on) < 100
     assert direct.worst_difference(made, estimator, subject, every=3) == pytest.approx(0, abs=1e-12)
@@ -76,10 +76,10 @@ def test_ties_that_lead_elsewhere_are_handed_on_and_would_be_wrong_otherwise(dir
     estimator = DecisionTreeClassifier(random_state=0)
     subject = direct.subject(estimator, X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
-    whole = answer(subject, np.arange(60), (None,), fleet).retrained
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
+    whole = answer(Asked(subject, np.arange(60), (None,), fleet)).retrained
     monkeypatch.setattr(Falls, "reach", noted_without_comparing)
-    careless, _ = ENGINE.leave_out(subject, np.arange(60), (None,), fleet)
+    careless, _ = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
 
     assert len(handed_on) > 5
     assert direct.worst_difference(made, estimator, subject) == pytest.approx(0, abs=1e-12)
@@ -95,7 +95,7 @@ def test_ties_below_the_limit_are_bounded_for_every_seed_and_refit_where_they_co
     estimator = DecisionTreeClassifier(min_samples_leaf=12, random_state=0)
     subject, seeds, units = direct.subject(estimator, X, y), (0, 1, 2), np.arange(400)
 
-    _, plain = ENGINE.leave_out(subject, units, seeds, fleet)
+    _, plain = ENGINE.answers(Asked(subject, units, seeds, fleet))
     made, handed_on = ENGINE.answers(Asked(subject, units, seeds, fleet, limits=(2.0, 1.0)))
     _, narrow = ENGINE.answers(Asked(subject, units, seeds, fleet, limits=(1e-6,)))
     bounded = made.select(np.isin(made.units, plain))
@@ -157,9 +157,9 @@ def test_people_with_several_records_and_other_queries_are_handed_on(direct, fle
     subject = direct.subject(DecisionTreeClassifier(random_state=0), X, y, groups=groups)
     plain = direct.subject(DecisionTreeClassifier(random_state=0), X, y)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(35), (None,), fleet)
-    elsewhere, others = ENGINE.leave_out(
-        plain, np.arange(60), (None,), fleet, queries=(np.arange(60), np.roll(np.arange(60), 1))
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(35), (None,), fleet))
+    elsewhere, others = ENGINE.answers(
+        Asked(plain, np.arange(60), (None,), fleet, queries=(np.arange(60), np.roll(np.arange(60), 1)))
     )
 
     assert set(range(25)) <= set(handed_on)
@@ -206,7 +206,7 @@ def test_values_between_which_no_threshold_is_drawn(direct, fleet, settings):
     subject = direct.subject(estimator, X, y)
     growth = growth_of(subject)
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(150), (None,), fleet)
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(150), (None,), fleet))
 
     assert growth.far is not growth.codes
     assert set(np.flatnonzero(growth.squeezed)) <= set(handed_on)

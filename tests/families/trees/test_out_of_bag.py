@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.families import answer, recheck
-from privgate.families.engine import Declined
+from privgate.families.engine import Asked, Declined
 from privgate.families.trees import out_of_bag
 from privgate.families.trees.out_of_bag import ENGINE
 from privgate.subject.data import TrainingData
@@ -63,7 +63,7 @@ def test_answers_without_a_person_are_draws_of_what_real_trainings_give(estimato
     subject, units = made_of(estimator), np.arange(120)
     fleet = InProcess()
 
-    got = answer(subject, units, SEEDS, fleet)
+    got = answer(Asked(subject, units, SEEDS, fleet))
 
     assert set(got.retrained.engine) == {"out_of_bag"}
     assert [(c.name, c.outcome) for c in got.rechecks] == [("recheck_out_of_bag", "passed")]
@@ -81,7 +81,7 @@ def test_the_mean_of_many_draws_is_that_of_many_real_trainings_without_bias():
     subject = Subject.local(Recipe(forest), TrainingData(X, y))
     many = tuple(range(100))
 
-    made, handed_on = ENGINE.leave_out(subject, np.arange(16), many, InProcess())
+    made, handed_on = ENGINE.answers(Asked(subject, np.arange(16), many, InProcess()))
 
     assert len(handed_on) == 0
     for u in (0, 9):
@@ -100,7 +100,7 @@ def test_each_answer_is_a_forest_of_the_released_size_and_no_tree_serves_twice(m
     subject, kept, honest = made_of(RandomForestClassifier(**SMALL), n=60), [], out_of_bag._one
     monkeypatch.setattr(out_of_bag, "_one", lambda *a: kept.extend(found := honest(*a)) or found)
 
-    made, _ = ENGINE.leave_out(subject, np.arange(60), SEEDS, InProcess())
+    made, _ = ENGINE.answers(Asked(subject, np.arange(60), SEEDS, InProcess()))
 
     for u in (0, 17, 59):
         own = [answers[np.flatnonzero(out).tolist().index(u)] for out, answers in kept if out[u]]
@@ -119,9 +119,9 @@ def test_the_recheck_sees_trees_that_did_draw_the_person(monkeypatch):
 
     monkeypatch.setattr(out_of_bag, "_one", drawn)
     subject = made_of(RandomForestClassifier(8, random_state=0), n=90)
-    made, _ = ENGINE.leave_out(subject, np.arange(90), SEEDS, InProcess())
+    made, _ = ENGINE.answers(Asked(subject, np.arange(90), SEEDS, InProcess()))
 
-    found = ENGINE.compared(subject, made, InProcess(), (1.0,))
+    found = ENGINE.compared(Asked(subject, made.units, made.seeds, InProcess(), limits=(1.0,)), made)
 
     assert found.outcome == "warned"
     assert found.detail["wrong"]
@@ -205,7 +205,7 @@ def test_people_with_a_rare_number_of_records_are_handed_on():
     subject = made_of(RandomForestClassifier(**SMALL), groups=groups)
     units = np.arange(len(subject.data.units))
 
-    made, handed_on = ENGINE.leave_out(subject, units, SEEDS, InProcess())
+    made, handed_on = ENGINE.answers(Asked(subject, units, SEEDS, InProcess()))
 
     assert [len(subject.data.units[u]) for u in handed_on] == [10]
     assert sorted(np.concatenate([made.units, handed_on]).tolist()) == units.tolist()
@@ -220,7 +220,7 @@ def test_regressors_are_answered_in_deviations_of_their_targets(kind):
     size = SMALL if kind is RandomForestRegressor else {"n_estimators": 8}
     subject, fleet = made_of(kind(**size, random_state=0), task="regression"), Numbers()
 
-    got = answer(subject, np.arange(120), SEEDS, fleet)
+    got = answer(Asked(subject, np.arange(120), SEEDS, fleet))
 
     assert set(got.retrained.engine) == {"out_of_bag"}
     assert got.rechecks[0].outcome == "passed"
@@ -231,9 +231,9 @@ def test_few_seeds_and_theorems_are_left_to_refits():
     subject = made_of(RandomForestClassifier(**SMALL))
 
     with pytest.raises(Declined, match="fewer than 10 seeds"):
-        ENGINE.leave_out(subject, np.arange(120), SEEDS[:9], InProcess())
+        ENGINE.answers(Asked(subject, np.arange(120), SEEDS[:9], InProcess()))
     with pytest.raises(Declined, match="only estimated"):
-        ENGINE.leave_out(subject, np.arange(120), SEEDS, InProcess(), changes=True)
+        ENGINE.answers(Asked(subject, np.arange(120), SEEDS, InProcess(), changes=True))
 
 
 def test_a_person_without_whom_a_class_vanishes_is_without_limit():
@@ -242,7 +242,7 @@ def test_a_person_without_whom_a_class_vanishes_is_without_limit():
     y[3] = 7
     subject = subject.with_data(replace(subject.data, y=y))
 
-    got = answer(subject, np.arange(120), SEEDS, InProcess())
+    got = answer(Asked(subject, np.arange(120), SEEDS, InProcess()))
 
     assert got.retrained.status[3] == "undefined"
     assert got.rechecks[0].outcome == "passed"
