@@ -168,6 +168,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
+    theorems = sensitivities.cases if made is sensitivities.table else per_unit.cases
+    kept = () if made is None else theorems(run)
     about_influence = influence.part(run)
     others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
@@ -178,6 +180,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
+        cases=kept,
         run=part(run, planned),
         influence=about_influence,
         membership=attacks,

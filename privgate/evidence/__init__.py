@@ -36,6 +36,7 @@ from privgate.evidence.claim_facts import (
 )
 from privgate.evidence.evidence import COLUMNS, SENSITIVITY_COLUMNS, Evidence, EvidenceDocument
 from privgate.evidence.influence_facts import (
+    CaseNote,
     CertificateNote,
     CertificatesCompared,
     EngineShare,
@@ -87,6 +88,7 @@ __all__ = [
     "BehindInfluence",
     "BehindMembership",
     "CarriedTrace",
+    "CaseNote",
     "CellAccuracy",
     "CertificateNote",
     "CertificatesCompared",

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.families.engine import ODD, odd
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.retrained import Retrained
@@ -37,6 +38,8 @@ class Certified:
     questions : float64 array of shape (U, d), optional
         Where each unit's ``lower`` is attained, or where its bound says that most is to be seen; NaN where it names no
         question. Real models are asked there before any bound counts.
+    cases : tuple of Kept
+        What the kernel was asked: a unit's ``upper`` is what they say of it, and infinite where they say nothing.
     """
 
     upper: Float
@@ -45,6 +48,19 @@ class Certified:
     assumptions: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
     questions: Float | None = None
+    cases: tuple[Kept, ...] = ()
+
+    @classmethod
+    def without_data(cls, kept: Kept | None, units: Index, words: tuple[str, ...]) -> Self:
+        """Return what a design says; nothing of anybody where the kernel refused it."""
+        upper = np.full(len(units), np.inf) if kept is None else np.where(kept.units < 0, np.inf, kept.high)
+        return cls(
+            upper,
+            np.zeros(len(units)),
+            np.zeros(len(units), dtype=bool),
+            words,
+            cases=() if kept is None else (kept,),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +146,12 @@ class Certificate(ABC):
         return self.certify(Units(subject, units, retrained, limit))
 
 
-def designed(held: Index, **settings: Any) -> Float:
-    """Return the kernel's limits of people who hold so much of a design; infinite where it refuses the design."""
+def designed(units: Index, held: Index, **settings: Any) -> Kept | None:
+    """Return the kernel's limits of units that hold so much of a design; None where it refuses the design."""
     try:
-        return kernel.limits(kernel.Case("construction", "any", settings, {"held": held.astype(np.int64)})).high
+        return Kept.of(kernel.Case("construction", "any", settings, {"held": held.astype(np.int64)}), units)
     except kernel.Refused:
-        return np.full(len(held), np.inf)
+        return None
 
 
 def smoothed(subject: Subject, alpha: float) -> float:
@@ -145,7 +161,8 @@ def smoothed(subject: Subject, alpha: float) -> float:
     """
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
-    return float(designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))[0])
+    found = designed(np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))
+    return np.inf if found is None else float(found.high[0])
 
 
 def accepted_settings(reach: Reach) -> dict[str, Any]:

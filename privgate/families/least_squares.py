@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.engines import square_moves
 from privgate.families import engine
 from privgate.families.certificate import accepted_arrays, accepted_settings, people_of
@@ -235,6 +236,8 @@ class OverDomain:
         A question of the domain at which it is largest, or nearly where several constraints are stated.
     seen : float64 array of shape (U,)
         The change there; 0 where that question is not of the domain.
+    cases : tuple of Kept
+        What the kernel was asked.
     why : str
         Why nothing is bounded; empty if something is.
     """
@@ -243,6 +246,7 @@ class OverDomain:
     where: Float
     why: str = ""
     seen: Float = field(default_factory=lambda: np.zeros(0))
+    cases: tuple[Kept, ...] = ()
 
 
 def not_over_domain(subject: Subject) -> str:
@@ -267,15 +271,13 @@ def over_domain(subject: Subject, units: Index) -> OverDomain:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
         sure = change_of(found.smoother, found.residual, removal(subject, units).whole, found.least)[1]
         arrays, settings = _case(subject, units)
-        made = kernel.Case("squares", "any", settings, arrays)
-        limits = kernel.limits(made)
+        kept = Kept.of(kernel.Case("squares", "any", settings, arrays), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused) as exc:
         return OverDomain(nothing.upper, nothing.where, str(exc))
     except np.linalg.LinAlgError:
         return OverDomain(nothing.upper, nothing.where, "the normal equations are singular")
-    asked = slice(0, len(units))
-    high, low = np.where(sure, limits.high[asked], np.inf), np.where(sure, limits.low[asked], 0.0)
-    return OverDomain(high, arrays["question"][asked], seen=low)
+    high, low = np.where(sure, kept.high, np.inf), np.where(sure, kept.low, 0.0)
+    return OverDomain(high, arrays["question"][: len(units)], seen=low, cases=(kept,))
 
 
 def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:

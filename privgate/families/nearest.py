@@ -3,6 +3,7 @@
 Smoothed, one record is one vote among neighbours at any query.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,13 @@ class SmoothedNeighborsCertificate(Certificate):
         estimator = applies.own_estimator(subject, "SmoothedNeighbors")
         size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
         alpha, most = float(estimator.alpha), int(estimator.n_neighbors)
-        upper = designed(size, design="shares", alpha=alpha, most=most) + applies.own_error(subject, alpha, 1)
+        kept = designed(units, size, design="shares", alpha=alpha, most=most, off=applies.own_error(subject, alpha, 1))
         gone = vanishing(subject, units)
-        upper[gone] = np.inf
         assumption = (
             "any query is allowed; neighbors are ordered by distance and, where equal, by their own features and label"
         )
-        return Certified(upper, np.where(gone, np.inf, 0.0), gone, (assumption,))
+        made = Certified.without_data(kept and kept.about(~gone), units, (assumption,))
+        return replace(made, lower=np.where(gone, np.inf, 0.0), exact=gone)
 
 
 K_NEAREST = KNearest()

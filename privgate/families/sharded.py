@@ -1,5 +1,6 @@
 """Members that are strangers to one another: leaving somebody out trains one of them again, and a theorem bounds it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -155,18 +156,9 @@ class ShardedMembers(Certificate):
             told = {"design": "log_pool", "clip": made.clip, "members": made.shards, "labels": labels}
         else:
             told = {"design": "shares", "alpha": made.alpha}
-        return Certified(
-            designed(inside, **told),
-            np.zeros(len(units)),
-            np.zeros(len(units), dtype=bool),
-            tuple(words),
-            {
-                "shards": made.shards,
-                "limit": made.dtp,
-                "combine": made.combine,
-                "most_shards": int(inside.max(initial=0)),
-            },
-        )
+        detail = {"shards": made.shards, "limit": made.dtp, "combine": made.combine}
+        detail |= {"most_shards": int(inside.max(initial=0))}
+        return replace(Certified.without_data(designed(units, inside, **told), units, tuple(words)), detail=detail)
 
 
 class ShardedEngine(Engine):

@@ -13,6 +13,7 @@ from privgate.evidence import ModeUsed, Request
 from privgate.families import bound as bounds
 from privgate.families import engine as design
 from privgate.families import refit
+from privgate.families.certificate import Certified
 from privgate.families.chain import Refitting
 from privgate.families.closed_form import vanishing
 from privgate.families.engine import Asked, Engine
@@ -211,7 +212,7 @@ def limits(run: Run) -> Float | None:
         return None  # the operator says how many
     if run.subject.task != "classification" or _trainings(run) <= WORTH:
         return None
-    before = _bounds(run)
+    before = _bounds(run).upper
     return before if before.max() <= min(run.thresholds) else None
 
 
@@ -219,6 +220,11 @@ def left(run: Run) -> Float | None:
     """Return ``limits`` as the models trained without the sample leave them."""
     if run.once(limits) is None:
         return None
+    return run.once(everybody).upper
+
+
+def everybody(run: Run) -> Certified:
+    """Return what theorems say of everybody after the sample was trained without."""
     return _bounds(run)
 
 
@@ -258,10 +264,10 @@ def size(run: Run) -> int:
     return REHEARSED if run.rehearsed else SAMPLE
 
 
-def _bounds(run: Run) -> Float:
-    everybody = np.arange(run.n_units, dtype=np.int64)
+def _bounds(run: Run) -> Certified:
+    units = np.arange(run.n_units, dtype=np.int64)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(run.subject, everybody, None, witness=run.witness, attacked=attacked, fleet=run.fleet)[0].upper
+    return bounds.bound(run.subject, units, None, witness=run.witness, attacked=attacked, fleet=run.fleet)[0]
 
 
 def _trainings(run: Run) -> int:

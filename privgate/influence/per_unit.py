@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privgate import families
 from privgate.arrays import Float, Index
+from privgate.cases import Kept, needed
 from privgate.errors import MeasurementError
 from privgate.evidence import (
     BehindInfluence,
@@ -28,7 +29,7 @@ from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
 from privgate.families.retrained import Retrained, Status
-from privgate.influence import changes, indirect_queries, left_out
+from privgate.influence import changes, indirect_queries, left_out, modes
 from privgate.run import suites
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -158,6 +159,17 @@ def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     return bounds.bound(
         run.subject, found.units, found, limit=limit, witness=run.witness, attacked=attacked, fleet=run.fleet
     )
+
+
+def cases(run: Run) -> tuple[Kept, ...]:
+    """Return the cases that upper limits rest on: of the measured people, and of everybody where a theorem limits all.
+
+    None where something else is released than the probabilities that theorems are about.
+    """
+    if not run.subject.release.exact:
+        return ()
+    of_all = run.once(modes.everybody).cases if run.once(modes.left) is not None else ()
+    return needed((*run.once(certified).cases, *of_all), run.n_units)
 
 
 def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
+from privgate.cases import Kept
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
@@ -52,6 +53,11 @@ def over_all(run: Run) -> least_squares.OverDomain:
     text = f"the certificate over the declared domain was not used: {said}"
     run.preconditions.append(Precondition("certificate_least_squares", "warned", text))
     return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said)
+
+
+def cases(run: Run) -> tuple[Kept, ...]:
+    """Return the cases that limits over the declared domain rest on."""
+    return run.once(over_all).cases
 
 
 def _beyond(run: Run, found: least_squares.OverDomain) -> float:

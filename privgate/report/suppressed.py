@@ -205,6 +205,8 @@ def _influence(part: dict[str, Any], units: int | None) -> None:
         _each(part.get(name), "units_above", of=units)
     for note in part.get("certificates") or ():
         _each(note, "units", of=units)
+    for note in part.get("cases") or ():
+        _each(note, "people", of=units)
     _each(part.get("indirect_queries"), "open_units", "searched", "raised", of=units)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.engines import logistic_moves
 from privgate.families import engine
 from privgate.families.certificate import (
@@ -62,32 +63,29 @@ class Newton(Certificate):
         limit = 1.0 if about.limit is None else about.limit
         try:
             proposal = logistic_moves.propose(loss, person, stops.u, asked)
-            found = made.limits(person, proposal, limit)
+            cases = [made.judged(units, person, proposal, limit)]
         except (kernel.Refused, np.linalg.LinAlgError):
             return Certified(np.full(len(units), np.inf), np.zeros(len(units)), np.zeros(len(units), dtype=bool))
         size = loss.X.size * loss.C
-        open_ = self._open(found, asked, about.limit)[: int(_STEPS / (8 * size))]
-        if len(open_):
-            proposal = logistic_moves.refine(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(person, proposal, limit))
-        open_ = self._open(found, asked, about.limit)[: int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))]
-        if len(open_):
-            proposal = logistic_moves.alone(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(person, proposal, limit))
-        upper, lower = found.high[asked], found.low[asked]
+        many = int(_STEPS / (8 * size)), int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
+        for more, most in zip((logistic_moves.refine, logistic_moves.alone), many, strict=True):
+            if len(open_ := self._open(*self._best(cases), about.limit)[:most]):
+                proposal = more(loss, person, proposal, np.sort(open_))
+                cases.append(made.judged(units, person, proposal, limit))
+        lower, upper = self._best(cases)
         words = (made.reach.words(), _assumption(stops))
         detail = {"gradient": float(stops.allowed.max()), "seen": stops.seen, "units": len(units)}
         questions = made.questions(proposal["at"], proposal["moves"][asked])
-        return Certified(upper, lower, attained(lower, upper), words, detail, questions)
+        return Certified(upper, lower, attained(lower, upper), words, detail, questions, tuple(cases))
 
     @staticmethod
-    def _better(one: kernel.Limits, other: kernel.Limits) -> kernel.Limits:
-        return kernel.Limits.of(np.maximum(one.low, other.low), np.minimum(one.high, other.high))
+    def _best(cases: list[Kept]) -> tuple[Float, Float]:
+        found = kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
+        return found.low, found.high
 
     @staticmethod
-    def _open(found: kernel.Limits, asked: Index, limit: float | None) -> Index:
+    def _open(low: Float, high: Float, limit: float | None) -> Index:
         """Return whom more work may help, the most urgent first: on both sides of the limit, then the largest."""
-        low, high = found.low[asked], found.high[asked]
         urgent = np.isinf(high) & np.isfinite(low)
         if limit is not None:
             urgent |= (low <= limit) & (limit < high)
@@ -123,7 +121,7 @@ class BallLogisticCertificate(Certificate):
         estimator = applies.own_estimator(about.subject, "BallLogistic")
         held = np.array([len(rows) for rows in about.members])
         told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
-        upper = designed(held, design="ball", **told)
+        kept = designed(about.units, held, design="ball", **told)
         words = (
             f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
             "nothing of the data is looked at"
@@ -132,7 +130,7 @@ class BallLogisticCertificate(Certificate):
             words += (
                 "; the head that it is pulled towards is declared public: one made from these people would not show"
             )
-        return Certified(upper, np.zeros(len(upper)), np.zeros(len(upper), dtype=bool), (words,))
+        return Certified.without_data(kept, about.units, (words,))
 
 
 class _Problem:
@@ -141,12 +139,12 @@ class _Problem:
     def __init__(self, trained: Trained, reach: Reach) -> None:
         self.trained, self.reach, self.d = trained, reach, trained.loss.X.shape[1] - trained.intercept
 
-    def limits(self, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
-        """Return the kernel's limits over the declared domain."""
+    def judged(self, units: Index, person: Index, proposal: dict[str, Float], limit: float) -> Kept:
+        """Return the kernel's limits of some units over the declared domain."""
         arrays = {**accepted_arrays(self.reach, self.d), **proposal}
         arrays["question"] = self.questions(proposal["at"], proposal["moves"])
         settings = {"limit": float(limit), **accepted_settings(self.reach)}
-        return kernel.limits(self.trained.case("any", person, arrays, **settings))
+        return Kept.of(self.trained.case("any", person, arrays, **settings), units)
 
     def questions(self, at: Float, moves: Float) -> Float:
         """Return where each person's absence may show most, (U, d); NaN where nothing is known of them."""

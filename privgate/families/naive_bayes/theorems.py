@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.engines.count_questions import Tables, best, in_box
 from privgate.families import certificate, engine
 from privgate.families.certificate import (
@@ -70,10 +71,10 @@ class Posed:
     shown: Callable[[Float], Float] = lambda found: found
     narrower: bool = False
 
-    def limits(self, asked: str, limit: float, **arrays: NDArray[Any]) -> kernel.Limits:
-        """Return the kernel's limits; it may refuse."""
+    def case(self, asked: Literal["own", "any"], limit: float, **arrays: NDArray[Any]) -> kernel.Case:
+        """Return the case; the kernel may refuse it."""
         settings = {**self.settings, "limit": float(limit)}
-        return kernel.limits(kernel.Case(self.family, asked, settings, {**self.arrays, **arrays}))  # type: ignore[arg-type]  # own or any
+        return kernel.Case(self.family, asked, settings, {**self.arrays, **arrays})
 
 
 class ByCounts(Certificate):
@@ -117,7 +118,7 @@ def _unfit(theorem: ByCounts, subject: Subject) -> str:
         return ""
     try:  # at their own records: a domain may be too wide for one policy, rounding is too large for all
         posed = theorem.posed(subject)
-        high = posed.limits("own", 1.0, **theorem.probe(posed.arrays)).high
+        high = kernel.limits(posed.case("own", 1.0, **theorem.probe(posed.arrays))).high
     except kernel.Refused:
         return theorem.lost
     alone = (np.bincount(subject.label_codes) <= 1)[subject.label_codes]
@@ -128,10 +129,11 @@ def _judged(posed: Posed, about: Units) -> Certified:
     """Return the kernel's limits, and once more with questions where that may help."""
     subject, U = about.subject, len(about.units)
     person = people_of(subject, about.units)
-    found = posed.limits("any", 1.0 if about.limit is None else about.limit, person=person)
-    low, high, questions = found.low[:U], found.high[:U], None
+    limit = 1.0 if about.limit is None else about.limit
+    cases = [Kept.of(posed.case("any", limit, person=person), about.units)]
+    low, high, questions = cases[0].low, cases[0].high, None
     if posed.narrower:
-        return Certified(high, np.zeros(U), np.zeros(U, dtype=bool), posed.words)
+        return Certified(high, np.zeros(U), np.zeros(U, dtype=bool), posed.words, cases=tuple(cases))
     some, alike = _open(low, high, about.limit, int(_WORK / posed.size))
     if posed.propose is not None and len(some):
         step, members, parts = max(1, int(_BLOCK / posed.size)), about.members, []
@@ -141,11 +143,11 @@ def _judged(posed: Posed, about: Units) -> Certified:
         question = np.full((int(person.max()) + 1, asked.shape[1]), nobody, dtype=asked.dtype)
         question[:U][alike >= 0] = asked[alike[alike >= 0]]
         top = max(float(value.max()), float(low[np.isfinite(low)].max(initial=0.0)), 1e-9)
-        again = posed.limits("any", top * (1 - 1e-9), person=person, question=question)
-        low, high = np.maximum(low, again.low[:U]), np.minimum(high, again.high[:U])
+        again = Kept.of(posed.case("any", top * (1 - 1e-9), person=person, question=question), about.units)
+        low, high, cases = np.maximum(low, again.low), np.minimum(high, again.high), [*cases, again]
         told = question[:U].astype(np.float64)
         questions = posed.shown(np.where(told == -1, np.nan, told) if asked.dtype.kind == "i" else told)
-    return Certified(high, low, attained(low, high), posed.words, {}, questions)
+    return Certified(high, low, attained(low, high), posed.words, {}, questions, tuple(cases))
 
 
 def _open(low: Float, high: Float, limit: float | None, most: int) -> tuple[Index, Index]:
