@@ -101,8 +101,8 @@ def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
     found, wanted = list(kept), upper(kept, people)
     for k in kept:
         rest = [other for other in found if other is not k]
-        seeds = {(o.theorem, o.seed) for o in rest} == {(o.theorem, o.seed) for o in found}
-        if seeds and (upper(rest, people) <= wanted).all():
+        own = {o.seed for o in rest if o.theorem == k.theorem}  # none are forgotten, or all of a theorem
+        if (k.seed in own or not own) and (upper(rest, people) <= wanted).all():
             found = rest
     return tuple(found)
 
@@ -191,7 +191,7 @@ def read(path: Path) -> tuple[Kept, ...]:
 def _arrays(archive: zipfile.ZipFile) -> Iterator[tuple[str, NDArray[Any]]]:
     """Give the arrays of an archive; what each would take is known before it is read."""
     members = archive.infolist()
-    if len(members) > _ARRAYS or sum(m.file_size for m in members) > MOST + len(members) * 10_000:
+    if len(members) > _ARRAYS or sum(m.file_size for m in members) > MOST + len(members) * 1_000:
         raise DocumentError(f"holds more than {_ARRAYS} arrays, or more than {MOST >> 20} MiB of them")
     for member in members:
         with archive.open(member) as f:
