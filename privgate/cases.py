@@ -96,6 +96,11 @@ def upper(kept: Sequence[Kept], people: int) -> NDArray[np.float64]:
     return least
 
 
+def people(kept: Sequence[Kept]) -> int:
+    """Return of how many people some case claims a limit."""
+    return len(np.unique(np.concatenate([k.units[k.units >= 0] for k in kept]))) if kept else 0
+
+
 def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
     """Return the cases without which somebody's upper limit were larger: what a later one shows as well goes."""
     found, wanted = list(kept), upper(kept, people)

@@ -126,7 +126,7 @@ def again(document: Mapping[str, Any], folder: Path) -> list[str]:
     people = int(document["evidence"]["subject"]["n_units"])
     if any(k.units.max(initial=-1) >= people for k in kept):
         raise DigestMismatchError(f"{cases.FILE} is about more people than the report")
-    upper, asked = cases.upper(kept, people), len(np.unique(np.concatenate([k.units[k.units >= 0] for k in kept])))
+    upper, asked = cases.upper(kept, people), cases.people(kept)
     said = []
     for yes in by_theorem(document, kept):
         if why := yes.shortfall(upper, asked):

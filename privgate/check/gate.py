@@ -11,11 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from privgate import families
 from privgate.artifact import file_records as artifact
 from privgate.check import check_plan as planning
+from privgate.check import confirmed, questions
 from privgate.check import prepare as preconditions
-from privgate.check import questions
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError
 from privgate.evidence import (
@@ -31,6 +30,7 @@ from privgate.evidence import (
     SeedControl,
     TrainingPlan,
 )
+from privgate.families import answering as families
 from privgate.influence import as_published as influence
 from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures
@@ -147,7 +147,7 @@ def evaluate(
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         run.nonce = nonce
         evidence = collect(run, policy, announce or (lambda _: None))
-    return judged(policy, evidence, observe=observe)
+    return judged(policy, evidence, observe=observe, subject=subject)
 
 
 def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
@@ -219,11 +219,17 @@ def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     return claim_measures.part(run, attacks)
 
 
-def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
-    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
+def judged(policy: Policy, evidence: Evidence, *, observe: bool, subject: Subject | None) -> Verdict:
+    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds.
+
+    Without the subject, as where evidence is judged once more, no yes by theorem is confirmed.
+    """
     now = dt.datetime.now(dt.UTC)
     judged = policy.judge(evidence, today=now.date())
-    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
+    findings = judged.findings
+    if subject is not None:
+        findings = confirmed.confirmed(findings, policy.resolved["rules"], subject, evidence.cases)
+    verdict = Verdict(policy=named(policy), findings=findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],

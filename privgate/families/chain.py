@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Index
 from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Precondition
-from privgate.families import catalogue, closed_form, in_parts, listed
-from privgate.families import engine as design
+from privgate.families import catalogue, closed_form, designs, in_parts, listed
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import Asker, recheck
 from privgate.families.refit import screened
@@ -103,7 +102,7 @@ def answer(
         The last engine left units over.
     """
     units = np.asarray(units, dtype=np.int64)
-    rows = design.unit_rows(subject, units) if queries is None else queries
+    rows = designs.unit_rows(subject, units) if queries is None else queries
     if changes and (more := listed.beside(subject, units, rows)) is not None:
         larger, rows = more
         # what ends early judges people by their own records alone, and these models were asked more

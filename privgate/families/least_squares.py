@@ -13,7 +13,7 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.engines import square_moves
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.certificate import accepted_arrays, accepted_settings, people_of
 from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, removal, spread
 from privgate.families.engine import Cost, Declined
@@ -83,7 +83,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     """
     n, (mean, deviation) = subject.data.n, subject.scale
     y = ((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
-    X = engine.matrix(subject).astype(np.float64, copy=False)
+    X = designs.matrix(subject).astype(np.float64, copy=False)
     _in_range(X[:n], mean, deviation)
     if type(estimator).__name__ in ("KernelRidge", "GaussianProcessRegressor"):
         # without an intercept the targets' mean is no answer to anything: it is put back before smoothing
@@ -177,13 +177,13 @@ class LeastSquares(ClosedForm):
         """Return why the recipe or data is not covered; empty if it is."""
         estimator = subject.recipe.library_estimator
         names = ("Ridge", "LinearRegression", "KernelRidge", "GaussianProcessRegressor")
-        if estimator is None or not any(engine.estimator_of(subject, n) is not None for n in names):
+        if estimator is None or not any(designs.estimator_of(subject, n) is not None for n in names):
             return "the recipe is no least squares, ridge, kernel ridge or Gaussian process of scikit-learn"
-        if why := engine.design_refusal(subject, double=True, real=True):
+        if why := designs.design_refusal(subject, double=True, real=True):
             return why
         if type(estimator).__name__ in ("Ridge", "LinearRegression"):
             return least_refusal(estimator)
-        size = subject.data.n * len(engine.matrix(subject))
+        size = subject.data.n * len(designs.matrix(subject))
         return "its kernel matrix is too large" if size > MOST_KERNEL else kernel_refusal(estimator)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
@@ -299,7 +299,7 @@ def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float
 def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return arrays and settings of the kernel's case: everybody's moves, those of ``units`` first."""
     estimator, n = subject.recipe.library_estimator, subject.data.n
-    X = engine.matrix(subject)[:n].astype(np.float64)
+    X = designs.matrix(subject)[:n].astype(np.float64)
     y, d = subject.data.y.astype(np.float64), X.shape[1]
     penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
     if estimator.fit_intercept:

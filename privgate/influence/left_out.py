@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import (
     Kind,
@@ -16,6 +15,7 @@ from privgate.evidence import (
     UnitCoverage,
 )
 from privgate.evidence.json_values import told_count
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families.bound import Witness
 from privgate.families.engine import Asked

@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import ModeUsed, Request
+from privgate.families import answering as families
 from privgate.families import bound as bounds
-from privgate.families import engine as design
-from privgate.families import refit
+from privgate.families import designs, refit
 from privgate.families.certificate import Certified
 from privgate.families.chain import Refitting
-from privgate.families.closed_form import vanishing
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Engine
 from privgate.families.refit import MODELS, SHARE
 from privgate.families.retrained import Retrained
@@ -154,7 +153,7 @@ def riskiest_first(asked: Asked) -> Index:
         return np.arange(len(units), dtype=np.int64)
     # folds of everybody, asked about everybody in them: whoever is to be ranked, the trainings are the same
     fold = subject.generator("folds").permutation(len(subject.data.units)) % FOLDS
-    rows = [design.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
+    rows = [designs.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
     fits = [Fit(asked.seeds[0], r, left_out=r) for r in rows]
     without = refit.full(subject, asked.seeds[:1], asked.fleet)[0]
     with_ = np.maximum(without[row_query], FLOOR)

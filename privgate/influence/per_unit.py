@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.cases import Kept, needed
 from privgate.errors import MeasurementError
@@ -24,6 +23,7 @@ from privgate.evidence import (
     SeedNoise,
 )
 from privgate.evidence.json_values import told_count
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified

@@ -13,8 +13,9 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.engines import logistic_moves
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.certificate import (
+    ByDesign,
     Certificate,
     Certified,
     Units,
@@ -53,6 +54,19 @@ class Newton(Certificate):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
         return _unfit(subject)
+
+    def misfit(self, subject: Subject) -> str:
+        """Return which hypothesis fails; where trainings end is left to ``unfit``."""
+        return _misfit(subject)
+
+    def canonical(self, subject: Subject, units: Index, case: kernel.Case) -> kernel.Case:
+        """Return what is minimised; ``allowed`` as it is where it is at least what the solver's test leaves open."""
+        at = case.arrays.get("at", np.zeros((0, 0)))
+        least, found = stopping.least(subject, at), case.arrays.get("allowed", np.zeros(0))
+        reach, d = applies.reach(subject), int(subject.data.X.shape[1])
+        arrays = {**accepted_arrays(reach, d), "allowed": found if (found >= least).all() else least}
+        person = asked_first(subject, units)
+        return stopping.posed(subject, stopping.loss_of(subject), "any", person, arrays, **accepted_settings(reach))
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units."""
@@ -94,7 +108,7 @@ class Newton(Certificate):
         return np.asarray(order[(urgent | largest)[order]])
 
 
-class BallLogisticCertificate(Certificate):
+class BallLogisticCertificate(ByDesign):
     """A record moves the minimiser by at most ``C radius``, and an answer by ``radius`` times that; g records, g times.
 
     The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
@@ -119,9 +133,6 @@ class BallLogisticCertificate(Certificate):
     def certify(self, about: Units) -> Certified:
         """Return the bound of each of the units by the number of its records."""
         estimator = applies.own_estimator(about.subject, "BallLogistic")
-        held = np.array([len(rows) for rows in about.members])
-        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
-        kept = designed(about.units, held, design="ball", **told)
         words = (
             f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
             "nothing of the data is looked at"
@@ -130,7 +141,14 @@ class BallLogisticCertificate(Certificate):
             words += (
                 "; the head that it is pulled towards is declared public: one made from these people would not show"
             )
-        return Certified.without_data(kept, about.units, (words,))
+        return Certified.without_data(self.judged(about), about.units, (words,))
+
+    def design(self, subject: Subject, units: Index) -> kernel.Case:
+        """Return the records of each unit."""
+        estimator = applies.own_estimator(subject, "BallLogistic")
+        held = np.array([len(subject.data.units[int(u)]) for u in units])
+        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
+        return designed(held, design="ball", **told)
 
 
 class _Problem:
@@ -167,11 +185,10 @@ def _problem(subject: Subject) -> _Problem:
     return _Problem(stopping.trained(subject), applies.reach(subject))
 
 
-@lru_cache(maxsize=4)
-def _unfit(subject: Subject) -> str:
+def _misfit(subject: Subject) -> str:
     if problem := applies.refusal(subject, "LogisticRegression"):
         return problem
-    estimator, X = engine.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    estimator, X = designs.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
@@ -189,6 +206,13 @@ def _unfit(subject: Subject) -> str:
     vectors = 1 if len(subject.classes) == 2 else len(subject.classes)
     if vectors * (X.shape[1] + 1) > _PARAMETERS:
         return f"{vectors * (X.shape[1] + 1)} parameters make the Hessian too large to factor"
+    return ""
+
+
+@lru_cache(maxsize=4)
+def _unfit(subject: Subject) -> str:
+    if problem := _misfit(subject):
+        return problem
     asked = _problem(subject)
     return asked.trained.stops.problem or _unknown(asked)
 

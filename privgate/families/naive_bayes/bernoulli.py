@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -75,7 +75,7 @@ def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
 
 
 def _binary(subject: Subject, estimator: Any) -> Float:
-    X = engine.matrix(subject)
+    X = designs.matrix(subject)
     return (X if estimator.binarize is None else np.greater(X, estimator.binarize)).astype(np.float64)
 
 
@@ -96,13 +96,13 @@ class BernoulliNb(counts.CountingEngine):
             return why
         if not np.isscalar(estimator.alpha) or applies.smoothings(estimator) <= 0:
             return "alpha is not one number above 0"
-        if estimator.binarize is None and not np.isin(engine.matrix(subject), (0, 1)).all():
+        if estimator.binarize is None and not np.isin(designs.matrix(subject), (0, 1)).all():
             return "binarize is off and the records hold other numbers than 0 and 1"
         return ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
     def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -110,7 +110,7 @@ def _beyond(table: Float) -> Float:
 
 
 def _model(subject: Subject, estimator: Any) -> _Model:
-    codes = engine.matrix(subject).astype(np.int64, copy=False)
+    codes = designs.matrix(subject).astype(np.int64, copy=False)
     n, labels, K = subject.data.n, subject.label_codes, len(subject.classes)
     highest = codes[:n].max(axis=0) + 1
     minimum = np.zeros_like(highest) if estimator.min_categories is None else np.asarray(estimator.min_categories)
@@ -140,7 +140,7 @@ class CategoricalNb(counts.CountingEngine):
         """Return which parameters are not covered; empty if all are."""
         if why := counts.prior_refusal(estimator, subject):
             return why
-        codes = engine.matrix(subject)[: subject.data.n].astype(np.int64)
+        codes = designs.matrix(subject)[: subject.data.n].astype(np.int64)
         if codes.min() < 0:
             return "records hold negative categories"
         if estimator.min_categories is not None:
@@ -168,7 +168,7 @@ class CategoricalNb(counts.CountingEngine):
 
         estimator = subject.recipe.library_estimator
         prior, alpha = counts.prior_of(estimator, subject), float(applies.smoothings(estimator))
-        codes = engine.matrix(subject).astype(np.int64, copy=False)
+        codes = designs.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
         top = codes.max(axis=0)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -100,13 +100,13 @@ class ComplementNb(TokenEngine):
         """Return which parameters are not covered; empty if all are."""
         if why := super().unfit(estimator, subject):
             return why
-        if engine.matrix(subject).shape[1] == 1:
+        if designs.matrix(subject).shape[1] == 1:
             return "with one feature every weight is ln 1 = 0"
         return "there is one class only" if len(subject.classes) < 2 else ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of n d K logarithms."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 32)
 
     def model(self, subject: Subject) -> tuple[_Model, Prior]:
@@ -120,7 +120,7 @@ class ComplementNb(TokenEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        X, K = engine.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
+        X, K = designs.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
         tokens = counts.sums_on_subsets(X, masks, label, K)
         complement = tokens.sum(axis=1, keepdims=True) - tokens + self.alpha(estimator, X.shape[1])
         prior = Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)

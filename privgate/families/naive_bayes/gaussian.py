@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -175,7 +175,7 @@ def _log_density(away: Float, variance: Float) -> Float:
 
 def _model(subject: Subject, smoothing: float) -> _Model:
     n, labels = subject.data.n, subject.label_codes
-    X = engine.matrix(subject).astype(np.float64, copy=False)
+    X = designs.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)  # a large common offset would eat the digits of the squares
     totals = np.bincount(labels, minlength=len(subject.classes)).astype(np.float64)
     hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
@@ -204,7 +204,7 @@ class GaussianNb(counts.CountingEngine):
         """Return which parameters are not covered; empty if all are."""
         if not estimator.var_smoothing > 0:
             return "var_smoothing is 0: a feature may lose all its variance without one unit"
-        if not np.ptp(engine.matrix(subject)[: subject.data.n], axis=0).any():
+        if not np.ptp(designs.matrix(subject)[: subject.data.n], axis=0).any():
             return "every feature is constant"
         if estimator.priors is not None:
             array = np.asarray(estimator.priors, dtype=np.float64)
@@ -214,7 +214,7 @@ class GaussianNb(counts.CountingEngine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of a few passes over n d K numbers."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 64)
 
     def model(self, subject: Subject) -> tuple[_Model, Prior]:
@@ -225,7 +225,7 @@ class GaussianNb(counts.CountingEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool, from two-pass moments of each."""
         prior = _prior(subject, np.bincount(label).astype(np.float64))
-        X = engine.matrix(subject).astype(np.float64, copy=False)
+        X = designs.matrix(subject).astype(np.float64, copy=False)
         X = X - X.mean(axis=0)
         joint = np.full((len(masks), len(X), totals.shape[1]), -np.inf)
         log_prior = prior.log(totals)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -71,7 +71,7 @@ class MultinomialNb(TokenEngine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products and n d logarithms."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10 + n * d * 8e-9, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
     def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:
@@ -84,7 +84,7 @@ class MultinomialNb(TokenEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        X, prior = engine.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
+        X, prior = designs.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
         tokens = counts.sums_on_subsets(X, masks, label, totals.shape[1])
         weight = _weights(tokens, self.alpha(estimator, X.shape[1]))
         return counts.OnSubsets(counts.linear_on_subsets(X, weight, prior.log(totals)), prior)

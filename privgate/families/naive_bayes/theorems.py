@@ -17,7 +17,7 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.engines.count_questions import Tables, best, in_box
-from privgate.families import certificate, engine
+from privgate.families import certificate, designs
 from privgate.families.certificate import (
     Certificate,
     Certified,
@@ -90,6 +90,11 @@ class ByCounts(Certificate):
     @abstractmethod
     def misfit(self, subject: Subject) -> str:
         """Return which hypothesis of recipe, records or domain fails; empty if none does."""
+
+    def canonical(self, subject: Subject, units: Index, case: kernel.Case) -> kernel.Case:
+        """Return the whole case, questions apart."""
+        del case
+        return self.posed(subject).case("any", 1.0, person=people_of(subject, units))
 
     def probe(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return what to replace where only rounding is looked at: sums of many terms may underflow besides."""
@@ -181,7 +186,7 @@ class CategoricalCertificate(ByCounts):
         """Return which hypothesis fails; empty if none does."""
         if problem := applies.refusal(subject, "CategoricalNB"):
             return problem
-        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.data.domain
         codes, alpha = applies.codes(subject.data.X), applies.smoothing(estimator)
         if codes is None:
             return "the features are not whole numbers from 0"
@@ -197,7 +202,7 @@ class CategoricalCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of categories."""
-        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.data.domain
         codes = np.asarray(applies.codes(subject.data.X))
         sizes, floor = _sizes(estimator, codes)
         named = None if domain is None or domain.categories is None else np.array(domain.categories, dtype=np.int64)
@@ -226,7 +231,7 @@ class BernoulliCertificate(ByCounts):
         """Return which hypothesis fails; empty if none does."""
         if problem := applies.refusal(subject, "BernoulliNB"):
             return problem
-        estimator, X = engine.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
+        estimator, X = designs.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
         alpha, domain = applies.smoothing(estimator), subject.data.domain
         if X is None:
             return "the features are not finite numbers"
@@ -248,7 +253,7 @@ class BernoulliCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of two categories a feature."""
-        estimator, domain = engine.estimator_of(subject, "BernoulliNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "BernoulliNB"), subject.data.domain
         X, d = np.asarray(applies.dense(subject.data.X)), subject.data.X.shape[1]
         threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
         below = 0.0 if estimator.binarize is None else np.floor(threshold)
@@ -376,7 +381,7 @@ class WordsCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of sums of words."""
-        estimator, X = engine.estimator_of(subject, self.library), np.asarray(applies.dense(subject.data.X))
+        estimator, X = designs.estimator_of(subject, self.library), np.asarray(applies.dense(subject.data.X))
         reach, (settings, arrays), d = applies.reach(subject), _basis(subject), X.shape[1]
         alpha, kind = np.array(np.broadcast_to(applies.smoothings(estimator), (d,))), "multinomial"
         if self.library == "ComplementNB":
@@ -463,7 +468,7 @@ class GaussianNB(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of moments."""
-        estimator, X = engine.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
+        estimator, X = designs.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
         reach, (settings, arrays), (n, d) = applies.reach(subject), _basis(subject), X.shape
         settings |= {"var_smoothing": float(estimator.var_smoothing), **accepted_settings(reach)}
         arrays |= {"X": X, **accepted_arrays(reach, d)}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import rows_of
 from privgate.families.naive_bayes import counts
 from privgate.families.over_all_queries import applies
@@ -148,7 +148,7 @@ class TokenEngine(counts.CountingEngine):
         if why := counts.prior_refusal(estimator, subject):
             return why
         alpha = applies.smoothings(estimator)
-        fine = alpha.shape in ((), (engine.matrix(subject).shape[1],)) and alpha.min() > 0
+        fine = alpha.shape in ((), (designs.matrix(subject).shape[1],)) and alpha.min() > 0
         return "" if fine else "alpha is not above 0 for each feature"
 
     def alpha(self, estimator: Any, d: int) -> Float:
@@ -157,6 +157,6 @@ class TokenEngine(counts.CountingEngine):
 
     def tokens(self, subject: Subject) -> tuple[Float, Float, Float]:
         """Return (the pool (P, d), which class each training record is of (n, K), tokens of each class (K, d))."""
-        X = engine.matrix(subject).astype(np.float64, copy=False)
+        X = designs.matrix(subject).astype(np.float64, copy=False)
         hot = (subject.label_codes[:, None] == np.arange(len(subject.classes))).astype(np.float64)
         return X, hot, hot.T @ X[: subject.data.n]

@@ -1,0 +1,156 @@
+"""A yes by theorem is confirmed: made of the data again, by as little of this package as can make it.
+
+What passed because of theorems' limits is shown once more. The canonical arrays are made of the subject again and
+compared with the case; the kernel runs; its limits are aggregated, and held against what the policy states. Engines,
+searches, tables, ledger, aggregation and rules are not asked: a bug in one of them makes no yes by theorem. What does
+not come out again is inconclusive.
+
+Models of trees rest on trainings: of their cases the kernel's part alone is done again. A declared list of questions is
+put to real models, and is no theorem's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privgate import cases
+from privgate.cases import Kept
+from privgate.families.certificate import Certificate
+from privgate.families.designs import vanishing
+from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
+from privgate.families.naive_bayes import theorems
+from privgate.families.pipelines import first_steps
+from privgate.families.sharded_members import ShardedMembers
+from privgate.families.smoothed_neighbors import SmoothedNeighborsCertificate
+from privgate.kernel import Case, Refused
+from privgate.recomputed import Yes
+from privgate.subject.subject import Subject
+
+#: theorems whose cases are made of data alone
+OF_DATA: dict[str, Certificate] = {
+    c.name: c
+    for c in (*theorems.ALL, SmoothedNeighborsCertificate(), BallLogisticCertificate(), ShardedMembers(), Newton())
+}
+#: the theorem about models that training makes
+OF_MODELS = "tree_cells"
+#: what is proposed, by family: all other arrays and settings are canonical
+PROPOSED: Mapping[str, frozenset[str]] = {
+    "logistic": frozenset(
+        ["at", "factor", "moves", "question", "swept", "alone_people", "alone_at", "alone_factor", "limit"],
+    ),
+    "construction": frozenset(),
+}
+#: of families that need no certificate: a question that shows much, and where to be tight
+_QUESTIONS = frozenset(("question", "limit"))
+
+
+def confirmed(
+    findings: Sequence[Any], rules: Sequence[Mapping[str, Any]], subject: Subject, kept: Sequence[Kept]
+) -> tuple[Any, ...]:
+    """Return the findings; whatever passed by theorems and does not come out again is inconclusive.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Of preconditions, and then one a rule.
+    rules : sequence of mapping
+        The resolved policy's, in its order.
+    subject : Subject
+    kept : sequence of Kept
+        What the limits rest on.
+    """
+    made, found = list(findings), None
+    for k, rule in enumerate(rules, start=len(findings) - len(rules)):
+        f = made[k]
+        if f.outcome != "passed" or not over_all(rule, subject):
+            continue
+        if found is None:
+            found = upper(subject, kept) if kept else "no case of it was kept"
+        if isinstance(found, str):
+            why = found
+        else:
+            why = Yes(f.rule, rule, float(rule["max"]), np.inf).shortfall(found, cases.people(kept))
+        if why:
+            said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
+            made[k] = replace(f, outcome=type(f.outcome)("inconclusive"), message=said)
+    return tuple(made)
+
+
+def over_all(rule: Mapping[str, Any], subject: Subject) -> bool:
+    """Return whether a rule's yes can only be a theorem's: about any question, and no declared list of them."""
+    listed = subject.data.domain is not None and subject.data.domain.queries is not None
+    return rule["metric"] == "dtp" and subject.task == "classification" and not listed
+
+
+def upper(subject: Subject, kept: Iterable[Kept]) -> Any:
+    """Return everybody's upper limit, shape (n_units,), made again; a sentence where a case is not the data's."""
+    again = []
+    for k in kept:
+        if why := canonical(subject, k):
+            return why
+        try:
+            made = k.again()
+        except Refused as exc:
+            return f"the kernel refuses the case of {k.theorem}: {exc}"
+        gone = np.zeros(len(k.units), dtype=bool)
+        if k.theorem != OF_MODELS:
+            gone[k.units >= 0] = vanishing(subject, k.units[k.units >= 0])
+        again.append(made.about(~gone))
+    return cases.upper(again, len(subject.data.units))
+
+
+def canonical(subject: Subject, kept: Kept) -> str:
+    """Return how a case is not what the subject's data and recipe make it; empty where it is."""
+    if not subject.release.exact:
+        return "something else is released than the probabilities that theorems are about"
+    inner = first_steps.through(subject)
+    if kept.theorem == OF_MODELS:
+        fits = [name for name, theorem in OF_DATA.items() if not theorem.misfit(inner.subject)]
+        return f"the recipe is one that {fits[0]} is about" if fits else _of_kind(kept, "cells")
+    theorem = OF_DATA.get(kept.theorem)
+    if theorem is None:
+        return f"no theorem is called {kept.theorem!r}"
+    if why := theorem.misfit(inner.subject):
+        return f"{kept.theorem} does not apply, because {why}"
+    units = kept.units
+    if kept.seed or not np.array_equal(np.unique(units[units >= 0]), np.sort(units[units >= 0])):
+        return f"the case of {kept.theorem} names somebody twice"
+    if (units < 0).any():  # whom nothing is claimed of stands where they stood
+        return _differs(theorem, inner.subject, replace(kept, units=_filled(units, subject)))
+    return _differs(theorem, inner.subject, kept)
+
+
+def _filled(units: Any, subject: Subject) -> Any:
+    """Return the units with those of whom nothing is claimed, who vanish with a class, in their order."""
+    missing = np.setdiff1d(np.arange(len(subject.data.units)), units)
+    made = units.copy()
+    made[units < 0] = missing[: int((units < 0).sum())]
+    return made
+
+
+def _differs(theorem: Certificate, subject: Subject, kept: Kept) -> str:
+    """Return which array or setting is not the data's, or is none that this family has; empty if all are."""
+    case = kept.case
+    made = theorem.canonical(subject, kept.units, case)
+    if made is None or (made.family, made.asked) != (case.family, case.asked):
+        return f"the case of {kept.theorem} is of another kind"
+    free = PROPOSED.get(case.family, _QUESTIONS)
+    for name in sorted((case.arrays.keys() | made.arrays.keys()) - free):
+        one, other = case.arrays.get(name), made.arrays.get(name)
+        if one is None or other is None or not _same(one, other):
+            return f"array {name!r} of {kept.theorem} is not what the first steps make of the data"
+    for name in sorted((case.settings.keys() | made.settings.keys()) - free):
+        if name not in case.settings or name not in made.settings or case.settings[name] != made.settings[name]:
+            return f"setting {name!r} of {kept.theorem} is not the recipe's"
+    return ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other)
+
+
+def _of_kind(kept: Kept, family: str) -> str:
+    case: Case = kept.case
+    return "" if case.family == family and case.asked == "any" else f"the case of {kept.theorem} is of another kind"

@@ -1,0 +1,171 @@
+"""A yes by theorem is confirmed by the data: whatever else lies, who is refused stays refused."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases
+from privgate.check import confirmed, gate
+from privgate.families import bound as bounds
+from privgate.influence import aggregate, per_unit
+from privgate.policy.rules.dtp import Dtp
+from privgate.run.run import Budget
+from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
+from tests.families.certificates.families import FAMILIES
+
+GOLDENS = Path(__file__).resolve().parents[1] / "goldens" / "data" / "certificates.jsonl"
+ROWS = {r["row"]: r for r in map(json.loads, GOLDENS.read_text().splitlines())}
+#: theorems whose limits somebody of a golden breaks, one of each kind of case
+REFUSED = ("categorical_nb", "multinomial_nb", "gaussian_nb", "newton", "tree_cells")
+APPROVED = ("bernoulli_nb", "complement_nb", "contingency_table", "smoothed_neighbors", "random_trees", "ball_logistic")
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with Fleet(ledger="none", jobs=1) as made:
+        yield made
+
+
+def subject(name, kind):
+    return FAMILIES[name](np.random.default_rng(ROWS[f"{name} {kind}"]["seed"])).subject
+
+
+def dtp(policy, asked, fleet):
+    return next(
+        f for f in gate.evaluate(policy, asked, fleet=fleet, limits=Budget(full=True)).findings if f.rule == "dtp"
+    )
+
+
+def lying_table(monkeypatch):
+    def nobody_moves(run):
+        people = len(run.once(per_unit.spread)["pdtp"])
+        return np.zeros(people), np.zeros(people), None
+
+    monkeypatch.setattr(per_unit, "over_all_queries", nobody_moves)
+
+
+def lying_aggregation(monkeypatch):
+    asked = aggregate.asked
+    monkeypatch.setattr(aggregate, "asked", lambda *given: replace(asked(*given), value=0.0, low=0.0, high=0.0))
+
+
+def lying_limits(monkeypatch, change=lambda k: replace(k, low=np.zeros_like(k.low), high=np.zeros_like(k.high))):
+    """Certificates' limits are 0, those that stand beside the cases as well."""
+    bound = bounds.bound
+
+    def nobody(*given, **named):
+        found, by, notes = bound(*given, **named)
+        zero = np.zeros(len(found.upper))
+        made = replace(found, upper=zero, lower=zero, cases=tuple(map(change, found.cases)))
+        return made, by, notes
+
+    monkeypatch.setattr(bounds, "bound", nobody)
+    lying_table(monkeypatch)
+
+
+def lying_cases(monkeypatch):
+    """The case is one of fewer people, who are harmless: of nobody but the first."""
+
+    def few(k):
+        return replace(k, high=np.zeros_like(k.high), units=np.where(np.arange(len(k.units)) > 0, k.units[:1], k.units))
+
+    lying_limits(monkeypatch, few)
+
+
+def no_cases(monkeypatch):
+    monkeypatch.setattr(per_unit, "cases", lambda _: ())
+    lying_table(monkeypatch)
+
+
+def lying_rule(monkeypatch):
+    monkeypatch.setattr(Dtp, "against_limit", lambda self, m: self.finding(Outcome.PASSED, "passed", m))
+
+
+LIES = (lying_table, lying_aggregation, lying_limits, lying_cases, no_cases, lying_rule)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+@pytest.mark.parametrize("name", REFUSED)
+def test_who_is_refused_stays_refused_whatever_lies(name, lie, monkeypatch, fleet):
+    lie(monkeypatch)
+    found = dtp(Policy.load("dtp-1"), subject(name, "refused"), fleet)
+
+    assert found.outcome == "inconclusive", found.message
+    assert "does not come out again of the data" in found.message
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_each_lie_would_make_a_yes_where_nothing_is_confirmed(lie, monkeypatch, fleet):
+    lie(monkeypatch)
+    monkeypatch.setattr(confirmed, "confirmed", lambda findings, *_: findings)
+
+    assert dtp(Policy.load("dtp-1"), subject("gaussian_nb", "refused"), fleet).outcome == "passed"
+
+
+@pytest.mark.parametrize("name", APPROVED)
+def test_a_yes_comes_out_again_of_the_data_alone(name, fleet):
+    asked = subject(name, "approved")
+    verdict = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet)
+
+    assert next(f for f in verdict.findings if f.rule == "dtp").outcome == "passed"
+    assert [confirmed.canonical(asked, k) for k in verdict.evidence.cases] == [""]
+
+
+def numbers(n=80, d=4):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (n, d))
+    data = TrainingData(X, (X[:, 0] + rng.normal(size=n) > 0).astype(int), domain=Domain(box=[(-1, 1)] * d))
+    from sklearn.linear_model import LogisticRegression
+
+    return Subject.local(Recipe(LogisticRegression(C=0.1, solver="newton-cholesky", tol=1e-8), seed=1), data)
+
+
+@pytest.fixture(scope="module")
+def logistic(fleet):
+    asked = numbers()
+    (kept,) = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet).evidence.cases
+    return asked, kept
+
+
+@pytest.mark.parametrize("name", ["X", "label", "weight", "penalty", "person", "box", "allowed"])
+def test_a_case_of_other_data_is_not_the_subjects(logistic, name):
+    asked, kept = logistic
+    smaller = kept.case.arrays[name] // 2 if name in ("label", "person") else kept.case.arrays[name] / 2
+    other = replace(kept, case=replace(kept.case, arrays={**kept.case.arrays, name: smaller}))
+
+    assert confirmed.canonical(asked, kept) == ""
+    assert f"array {name!r}" in confirmed.canonical(asked, other)
+
+
+def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
+    asked, kept = logistic
+    arrays, settings = dict(kept.case.arrays), dict(kept.case.settings)
+    for case, says in (
+        (replace(kept.case, arrays={**arrays, "blocks": np.zeros(4, dtype=np.int64)}), "array 'blocks'"),
+        (replace(kept.case, arrays={n: a for n, a in arrays.items() if n != "weight"}), "array 'weight'"),
+        (replace(kept.case, settings={**settings, "norm": 0.1}), "setting 'norm'"),
+        (replace(kept.case, family="words"), "another kind"),
+        (replace(kept.case, asked="own"), "another kind"),
+    ):
+        assert says in confirmed.canonical(asked, replace(kept, case=case))
+    for changed, says in (
+        ({"theorem": "tree_cells"}, "one that newton is about"),
+        ({"theorem": "gaussian_nb"}, "does not apply"),
+        ({"theorem": "nobody"}, "no theorem is called"),
+        ({"seed": 1}, "twice"),
+    ):
+        assert says in confirmed.canonical(asked, replace(kept, **changed))
+
+
+def test_confirming_costs_little(logistic):
+    asked, kept = logistic
+    started = time.process_time()
+    found = confirmed.upper(asked, [kept])
+
+    assert time.process_time() - started < 1
+    assert np.array_equal(found, cases.upper([kept], 80))
