@@ -11,12 +11,15 @@ put to real models, and is no theorem's.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privgate import cases
+from privgate import cases, recomputed
 from privgate.cases import Kept
+from privgate.documents import strict_json
+from privgate.errors import DigestMismatchError, SubjectError
 from privgate.families.certificate import Certificate
 from privgate.families.designs import vanishing
 from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
@@ -76,6 +79,31 @@ def confirmed(
             said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
             made[k] = replace(f, outcome=type(f.outcome)("inconclusive"), message=said)
     return tuple(made)
+
+
+def again(subject: Subject, document: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return a sentence for each rule of a report that passes again, by cases that are made of the subject's data.
+
+    Raises
+    ------
+    DigestMismatchError
+        The report is about other data or another recipe, a case is not what they make, or says something else.
+    SubjectError
+        What the folder holds cannot be read, or no rule passed by a theorem.
+    """
+    with strict_json.reading("report.json cannot be recomputed", SubjectError):
+        told = document["evidence"]["subject"]["digests"]
+        for name in ("data", "recipe", "model"):
+            if told.get(name) != subject.digests.get(name):
+                raise DigestMismatchError(f"the report is about another {name} than {subject.uri or 'the subject'}")
+        noted = (document["evidence"]["influence"] or {}).get("cases") or []
+    kept = recomputed.named(noted, folder) if noted else ()
+    for k in kept:
+        if why := canonical(subject, k):
+            raise DigestMismatchError(f"{why}; the report rests on something else than these data")
+    made = {True: "its models rest on trainings, and were not made again", False: "its arrays are what the data make"}
+    said = dict.fromkeys(f"{k.theorem}: {made[k.theorem == OF_MODELS]}" for k in kept)
+    return [*said, *recomputed.again(document, folder)]
 
 
 def over_all(rule: Mapping[str, Any], subject: Subject) -> bool:

@@ -169,3 +169,30 @@ def test_confirming_costs_little(logistic):
 
     assert time.process_time() - started < 1
     assert np.array_equal(found, cases.upper([kept], 80))
+
+
+def test_a_check_comes_out_again_of_the_data_and_without_a_training(inside, tmp_path):
+    policy = ("--policy", "dtp-1")
+    assert inside("check", "models:/smoothed/1", *policy, "--no-attach", "--report-dir", "out").returncode == 0
+
+    ended = inside("check", "models:/smoothed/1", *policy, "--recompute", "out")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "recomputed: categorical_nb: its arrays are what the data make" in ended.stdout
+    assert "recomputed: dtp: the kernel's limits come to 0.6" in ended.stdout
+    for arguments, says in (
+        (("models:/regression/1", *policy, "--recompute", "out"), "the report is about another recipe"),
+        (("models:/smoothed/1", "--policy", "strict", "--recompute", "out"), "was judged by another policy"),
+        (("models:/smoothed/1", *policy, "--recompute", "nowhere"), "No such file"),
+    ):
+        ended = inside("check", *arguments)
+        assert (ended.returncode, says in ended.stderr, "Traceback" in ended.stderr) == (4, True, False), ended.stderr
+    (kept,) = cases.read(tmp_path / "out" / cases.FILE)
+    other = replace(kept, case=replace(kept.case, arrays={**kept.case.arrays, "codes": 0 * kept.case.arrays["codes"]}))
+    cases.write(tmp_path / "out" / cases.FILE, [other])
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    ended = inside("check", "models:/smoothed/1", *policy, "--recompute", "out")
+    assert (ended.returncode, "not the one that was judged" in ended.stderr) == (4, True)
+    document["evidence"]["influence"]["cases"][0]["digest"] = other.digest()
+    (tmp_path / "out" / "report.json").write_text(json.dumps(document))
+    ended = inside("check", "models:/smoothed/1", *policy, "--recompute", "out")
+    assert (ended.returncode, "array 'codes' of categorical_nb" in ended.stderr) == (4, True), ended.stderr
