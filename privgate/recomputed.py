@@ -74,7 +74,7 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
     """Yield the rules of a report that passed by theorems.
 
     Over all questions nothing else passes, but for a declared list, every question of which was put to real models.
-    About people's own records a theorem stands where not everybody was trained without, and no sample was asked for.
+    About people's own records a theorem stands where fewer were trained without than there are, or than a sample asks.
     """
     told = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
     domain = document["evidence"]["subject"].get("domain") or {}
@@ -83,9 +83,11 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
         if f["outcome"] != "passed" or found is None or found["request"]["metric"] != f["metric"]:
             continue
         options = found["request"]["options"]
-        few = found["n"] is None or found["n"] < found["population"]
+        people = found["population"]
+        few = found["n"] is None or found["n"] < min(people, options.get("sample") or people)
+        few = few and (options.get("aggregate", "max") == "max" or found.get("confidence") is None)
         anywhere = f["metric"] == "dtp" and not domain.get("queries")
-        own = f["metric"] == "pdtp" and few and options.get("sample") is None
+        own = f["metric"] == "pdtp" and few
         if anywhere or own or (f["metric"] == "sensitivity" and options.get("over") == "domain"):
             unit = _unit(f["unit"], document["evidence"], kept)
             yield Yes(f["rule"], options, float(f["limit"]), float(f["high"]), unit)

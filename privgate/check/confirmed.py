@@ -50,7 +50,11 @@ _QUESTIONS = frozenset(("question", "limit"))
 
 
 def confirmed(
-    findings: Sequence[Any], rules: Sequence[Mapping[str, Any]], subject: Subject, kept: Sequence[Kept]
+    findings: Sequence[Any],
+    policy: Mapping[str, Any],
+    subject: Subject,
+    measured: Mapping[Any, Any],
+    kept: Sequence[Kept],
 ) -> tuple[Any, ...]:
     """Return the findings; whatever passed by theorems and does not come out again is inconclusive.
 
@@ -58,23 +62,28 @@ def confirmed(
     ----------
     findings : sequence of Finding
         Of preconditions, and then one a rule.
-    rules : sequence of mapping
-        The resolved policy's, in its order.
+    policy : mapping
+        Resolved; its rules in its order.
     subject : Subject
+    measured : mapping Request -> Measurement
+        Of how many people each number speaks.
     kept : sequence of Kept
         What the limits rest on.
     """
-    made, found = list(findings), None
+    made, found, rules = list(findings), None, policy["rules"]
+    told = {request.key: m for request, m in measured.items()}
     for k, rule in enumerate(rules, start=len(findings) - len(rules)):
         f = made[k]
-        if f.outcome != "passed" or not over_all(rule, subject):
+        waived = [float(w["ceiling"]) for w in policy["waivers"] if f.waiver and w["rule"] == f.rule]
+        if not (f.outcome == "passed" or waived) or not by_theorem(rule, subject, told.get(f.request)):
             continue
         if found is None:
             found = upper(subject, kept) if kept else "no case of it was kept"
         if isinstance(found, str):
             why = found
         else:
-            why = Yes(f.rule, rule, float(rule["max"]), np.inf).shortfall(found, cases.people(kept))
+            yes = Yes(f.rule, rule, max([float(rule["max"]), *waived]), np.inf)
+            why = yes.shortfall(found, cases.people(kept))
         if why:
             said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
             made[k] = replace(f, outcome=type(f.outcome)("inconclusive"), message=said)
@@ -106,10 +115,20 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path) -> list[s
     return [*said, *recomputed.again(document, folder)]
 
 
-def over_all(rule: Mapping[str, Any], subject: Subject) -> bool:
-    """Return whether a rule's yes can only be a theorem's: about any question, and no declared list of them."""
-    listed = subject.data.domain is not None and subject.data.domain.queries is not None
-    return rule["metric"] == "dtp" and subject.task == "classification" and not listed
+def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any) -> bool:
+    """Return whether a rule's yes can only be a theorem's.
+
+    About any question it is, but for a declared list of them. About people's own records it is where fewer people were
+    trained without than there are, or than the rule's sample asks for, and nothing is concluded from a sample.
+    """
+    if subject.task != "classification":
+        return False
+    if rule["metric"] == "dtp":
+        return subject.data.domain is None or subject.data.domain.queries is None
+    if rule["metric"] != "pdtp" or measured is None:
+        return bool(rule["metric"] == "pdtp")
+    sure = rule["aggregate"] == "max" or measured.confidence is None
+    return sure and measured.n < min(measured.population, rule.get("sample") or measured.population)
 
 
 def upper(subject: Subject, kept: Iterable[Kept]) -> Any:

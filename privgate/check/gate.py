@@ -228,7 +228,7 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool, subject: Subjec
     judged = policy.judge(evidence, today=now.date())
     findings = judged.findings
     if subject is not None:
-        findings = confirmed.confirmed(findings, policy.resolved["rules"], subject, evidence.cases)
+        findings = confirmed.confirmed(findings, policy.resolved, subject, evidence.measurements, evidence.cases)
     verdict = Verdict(policy=named(policy), findings=findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
