@@ -108,7 +108,7 @@ def certificate(copy: Copy) -> None:
     copy.write(
         copy.row.catalogue,
         before(
-            "from privgate.families.nearest",
+            "from privgate.families.sharded_members",
             "from privgate.families.novelty import Novelty",
         ),
         before("        SmoothedNeighborsCertificate(),", "        Novelty(),"),

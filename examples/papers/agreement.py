@@ -10,7 +10,7 @@ from papers import networks, per_target, worst
 from papers.candidate_set import MODELS, Say, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate import families
+from privgate.families import answering as families
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.training.fleet import Fleet
 

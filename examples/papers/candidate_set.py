@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from papers import networks, regressions
 from papers.datasets import Data
 from papers.memory import batched_networks, recalled
-from privgate import digest, families
+from privgate import digest
+from privgate.families import answering as families
 from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import LARGEST
 from privgate.statistics import leakage

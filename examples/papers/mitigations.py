@@ -10,7 +10,8 @@ from papers import datasets, networks
 from papers.memory import batched_networks, recalled
 from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from papers.table import Row, Table
-from privgate import families, torch_recipe
+from privgate import torch_recipe
+from privgate.families import answering as families
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release

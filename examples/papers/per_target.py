@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from papers import networks
 from papers.candidate_set import settings_of, subject_of
 from papers.datasets import Data
-from privgate import families
+from privgate.families import answering as families
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -13,7 +13,7 @@ from papers import agreement, datasets, networks
 from papers.candidate_set import MODELS, POOL, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate import families
+from privgate.families import answering as families
 from privgate.membership.attack_figures import rotate
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.training.fleet import Fleet

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss, roc_auc_score
 
-from privgate import PrivgateError, Recipe, Subject, families
+from privgate import PrivgateError, Recipe, Subject
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families.engine import Asked
 from privgate.membership.attacks import BY_NAME, Signals

@@ -60,15 +60,19 @@ def _only_names_of_its_own(text: str, name: str) -> bool:
 def _followed(tree: Path, wanted: str, *, late: bool, of: str, config: dict[str, Any]) -> list[str]:
     """Return the module of ours that an import needs; nothing for libraries, or for what is left out on purpose."""
     root, _, rest = wanted.partition(".")
+    room, own = rest.split(".")[0], of.partition(".")[2].split(".")[0]
     if root == SOURCE:
-        if late and rest.split(".")[0] in config["absent"]:
+        if room in config["absent"] and late:
             return []
-        if rest.split(".")[0] in config["absent"]:
+        if room in config["absent"]:
             raise ValueError(f"{of} imports {wanted}, which privgate-verify leaves out; import it where it is used")
+        if room in config["numeric"] and own not in config["numeric"] and not late:
+            raise ValueError(f"{of} imports {wanted}, which needs numpy; import it where it is used")
         if _file(tree, wanted).is_file():
             return [wanted]
         return [wanted.rpartition(".")[0]]  # a name in a module
-    if root not in sys.stdlib_module_names and root not in config["known"] and not (late and root in config["late"]):
+    there = {*config["known"], *(config["late"] if late else ()), *(["numpy"] if own in config["numeric"] else ())}
+    if root not in sys.stdlib_module_names and root not in there:
         raise ValueError(f"{of} imports {wanted}, which privgate-verify does not depend on")
     return []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate import digest, families
+from privgate import digest
 from privgate.advice import apply, candidates
 from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
@@ -22,6 +22,7 @@ from privgate.advice.point import Point
 from privgate.advice.probe import FINALISTS, confirm, finalists, stricter
 from privgate.check import prepare
 from privgate.errors import MeasurementError, PrivgateError
+from privgate.families import answering as families
 from privgate.policy import Policy, problems
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject

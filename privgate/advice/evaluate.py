@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from privgate import families
 from privgate.advice import candidates
 from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
@@ -26,6 +25,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.families import answering as families
 from privgate.influence import modes, risky_removal
 from privgate.policy import Policy
 from privgate.run.run import Budget, Run

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from privgate import families
 from privgate.advice.change import changed
 from privgate.advice.point import Point, front
 from privgate.check import check_plan as planning
@@ -15,6 +14,7 @@ from privgate.check import gate as about_run
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
+from privgate.families import answering as families
 from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit
 from privgate.membership import attack_figures, board

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privgate import families
 from privgate.arrays import Index
 from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import closed_form, in_parts, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine

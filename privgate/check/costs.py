@@ -3,11 +3,11 @@
 import time
 from dataclasses import dataclass, replace
 
-from privgate import families
 from privgate.check import check_plan as planning
 from privgate.check.prepare import facts, misfit, prepare
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
+from privgate.families import answering as families
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 from privgate.run import changed, controls, recipe_controls, reproduction

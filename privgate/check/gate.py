@@ -11,11 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from privgate import families
 from privgate.artifact import file_records as artifact
 from privgate.check import check_plan as planning
+from privgate.check import confirmed, questions
 from privgate.check import prepare as preconditions
-from privgate.check import questions
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError
 from privgate.evidence import (
@@ -31,6 +30,7 @@ from privgate.evidence import (
     SeedControl,
     TrainingPlan,
 )
+from privgate.families import answering as families
 from privgate.influence import as_published as influence
 from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures
@@ -147,7 +147,7 @@ def evaluate(
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
-    return judged(policy, evidence, observe=observe)
+    return judged(policy, evidence, observe=observe, subject=subject)
 
 
 def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
@@ -168,6 +168,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
+    theorems = sensitivities.cases if made is sensitivities.table else per_unit.cases
+    kept = () if made is None else theorems(run)
     about_influence = influence.part(run)
     others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
@@ -178,6 +180,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
+        cases=kept,
         run=part(run, planned),
         influence=about_influence,
         membership=attacks,
@@ -221,11 +224,17 @@ def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     return claim_measures.part(run, attacks)
 
 
-def judged(policy: Policy, evidence: Evidence, *, observe: bool) -> Verdict:
-    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds."""
+def judged(policy: Policy, evidence: Evidence, *, observe: bool, subject: Subject | None) -> Verdict:
+    """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds.
+
+    Without the subject, as where evidence is judged once more, no yes by theorem is confirmed.
+    """
     now = dt.datetime.now(dt.UTC)
     judged = policy.judge(evidence, today=now.date())
-    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
+    findings = judged.findings
+    if subject is not None:
+        findings = confirmed.confirmed(findings, policy.resolved, subject, evidence.measurements, evidence.cases)
+    verdict = Verdict(policy=named(policy), findings=findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],

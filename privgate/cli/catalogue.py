@@ -20,7 +20,7 @@ def _documentation(thing: Any) -> str:
 
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
-    from privgate import families
+    from privgate.families import answering as families
     from privgate.families import certificates
     from privgate.influence import as_published
     from privgate.membership import attacks, numbers

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from privgate.cli import console, options
-from privgate.errors import ExitCode, RegistryError, UsageError
+from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.errors import ExitCode, RegistryError, SubjectError, UsageError
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
@@ -21,15 +22,42 @@ from privgate.verdict import Verdict
 @options.run
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
-def check(*, uri: str, no_attach: bool, plan: bool, **settings: Any) -> int:
+@click.option(
+    "--recompute",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Train nothing: let theorems' limits of the check whose report is in FOLDER come out again of the data.",
+)
+def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
     URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
     """
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))
+    if recompute is not None:
+        return _recomputed(options.build(uri, settings, writes=False), recompute)
     verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
+
+
+def _recomputed(given: options.CheckInputs, folder: Path) -> int:
+    """Print what comes out again of a report's yes by theorem, of the data and without a training."""
+    from privgate.check import confirmed
+
+    place = folder / "report.json"
+    try:
+        document = strict_json.read(place, LARGE)
+    except OSError as exc:
+        raise SubjectError(f"{place} cannot be read: {exc.strerror}") from exc
+    except DocumentError as exc:
+        raise SubjectError(f"{place} cannot be read: it {exc}") from exc
+    said = confirmed.again(given.subject, document, folder)
+    if document["policy"]["digest"] != given.policy.digest:
+        raise SubjectError(f"{place} was judged by another policy than {given.policy.name}; name that one")
+    for sentence in said:
+        click.echo(console.plain(f"recomputed: {sentence}"))
+    return 0
 
 
 @click.command()

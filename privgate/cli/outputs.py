@@ -92,7 +92,7 @@ def check(settings: Mapping[str, Any]) -> None:
     from privgate.evaluation.context_stated import hash_key
 
     place = folder(settings["report_dir"], "--report-dir")
-    for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet"):
+    for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "cases.npz"):
         if (place / name).is_dir():
             raise UsageError(f"--report-dir {place} cannot hold the report: {name} in it is a folder; name another")
     hash_key(settings["hash_key_file"])

@@ -20,6 +20,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that privgate sign wrote (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
+@click.option(
+    "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."
+)
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
 @shared.tracking_uri
 def verify(
@@ -33,6 +36,7 @@ def verify(
     to: Path | None,
     statement: Path | None,
     model: str | None,
+    recompute: Path | None,
     accept_advisory: bool,
     tracking_uri: str | None,
 ) -> int:
@@ -74,4 +78,9 @@ def verify(
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
     click.echo(f"  {pin}\n  digest: {claims.files}")
+    if recompute is not None:
+        from privgate.guard.verifying import recomputed
+
+        for sentence in recomputed(claims, recompute):
+            click.echo(f"  recomputed: {sentence}")
     return 0

@@ -105,7 +105,8 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         verdict = with_context(verdict, subject, fleet, config)
         folder = Path(scratch, _PLACE)
         report.write(verdict, folder, hash_key=key, baseline=registry.baseline(subject.name, "production"))
-        (folder / "records.parquet").unlink()  # a row a person: it stays with whoever holds the data
+        for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data
+            (folder / name).unlink(missing_ok=True)
         metrics = log_to(client, run_id, subject, verdict)
         mlflow.log_artifacts(str(folder), _PLACE, run_id=run_id)
         if config.get("attach", True):

@@ -36,6 +36,7 @@ from privgate.evidence.claim_facts import (
 )
 from privgate.evidence.evidence import COLUMNS, SENSITIVITY_COLUMNS, Evidence, EvidenceDocument
 from privgate.evidence.influence_facts import (
+    CaseNote,
     CertificateNote,
     CertificatesCompared,
     EngineShare,
@@ -74,7 +75,7 @@ from privgate.evidence.telling import Count
 __all__ = [
     "COLUMNS", "SENSITIVITY_COLUMNS", "SIGNS", "AgainstPdtp", "ArtifactPart", "AttackFigures", "AttackResult",
     "AttributeGuesses", "AttributeResult", "AttributesPart", "AuditRuns", "Behind", "BehindClaim",
-    "BehindInfluence", "BehindMembership", "CarriedTrace", "CellAccuracy", "CertificateNote",
+    "BehindInfluence", "BehindMembership", "CarriedTrace", "CaseNote", "CellAccuracy", "CertificateNote",
     "CertificatesCompared", "ClaimFact", "ClaimsPart", "CollusionPart", "CollusionSign", "Count", "DeletionRow",
     "EngineShare", "Estimate", "Evidence", "EvidenceDocument", "EvidenceModel", "Expectation", "GuaranteeBound",
     "IndirectQueries", "InfluencePart", "Json", "Kind", "ManyRuns", "Measurement", "MembershipPart", "ModeUsed",

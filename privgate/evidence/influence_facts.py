@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from privgate.cases import Kept
 from privgate.evidence.json_values import EvidenceModel, Json, Number
 from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, cells, told
 
@@ -225,6 +226,24 @@ class CertificateNote(EvidenceModel):
     )
 
 
+class CaseNote(EvidenceModel):
+    """One case that limits rest on; the case itself tells the data, and stays beside the per-unit table."""
+
+    digest: str = Field(description="SHA-256 of the case and of whom it is about.")
+    family: str = Field(description="The kernel's family.")
+    asked: Literal["own", "any"] = Field(description="About each person's own records, or about any question.")
+    people: OfUnits = Field(description="Units that it is about.")
+    low: Number = Field(description="Largest lower limit of one of them, nats, or the case's unit.")
+    high: Number = Field(description="Largest upper limit of one of them; inf where nothing is shown of somebody.")
+
+    @classmethod
+    def of(cls, kept: Kept) -> Self:
+        """Return what a report tells of a case."""
+        low, high = (float(v.max(initial=0.0)) for v in (kept.low, kept.high))
+        told = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
+        return cls(digest=kept.digest(), **told, low=low, high=high)
+
+
 class CertificatesCompared(EvidenceModel):
     """Theorems held against real models, at the questions where they say that models differ most."""
 
@@ -286,6 +305,7 @@ class InfluencePart(EvidenceModel):
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")
+    cases: tuple[CaseNote, ...] = Field(default=(), description="What theorems' limits rest on; empty in old reports.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""

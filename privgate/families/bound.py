@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.arrays import Float, Index
+from privgate.cases import Kept, needed
 from privgate.families import certificates, in_parts, listed
 from privgate.families import listed as questions
 from privgate.families.certificate import Certificate, Certified
@@ -232,6 +233,7 @@ def bound(
     by = np.full(len(units), "", dtype=object)
     assumptions: list[str] = []
     detail: dict[str, Any] = {}
+    kept: list[Kept] = []
     listed = subject.data.domain is not None and subject.data.domain.queries is not None
     good, notes = applicable(subject, attacked=attacked)
     for certificate in good:
@@ -258,10 +260,12 @@ def bound(
         if not listed or certificate.name == "listed_questions":  # others attain theirs anywhere in the box
             lower = np.maximum(lower, found.lower)
             exact |= found.exact
+        kept += [replace(k, theorem=certificate.name) for k in found.cases]
         assumptions += [a for a in found.assumptions if a not in assumptions]
         detail[certificate.name] = found.detail
     if witness is not None:
         seen = witness.change(units)
         lower = np.maximum(lower, np.where(np.isfinite(seen), seen, 0.0))
     # a real query above an upper bound would disprove the theorem; the larger number is the safe one
-    return Certified(np.maximum(upper, lower), lower, exact, tuple(assumptions), detail), by, notes
+    cases = needed(kept, len(subject.data.units))
+    return Certified(np.maximum(upper, lower), lower, exact, tuple(assumptions), detail, cases=cases), by, notes

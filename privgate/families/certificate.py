@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
-from privgate.families.engine import ODD, odd
+from privgate.cases import Kept
+from privgate.families.designs import ODD, odd
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.retrained import Retrained
+from privgate.kernel import Case
 from privgate.subject.subject import Subject
 
 #: upper - lower at which a value is called exact, nats
@@ -37,6 +39,8 @@ class Certified:
     questions : float64 array of shape (U, d), optional
         Where each unit's ``lower`` is attained, or where its bound says that most is to be seen; NaN where it names no
         question. Real models are asked there before any bound counts.
+    cases : tuple of Kept
+        What the kernel was asked: a unit's ``upper`` is what they say of it, and infinite where they say nothing.
     """
 
     upper: Float
@@ -45,6 +49,19 @@ class Certified:
     assumptions: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
     questions: Float | None = None
+    cases: tuple[Kept, ...] = ()
+
+    @classmethod
+    def without_data(cls, kept: Kept | None, units: Index, words: tuple[str, ...]) -> Self:
+        """Return what a design says; nothing of anybody where the kernel refused it."""
+        upper = np.full(len(units), np.inf) if kept is None else np.where(kept.units < 0, np.inf, kept.high)
+        return cls(
+            upper,
+            np.zeros(len(units)),
+            np.zeros(len(units), dtype=bool),
+            words,
+            cases=() if kept is None else (kept,),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +114,19 @@ class Certificate(ABC):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
 
+    def misfit(self, subject: Subject) -> str:
+        """Return which hypothesis of recipe, records or domain fails, as far as nothing is trained to know it."""
+        return self.unfit(subject)
+
+    def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
+        """Return a case's canonical part, made of the subject again; None where only trained models could say it.
+
+        These are records, labels, whose each record is, accepted questions, and parameters of the training: all but
+        the certificate. Nothing is trained. ``misfit`` must have been empty.
+        """
+        del subject, units, case
+        return None
+
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
         try:
@@ -130,12 +160,29 @@ class Certificate(ABC):
         return self.certify(Units(subject, units, retrained, limit))
 
 
-def designed(held: Index, **settings: Any) -> Float:
-    """Return the kernel's limits of people who hold so much of a design; infinite where it refuses the design."""
-    try:
-        return kernel.limits(kernel.Case("construction", "any", settings, {"held": held.astype(np.int64)})).high
-    except kernel.Refused:
-        return np.full(len(held), np.inf)
+class ByDesign(Certificate):
+    """A theorem about a design, whatever the records are."""
+
+    @abstractmethod
+    def design(self, subject: Subject, units: Index) -> Case:
+        """Return how much of the design each of the units holds; ``misfit`` must have been empty."""
+
+    def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
+        """Return the whole case: a design needs no certificate."""
+        del case
+        return self.design(subject, units)
+
+    def judged(self, about: Units) -> Kept | None:
+        """Return the kernel's limits of the units; None where it refuses the design."""
+        try:
+            return Kept.of(self.design(about.subject, about.units), about.units)
+        except kernel.Refused:
+            return None
+
+
+def designed(held: Index, **settings: Any) -> Case:
+    """Return the case of people who hold so much of a design."""
+    return Case("construction", "any", settings, {"held": held.astype(np.int64)})
 
 
 def smoothed(subject: Subject, alpha: float) -> float:
@@ -145,7 +192,11 @@ def smoothed(subject: Subject, alpha: float) -> float:
     """
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
-    return float(designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))[0])
+    try:
+        one = designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))
+        return float(kernel.limits(one).high[0])
+    except kernel.Refused:
+        return np.inf
 
 
 def accepted_settings(reach: Reach) -> dict[str, Any]:

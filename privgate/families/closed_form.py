@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.engine import Asked, Engine
 from privgate.families.retrained import Retrained, Status
 from privgate.subject.subject import Subject
@@ -104,7 +104,7 @@ def rows_of(X: NDArray[Any], rows: Index) -> NDArray[Any]:
 def removal(subject: Subject, units: Index) -> Removal:
     """Return what the classes lose when each of ``units`` is left out."""
     labels, K = subject.label_codes, len(subject.classes)
-    unit, rows = engine.unit_rows(subject, units)
+    unit, rows = designs.unit_rows(subject, units)
     edges = np.arange(len(units) + 1, dtype=np.int64)
     if subject.data.groups is None:
         return Removal(labels[rows], edges, rows, edges)
@@ -124,19 +124,6 @@ def blocks(row_unit: Index, n_units: int, width: int) -> Iterator[tuple[slice, s
         stop = min(max(stop, unit + 1), n_units)
         yield slice(unit, stop), slice(int(ends[unit]), int(ends[stop]))
         unit = stop
-
-
-def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
-    """Return which units take the last record of some class with them, shape (U,); a declared class stays."""
-    if subject.declared_classes is not None or subject.task == "regression":
-        return np.zeros(len(units), dtype=bool)
-    labels = subject.label_codes
-    counts = np.bincount(labels, minlength=len(subject.classes))
-    if subject.data.groups is None:
-        return np.asarray((counts <= 1)[labels[units]])
-    lost = removal(subject, units)
-    alone = lost.lost >= counts[lost.label]
-    return np.asarray(np.bincount(np.repeat(np.arange(len(units)), np.diff(lost.first)), alone, len(units)) > 0)
 
 
 # What engines share that answer in closed form: units in blocks, vanishing classes, handing on.
@@ -209,7 +196,7 @@ class ClosedForm(Engine):
             sure[row_unit[rows][~made.sure | np.isnan(made.without).any(axis=1)]] = False
             if part != slice(0, len(units)):  # what is done at once needs no progress
                 _tell(asked.fleet, f"answering by {self.name}", part.stop, len(units), time.monotonic() - started)
-        reason = {int(u): VANISHED for u in np.flatnonzero(vanishing(subject, units))}
+        reason = {int(u): VANISHED for u in np.flatnonzero(designs.vanishing(subject, units))}
         dead = (np.isneginf(with_).all(axis=1) | np.isneginf(without).all(axis=1)) & sure[row_unit]
         reason |= {int(u): NO_VALUE for u in np.unique(row_unit[dead]) if int(u) not in reason}
         reason |= form.undefined

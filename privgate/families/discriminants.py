@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import ClosedForm, Form, Scores, by_size
 from privgate.families.engine import Cost, Declined, LibraryEngine
 from privgate.families.retrained import Seeds
@@ -32,7 +32,7 @@ class ClassMoments:
 def moments(subject: Subject) -> ClassMoments:
     """Return the moments of a numeric pool; ``refusal`` must have been empty."""
     n, y = subject.data.n, subject.label_codes
-    X = engine.matrix(subject).astype(np.float64, copy=False)
+    X = designs.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)
     totals = np.bincount(y, minlength=len(subject.classes)).astype(np.float64)
     hot = (y[:, None] == np.arange(len(totals))).astype(np.float64)

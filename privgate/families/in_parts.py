@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import digest
+from privgate import cases, digest
 from privgate.arrays import Index
 from privgate.errors import SubjectError
 from privgate.families import catalogue
@@ -90,7 +90,8 @@ def plain(made: Certified) -> tuple[Arrays, Told]:
     columns = {"upper": made.upper, "lower": made.lower, "exact": made.exact}
     if made.questions is not None:
         columns["questions"] = made.questions
-    return columns, {"assumptions": list(made.assumptions), "detail": made.detail}
+    arrays, told = cases.packed(made.cases)
+    return {**columns, **arrays}, {"assumptions": list(made.assumptions), "detail": made.detail, "cases": told}
 
 
 def certified(columns: Arrays, said: Told) -> Certified:
@@ -102,6 +103,7 @@ def certified(columns: Arrays, said: Told) -> Certified:
         tuple(said["assumptions"]),
         said["detail"],
         columns.get("questions"),
+        cases.unpacked(columns, said["cases"]),
     )
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.engines import square_moves
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.certificate import accepted_arrays, accepted_settings, people_of
 from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, removal, spread
 from privgate.families.engine import Cost, Declined
@@ -82,7 +83,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     """
     n, (mean, deviation) = subject.data.n, subject.scale
     y = ((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
-    X = engine.matrix(subject).astype(np.float64, copy=False)
+    X = designs.matrix(subject).astype(np.float64, copy=False)
     _in_range(X[:n], mean, deviation)
     if type(estimator).__name__ in ("KernelRidge", "GaussianProcessRegressor"):
         # without an intercept the targets' mean is no answer to anything: it is put back before smoothing
@@ -176,13 +177,13 @@ class LeastSquares(ClosedForm):
         """Return why the recipe or data is not covered; empty if it is."""
         estimator = subject.recipe.library_estimator
         names = ("Ridge", "LinearRegression", "KernelRidge", "GaussianProcessRegressor")
-        if estimator is None or not any(engine.estimator_of(subject, n) is not None for n in names):
+        if estimator is None or not any(designs.estimator_of(subject, n) is not None for n in names):
             return "the recipe is no least squares, ridge, kernel ridge or Gaussian process of scikit-learn"
-        if why := engine.design_refusal(subject, double=True, real=True):
+        if why := designs.design_refusal(subject, double=True, real=True):
             return why
         if type(estimator).__name__ in ("Ridge", "LinearRegression"):
             return least_refusal(estimator)
-        size = subject.data.n * len(engine.matrix(subject))
+        size = subject.data.n * len(designs.matrix(subject))
         return "its kernel matrix is too large" if size > MOST_KERNEL else kernel_refusal(estimator)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
@@ -235,6 +236,8 @@ class OverDomain:
         A question of the domain at which it is largest, or nearly where several constraints are stated.
     seen : float64 array of shape (U,)
         The change there; 0 where that question is not of the domain.
+    cases : tuple of Kept
+        What the kernel was asked.
     why : str
         Why nothing is bounded; empty if something is.
     """
@@ -243,6 +246,7 @@ class OverDomain:
     where: Float
     why: str = ""
     seen: Float = field(default_factory=lambda: np.zeros(0))
+    cases: tuple[Kept, ...] = ()
 
 
 def not_over_domain(subject: Subject) -> str:
@@ -267,15 +271,13 @@ def over_domain(subject: Subject, units: Index) -> OverDomain:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
         sure = change_of(found.smoother, found.residual, removal(subject, units).whole, found.least)[1]
         arrays, settings = _case(subject, units)
-        made = kernel.Case("squares", "any", settings, arrays)
-        limits = kernel.limits(made)
+        kept = Kept.of(kernel.Case("squares", "any", settings, arrays), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused) as exc:
         return OverDomain(nothing.upper, nothing.where, str(exc))
     except np.linalg.LinAlgError:
         return OverDomain(nothing.upper, nothing.where, "the normal equations are singular")
-    asked = slice(0, len(units))
-    high, low = np.where(sure, limits.high[asked], np.inf), np.where(sure, limits.low[asked], 0.0)
-    return OverDomain(high, arrays["question"][asked], seen=low)
+    high, low = np.where(sure, kept.high, np.inf), np.where(sure, kept.low, 0.0)
+    return OverDomain(high, arrays["question"][: len(units)], seen=low, cases=(kept,))
 
 
 def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:
@@ -297,7 +299,7 @@ def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float
 def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return arrays and settings of the kernel's case: everybody's moves, those of ``units`` first."""
     estimator, n = subject.recipe.library_estimator, subject.data.n
-    X = engine.matrix(subject)[:n].astype(np.float64)
+    X = designs.matrix(subject)[:n].astype(np.float64)
     y, d = subject.data.y.astype(np.float64), X.shape[1]
     penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
     if estimator.fit_intercept:

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.families import certificate, discriminants, engine
-from privgate.families.certificate import Certificate, Certified, Units, designed
-from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, rows_of, vanishing
+from privgate.families import designs, discriminants
+from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, rows_of
 from privgate.families.engine import Cost, Declined, LibraryEngine
-from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
@@ -60,7 +58,7 @@ class KNearest(LibraryEngine, ClosedForm):
 
         estimator, n = subject.recipe.library_estimator, subject.data.n
         k, K = int(estimator.n_neighbors), len(subject.classes)
-        X, y = engine.matrix(subject).astype(np.float64, copy=False), subject.label_codes
+        X, y = designs.matrix(subject).astype(np.float64, copy=False), subject.label_codes
         # scikit-learn may multiply squares out, uncentred: what that rounds may be a tie
         rounded = 16 * float(np.finfo(np.float64).eps) * float((X**2).sum(axis=1).max())
         X = X - X[:n].mean(axis=0)
@@ -90,45 +88,6 @@ class KNearest(LibraryEngine, ClosedForm):
             return Scores(np.log(votes / k), np.log(rest / k), fine)
 
         return Form(joint, 4 * (k + 3) + X.shape[1], normalize=False)
-
-
-class SmoothedNeighborsCertificate(Certificate):
-    """At any query a record is among the k nearest, or nothing changes; then one vote passes to the next neighbor.
-
-    Or is lost, where nobody is left to vote: with e of r lost votes replaced, a label's share grows by at most
-    ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is largest where e = r.
-    """
-
-    name = "smoothed_neighbors"
-    source = "docs/mathematics.md, section 5: order by (distance, record); section 12.3"
-
-    def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
-        if problem := applies.own_refusal(subject, "SmoothedNeighbors"):
-            return problem
-        if not applies.own_estimator(subject, "SmoothedNeighbors").alpha > 0:
-            return "without smoothing one vote can make a label impossible: DTP is infinite"
-        return ""
-
-    def every_data_set(self, subject: Subject) -> float:
-        """Return ``ln(1 + 1/alpha)`` for declared labels and one record a person."""
-        alpha = float(applies.own_estimator(subject, "SmoothedNeighbors").alpha)
-        error = applies.own_error(subject, alpha, 1) if alpha > 0 else 0.0
-        return certificate.smoothed(subject, alpha) + error
-
-    def certify(self, about: Units) -> Certified:
-        """Return ``ln(1 + g / alpha)`` for each of ``units``, g the votes that it can hold."""
-        subject, units = about.subject, about.units
-        estimator = applies.own_estimator(subject, "SmoothedNeighbors")
-        size = np.array([len(subject.data.units[int(u)]) for u in units], dtype=np.int64)
-        alpha, most = float(estimator.alpha), int(estimator.n_neighbors)
-        upper = designed(size, design="shares", alpha=alpha, most=most) + applies.own_error(subject, alpha, 1)
-        gone = vanishing(subject, units)
-        upper[gone] = np.inf
-        assumption = (
-            "any query is allowed; neighbors are ordered by distance and, where equal, by their own features and label"
-        )
-        return Certified(upper, np.where(gone, np.inf, 0.0), gone, (assumption,))
 
 
 K_NEAREST = KNearest()
@@ -181,7 +140,7 @@ class NearestCentroid(LibraryEngine, ClosedForm):
         squares = (M.residual**2).sum(axis=0)
         if squares.min() <= 0 or n - 1 - K < 1:
             raise Declined("a feature does not vary within classes, or there are hardly more records than classes")
-        far = (engine.matrix(subject).astype(np.float64, copy=False) ** 2).max(axis=0)
+        far = (designs.matrix(subject).astype(np.float64, copy=False) ** 2).max(axis=0)
         prior = 2 * np.log(M.totals) if subject.recipe.library_estimator.priors == "empirical" else np.zeros(K)
 
         def joint(lost: Removal, unit: Index, query: Index) -> Scores:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
-from privgate.families.closed_form import vanishing
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Retrained, Seeds, Shadows, Status
 from privgate.subject.subject import Subject

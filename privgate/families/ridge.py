@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import ClosedForm, Form, Removal, Scores, spread
 from privgate.families.engine import Cost, Declined
 from privgate.families.retrained import Seeds
@@ -42,7 +42,7 @@ class Ridge(ClosedForm):
         estimator = estimator_of(subject)
         if type(estimator) not in (RidgeClassifier, Regression, LinearRegression):
             return f"the recipe is no ridge or least squares of scikit-learn with predict={RELEASE}"
-        if why := engine.design_refusal(subject, double=True):
+        if why := designs.design_refusal(subject, double=True):
             return why
         if estimator.positive or getattr(estimator, "class_weight", None) is not None:
             return "coefficients are constrained or classes weighted"
@@ -71,7 +71,7 @@ class Ridge(ClosedForm):
         """
         estimator: Any = estimator_of(subject)
         n, y = subject.data.n, subject.label_codes
-        X = engine.matrix(subject).astype(np.float64, copy=False)
+        X = designs.matrix(subject).astype(np.float64, copy=False)
         Y = _targets(estimator, y, len(subject.classes))
         center = X[:n].mean(axis=0) if estimator.fit_intercept else 0.0
         mean = Y.mean(axis=0) if estimator.fit_intercept else 0.0

@@ -11,8 +11,8 @@ import numpy as np
 
 from privgate import registry
 from privgate.errors import DigestMismatchError, PrivgateError, UsageError
-from privgate.families import sharded
-from privgate.families.sharded import declared
+from privgate.families import sharded_members
+from privgate.families.sharded_members import declared
 from privgate.influence.risky_removal import without
 from privgate.models import Sharded
 from privgate.registry.client import answering, connect
@@ -244,8 +244,8 @@ def versions(name: str, ids: Sequence[str], *, tracking_uri: str | None = None) 
 def bounds(subject: Subject, ids: Sequence[str]) -> tuple[float, ...]:
     """Return how far each person can move any answer of a sharded model, whatever its data: 0 for strangers."""
     units = {str(n): u for u, n in enumerate(subject.data.unit_names)}
-    made = sharded.declared(subject)
-    if made is None or sharded.ShardedMembers().unfit(subject):
+    made = declared(subject)
+    if made is None or sharded_members.ShardedMembers().unfit(subject):
         return tuple(np.inf if i in units else 0.0 for i in ids)
     shard = made.shard_of(subject.data.X)
     held = [len(np.unique(shard[subject.data.units[units[i]]])) if i in units else 0 for i in ids]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import DocumentError, strict_json
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.checks import Row, Terms, check, check_original, is_copy, row_and_statement, stored_evidence
@@ -147,6 +147,35 @@ def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri
             f"{digest.of_manifest(files)[:19]}… instead of {claims.files[:19]}…); do not serve them"
         )
     return len(files)
+
+
+def recomputed(claims: Claims, folder: Path) -> list[str]:
+    """Return what comes out again of the decision that was signed, by the kept cases of the check's folder.
+
+    Raises
+    ------
+    UsageError
+        numpy is not installed.
+    StatementError
+        The folder's report is not the one that was signed.
+    SubjectError
+        A case cannot be read, is not the one that was judged, or the kernel's limits do not give the decision.
+    """
+    try:
+        from privgate.recomputed import again
+    except ModuleNotFoundError as exc:
+        raise UsageError(f"recomputing needs {exc.name}: pip install 'privgate-verify[recompute]'") from exc
+    place = folder / "report.json"
+    try:
+        content = strict_json.content(place, LARGE)
+        document = strict_json.loads(content, LARGE)
+    except OSError as exc:
+        raise StatementError(f"{place} cannot be read: {exc.strerror}") from exc
+    except DocumentError as exc:
+        raise StatementError(f"{place} cannot be read: it {exc}") from exc
+    if statement.payload_digest(content) != claims.report:
+        raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
+    return again(document, folder)
 
 
 # Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.

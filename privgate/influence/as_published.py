@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privgate.evidence import CertificatesCompared, InfluencePart, PublishedBound
+from privgate.evidence import CaseNote, CertificatesCompared, InfluencePart, PublishedBound
 from privgate.influence import left_out, per_unit, sensitivities
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -160,6 +160,7 @@ def part(run: Run) -> InfluencePart | None:
         else CertificatesCompared(units=len(witness.seen), questions=witness.questions),
         indirect_queries=run.once(per_unit.over_all_queries)[2],
         as_published=rows(run) if Need.EVERY_QUERY in run.asked else (),
+        cases=tuple(CaseNote.of(k) for k in run.once(per_unit.cases)),
     )
 
 
@@ -171,4 +172,5 @@ def _of_regressor(run: Run) -> InfluencePart:
         declined=answered.declined,
         recheck=tuple(left_out.recheck_row(p) for p in answered.rechecks),
         sensitivity=sensitivities.figures(run),
+        cases=tuple(CaseNote.of(k) for k in sensitivities.cases(run)),
     )

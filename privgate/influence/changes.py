@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float
 from privgate.evidence import EngineShare
-from privgate.families import engine, refit
+from privgate.families import answering as families
+from privgate.families import designs, refit
 from privgate.families.engine import TOLERANCE, Asked
 from privgate.families.retrained import Retrained, Shown, Status
 from privgate.run.run import Run
@@ -234,7 +234,7 @@ def widest(subject: Subject) -> float | None:
 
     An answer that lies among the targets misses none of them by more than the farther end.
     """
-    if subject.task != "regression" or not any(engine.estimator_of(subject, name) is not None for name in _AMONG):
+    if subject.task != "regression" or not any(designs.estimator_of(subject, name) is not None for name in _AMONG):
         return None
     y = subject.data.y.astype(np.float64)
     return float(np.sqrt(np.mean(np.maximum(y - y.min(), y.max() - y) ** 2)) / subject.scale[1])

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import refit
 from privgate.families.engine import Asked

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
+from privgate.families import answering as families
 from privgate.families.engine import Asked
 from privgate.families.retrained import Retrained, Seeds, Shown, Status
 from privgate.run.run import Run

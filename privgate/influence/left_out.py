@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import (
     Count,
@@ -16,8 +15,10 @@ from privgate.evidence import (
     RecheckRow,
     UnitCoverage,
 )
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families.bound import Witness
+from privgate.families.certificate import Certified
 from privgate.families.engine import Asked
 from privgate.families.recheck import observe
 from privgate.families.retrained import Retrained, Seeds, Status
@@ -134,9 +135,15 @@ def decided_by(run: Run) -> str:
     return run.once(found).decided_by
 
 
-def proven(run: Run) -> Float | None:
-    """Return each person's limit by theorems as the models leave them, shape (n_units,); None where none limits all."""
+def of_everybody(run: Run) -> Certified | None:
+    """Return what theorems say of everybody as the models leave it; None where none limits all."""
     return None if run.once(modes.limits) is None else modes.bounds_of(run, run.once(found).witness)
+
+
+def proven(run: Run) -> Float | None:
+    """Return each person's limit of ``of_everybody``, shape (n_units,)."""
+    made = run.once(of_everybody)
+    return None if made is None else made.upper
 
 
 def asked(run: Run, units: Index) -> Asked:

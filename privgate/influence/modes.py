@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.evidence import ModeUsed, Request
+from privgate.families import answering as families
 from privgate.families import bound as bounds
-from privgate.families import engine as design
-from privgate.families import refit
-from privgate.families.closed_form import vanishing
+from privgate.families import designs, refit
+from privgate.families.certificate import Certified
+from privgate.families.designs import vanishing
 from privgate.families.engine import DRAWN, Asked, Engine, Mode, Refitting
 from privgate.families.refit import MODELS, SHARE
 from privgate.families.retrained import Retrained, Shown
@@ -153,7 +153,7 @@ def riskiest_first(asked: Asked) -> Index:
         return np.arange(len(units), dtype=np.int64)
     # folds of everybody, asked about everybody in them: whoever is to be ranked, the trainings are the same
     fold = subject.generator("folds").permutation(len(subject.data.units)) % FOLDS
-    rows = [design.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
+    rows = [designs.unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
     fits = [Fit(asked.seeds[0], r, left_out=r) for r in rows]
     without = refit.full(subject, asked.seeds[:1], asked.fleet)[0]
     with_ = np.maximum(without[row_query], FLOOR)
@@ -211,7 +211,7 @@ def limits(run: Run) -> Float | None:
         return None  # the operator says how many
     if run.subject.task != "classification" or _trainings(run) <= WORTH:
         return None
-    before = bounds_of(run, None)
+    before = bounds_of(run, None).upper
     return before if before.max() <= min(run.thresholds) else None
 
 
@@ -245,11 +245,11 @@ def size(run: Run) -> int:
     return REHEARSED if run.rehearsed else SAMPLE
 
 
-def bounds_of(run: Run, witness: bounds.Witness | None) -> Float:
-    """Return everybody's limit by theorems, shape (n_units,), nats; a witness silences those that it contradicts."""
+def bounds_of(run: Run, witness: bounds.Witness | None) -> Certified:
+    """Return what theorems say of everybody; a witness silences those that it contradicts."""
     everybody = np.arange(run.n_units, dtype=np.int64)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(run.subject, everybody, None, witness=witness, attacked=attacked, fleet=run.fleet)[0].upper
+    return bounds.bound(run.subject, everybody, None, witness=witness, attacked=attacked, fleet=run.fleet)[0]
 
 
 def _trainings(run: Run) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import families
 from privgate.arrays import Float, Index
+from privgate.cases import Kept, needed
 from privgate.errors import MeasurementError
 from privgate.evidence import (
     BehindInfluence,
@@ -23,6 +23,7 @@ from privgate.evidence import (
     Request,
     SeedNoise,
 )
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
@@ -191,6 +192,17 @@ def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
         attacked=attacked,
         fleet=run.fleet,
     )
+
+
+def cases(run: Run) -> tuple[Kept, ...]:
+    """Return the cases that upper limits rest on: of the measured people, and of everybody where a theorem limits all.
+
+    None where something else is released than the probabilities that theorems are about.
+    """
+    if not run.subject.release.exact:
+        return ()
+    of_all = run.once(left_out.of_everybody)
+    return needed((*run.once(certified).cases, *(() if of_all is None else of_all.cases)), run.n_units)
 
 
 def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:

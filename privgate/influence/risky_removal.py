@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privgate import families
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
+from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families.engine import Asked
 from privgate.families.retrained import Status

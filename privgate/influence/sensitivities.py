@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
+from privgate.cases import Kept
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
@@ -69,6 +70,11 @@ def _unless_contradicted(run: Run) -> least_squares.OverDomain:
     if not said and (beyond := _beyond(run, found)):
         said = f"a model trained without one person changes an answer {beyond:.3g} times as much as it allows"
     return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said) if said else found
+
+
+def cases(run: Run) -> tuple[Kept, ...]:
+    """Return the cases that limits over the declared domain rest on."""
+    return run.once(over_all).cases
 
 
 def _beyond(run: Run, found: least_squares.OverDomain) -> float:

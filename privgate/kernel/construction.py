@@ -18,7 +18,8 @@ Why it is enough (docs/mathematics.md, section 12).
   r, the constant 1 counted: a record moves the minimum by at most C r, and an answer by r times that: Theorem 12.4.
   Training ends at a gradient of at most ``stop``, with and without the person.
 
-Axioms.  Shares and a logistic function err by a few units in the last place, which ``_SPARE`` holds many times over.
+Axioms.  Shares and a logistic function err by a few units in the last place, which ``_SPARE`` holds many times over;
+``off`` is what else a library's rounding moves an answer by.
 """
 
 import numpy as np
@@ -38,7 +39,9 @@ def bound(case: Case) -> Limits:
         (bool((held >= 0).all()), "somebody holds less than nothing"),
         (case.setting("design", str) in DESIGNS, f"the design is none of {', '.join(DESIGNS)}"),
     )
-    return Limits(np.zeros(len(held)), DESIGNS[case.setting("design", str)](case, held) * (1 + 1e-12) + _SPARE)
+    off = case.setting("off", float, 0.0)
+    every((off >= 0, "rounding is less than nothing"))
+    return Limits(np.zeros(len(held)), DESIGNS[case.setting("design", str)](case, held) * (1 + 1e-12) + _SPARE + off)
 
 
 def _log_pool(case: Case, held: Float) -> Float:

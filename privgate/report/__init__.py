@@ -9,8 +9,8 @@ features and rows are left out, because a query may be a person's own features.
 """
 
 from privgate.report.page import index
-from privgate.report.report_document import document, render, write
+from privgate.report.report_document import PERSONAL, document, render, write
 from privgate.report.report_schema import SCHEMA
 from privgate.report.two_reports import compare
 
-__all__ = ["SCHEMA", "compare", "document", "index", "render", "write"]
+__all__ = ["PERSONAL", "SCHEMA", "compare", "document", "index", "render", "write"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from privgate import cases
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, Evidence, encode
 from privgate.policy.rules import about
@@ -209,6 +210,8 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
 
 DOCUMENT = "report.json"
 RECORDS = "records.parquet"
+#: files of a report that are personal data: whoever sends a folder on leaves them out
+PERSONAL = (RECORDS, cases.FILE)
 #: Great Expectations' validation results
 VALIDATIONS = "validation-*.json"
 
@@ -238,8 +241,8 @@ def write(
     Returns
     -------
     list of Path
-        ``report.json``, ``records.parquet``, one file a format, then Great Expectations' validation result of each
-        suite that the policy names.
+        ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
+        Expectations' validation result of each suite that the policy names.
 
     Raises
     ------
@@ -262,10 +265,13 @@ def write(
         suites = validations(verdict)
         for name, text in suites.items():
             _text(new / name, text)
-        order = [DOCUMENT, RECORDS, *written.values(), *suites]
+        kept = [cases.FILE] if verdict.evidence.cases else []
+        for name in kept:
+            cases.write(new / name, verdict.evidence.cases)
+        order = [DOCUMENT, RECORDS, *kept, *written.values(), *suites]
         done = [(new / name).replace(folder / name) for name in order]
-    for old in set(folder.glob(VALIDATIONS)) - set(done):
-        old.unlink()  # of an earlier report, whose policy named other suites
+    for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
+        old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
     return done
 
 

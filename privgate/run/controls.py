@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privgate import families
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition, SeedControl
+from privgate.families import answering as families
 from privgate.families.refit import no_answers
 from privgate.run import changed, recipe_controls, reproduction
 from privgate.run.reproduction import DETERMINISTIC

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import digest, families
+from privgate import digest
 from privgate.arrays import Bool, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Precondition
+from privgate.families import answering as families
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import same_people, same_population

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from privgate.families import ALL
+from privgate.families.answering import ALL
 from privgate.families.engine import Asked
 from privgate.statistics.leakage import largest_change
 from privgate.subject.data import TrainingData

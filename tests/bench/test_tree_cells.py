@@ -12,7 +12,8 @@ import pytest
 from lightgbm import LGBMClassifier
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.families import ALL, certificates
+from privgate.families import certificates
+from privgate.families.answering import ALL
 from privgate.families.engine import Asked
 from privgate.models import KeyedForest
 from tests.bench.results_table import note

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from privgate import recomputed
 from privgate.__main__ import run
 from privgate.cli import demo
 from privgate.demo.recipes import recipes
@@ -51,6 +52,9 @@ def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsy
         assert document["policy"]["name"] == recipes()[name].policy
         rule = next(f for f in document["findings"] if f["rule"] == "dtp")
         assert (document["outcome"], document["exit_code"]) == (outcome, code)
+        if code == 0:
+            (again,) = recomputed.again(document, tmp_path / "reports" / name)
+            assert again.startswith("dtp: the kernel's limits come to 0.")
         if value is None:  # proven by the theorem about cells, for everybody; at least what people's own records show
             proven = next(c for c in document["evidence"]["influence"]["certificates"] if c["name"] == "tree_cells")
             assert (proven["applies"], proven["units"]) == (True, 800)

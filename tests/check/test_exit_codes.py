@@ -27,7 +27,7 @@ def test_0_approved_and_everything_written(privgate, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("APPROVED")
     names = {p.name for p in (tmp_path / "out").iterdir()}
-    assert names == {"report.json", "records.parquet", "report.html", "summary.md", "junit.xml"}
+    assert names == {"report.json", "records.parquet", "cases.npz", "report.html", "summary.md", "junit.xml"}
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     assert document["outcome"] in ("passed", "warned")
     again = privgate("report", "out/report.json", "--html", "again.html")

@@ -11,11 +11,12 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import check_plan
 from privgate.check import costs as beside
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
+from privgate.families import answering as families
 from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing

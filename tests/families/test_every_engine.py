@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import privgate
-from privgate.families import ALL, answer, certificates
+from privgate.families import certificates
+from privgate.families.answering import ALL, answer
 from privgate.families.certificate import Certificate
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.models import Floored, Sharded

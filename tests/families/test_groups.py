@@ -7,8 +7,9 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from privgate.families import ALL, answer, nearest
-from privgate.families.closed_form import vanishing
+from privgate.families import nearest
+from privgate.families.answering import ALL, answer
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked
 from privgate.linear_scores import softmax_scores
 from privgate.models import ContingencyTable

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families import answer, closed_form, discriminants, nearest
+from privgate.families import closed_form, discriminants, nearest
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.retrained import Retrained, Status
 from privgate.subject.data import TrainingData

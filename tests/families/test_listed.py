@@ -13,8 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Recipe, Subject, TrainingData, report
 from privgate.check.gate import evaluate
 from privgate.errors import SubjectError
-from privgate.families import answer
 from privgate.families import bound as bounds
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.listed import ListedQuestions, container
 from privgate.models import FixedScaler

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.statistics.leakage import largest_change
 

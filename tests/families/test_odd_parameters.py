@@ -6,7 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from privgate import Domain, Recipe, Subject, TrainingData, evaluate, families
+from privgate import Domain, Recipe, Subject, TrainingData, evaluate
+from privgate.families import answering as families
 from privgate.families import bound
 from privgate.models import ContingencyTable, Sharded, SmoothedNeighbors
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB
 
 from privgate import Recipe, Subject
-from privgate.families import ALL, answer
+from privgate.families.answering import ALL, answer
 from privgate.families.engine import Asked
 from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit

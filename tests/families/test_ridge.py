@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.ridge import ENGINE
 from privgate.linear_scores import softmax_scores

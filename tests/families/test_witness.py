@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Domain, families
+from privgate import Domain
+from privgate.families import answering as families
 from privgate.families import bound, certificates, listed
 from privgate.families.bound import Witness
 from privgate.influence import left_out, per_unit

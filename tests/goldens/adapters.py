@@ -38,7 +38,8 @@ def instance(name: str, seed: int) -> Any:
 
 def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
-    from privgate.families import answer, certificates
+    from privgate.families import certificates
+    from privgate.families.answering import answer
     from privgate.families.engine import Asked
 
     InProcess = module("in_process").InProcess
@@ -70,7 +71,7 @@ def engine_cases() -> list[tuple[str, Any]]:
 
 def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
-    from privgate.families import ALL
+    from privgate.families.answering import ALL
     from privgate.families.engine import Asked
     from privgate.statistics.leakage import largest_change
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from test_goldens import rows
 
-from privgate import families, kernel
-from privgate.families import ALL as ENGINES
+from privgate import kernel
+from privgate.families import answering as families
+from privgate.families.answering import ALL as ENGINES
 from privgate.families.engine import Asked
 from privgate.kernel import Limits
 from privgate.statistics.leakage import largest_change

@@ -17,7 +17,7 @@ from privgate import Budget, Policy, Recipe, Subject, TrainingData
 from privgate.check import gate
 from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
-from privgate.families.sharded import ShardedMembers
+from privgate.families.sharded_members import ShardedMembers
 from privgate.influence import modes, per_unit
 from privgate.models import Sharded
 from privgate.run import controls

@@ -8,9 +8,10 @@ import pytest
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, families
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
+from privgate.families import answering as families
 from privgate.families import catalogue, refit
 from privgate.influence import left_out
 from privgate.policy.rules import ALL

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from papers import datasets, mitigations
-from privgate import families
+from privgate.families import answering as families
 from privgate.subject.release import Release
 from privgate.subject.released import released
 from privgate.training.fleet import Fleet

@@ -348,7 +348,7 @@ def test_a_verdict_judges_once_and_a_file_is_validated_once(load, monkeypatch):
     monkeypatch.setattr(Document, "model_validate_json", classmethod(validated))
 
     policy = load("rules:\n  - metric: dtp\n    max: 1.0\n" + waivers())
-    assert gate.judged(policy, evidence(policy), observe=False).detail["expires"]
+    assert gate.judged(policy, evidence(policy), observe=False, subject=None).detail["expires"]
 
     assert judged.call_count == 1
     assert [call.args[0] for call in validated.call_args_list] == [Policy]

@@ -44,7 +44,9 @@ def shown(verdict):
 def test_neighbours_are_in_the_file_which_blocks_or_is_withheld(registry, tmp_path, people, fleet):
     log_model(Recipe(KNeighborsClassifier(), seed=1), people, registered_model_name="m", store="artifacts")
     blocked = evaluate(policy(tmp_path), Subject.load("models:/m/1"), fleet=fleet)
-    withheld = gate.judged(policy(tmp_path, key="file: not downloadable\n"), blocked.evidence, observe=False)
+    withheld = gate.judged(
+        policy(tmp_path, key="file: not downloadable\n"), blocked.evidence, observe=False, subject=None
+    )
     assert not withheld.approved  # its other rule was not measured
 
     assert rule(blocked).outcome == "failed"
@@ -62,7 +64,10 @@ def test_small_counts_are_hidden_and_their_verdict_stays(tmp_path):
     request = wanted.rules[0].request()
     measured = Measurement(request, 7, 7, 7, unit="records", n=60, population=60)
     verdict = gate.judged(
-        wanted, Evidence({"n_records": 60, "n_units": 60}, (), {request: measured}, artifact=part), observe=False
+        wanted,
+        Evidence({"n_records": 60, "n_units": 60}, (), {request: measured}, artifact=part),
+        observe=False,
+        subject=None,
     )
     document = report.document(verdict, hash_key=b"k" * 32)
     told = next(f for f in document["findings"] if f["rule"] == "artifact_records")

@@ -33,7 +33,7 @@ def verdict(outcome=Outcome.PASSED, **detail):
 def out(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
-    for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "notes.txt"):
+    for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "cases.npz", "notes.txt"):
         (folder / name).write_text(name)
     return folder
 

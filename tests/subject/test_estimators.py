@@ -22,7 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
-from privgate.families import catalogue, ridge, understood
+from privgate.families import catalogue, ridge
+from privgate.families.answering import understood
 from privgate.families.networks import torch_nets
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe

@@ -136,7 +136,9 @@ def test_the_closure_is_small_and_holds_no_training_environment(closure, setting
     found = closure.sources(TREE, config)
     assert {"guard/verifying.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
     assert not [n for n in found if n.startswith(("policy", "training", "families", "run", "report", "membership"))]
-    assert sum(map(len, found.values())) < 250_000
+    numeric = [n for n in found if n.split("/")[0].removesuffix(".py") in config["numeric"]]  # of the extra recompute
+    assert {"cases.py", "recomputed.py", "kernel/judge.py"} <= set(numeric)
+    assert sum(len(text) for n, text in found.items() if n not in numeric) < 250_000
     assert not [n for n, text in found.items() if "from privgate." in text or "import privgate." in text]
 
 
@@ -149,6 +151,7 @@ def test_a_heavy_import_fails_the_build(closure, settings, tmp_path):
         ("from privgate.policy import Policy\n", "leaves out"),
         ("NAME = 'privgate.digest'\n", "in a text"),
         ("import privgate.digest\n", "whole name"),
+        ("from privgate import cases\n", "needs numpy"),
     ):
         before = errors.read_text()
         errors.write_text(before + line)
@@ -189,6 +192,50 @@ def test_whatever_is_spoiled_does_not_verify(run, release, spoil, code, says):
     spoil(release)
     found, said = run(release.files, *release.options)
     assert (found, says in said, "Traceback" in said) == (code, True, False), said
+
+
+def kept(folder):
+    """Write a check's folder: a report whose rule passed by a design's theorem, and its case."""
+    import numpy as np
+
+    from privgate import cases
+    from privgate.kernel import Case
+
+    held = {"held": np.ones(20, dtype=np.int64)}
+    one = cases.Kept.of(Case("construction", "any", {"design": "shares", "alpha": 2.0}, held), np.arange(20))
+    folder.mkdir()
+    cases.write(folder / cases.FILE, [one])
+    asked = {"metric": "dtp", "options": {"aggregate": "max"}, "key": "dtp(aggregate=max)"}
+    found = {"rule": "dtp", "metric": "dtp", "request": asked["key"], "outcome": "passed", "unit": "nats"}
+    note = {"digest": one.digest(), "low": 0.0, "high": float(one.high.max())}
+    told = {
+        "findings": [found | {"limit": 1.0, "high": note["high"]}],
+        "evidence": {
+            "measurements": [{"request": asked, "n": 20, "population": 20}],
+            "influence": {"cases": [note]}, "subject": {"n_units": 20, "domain": None},
+        },
+    }  # fmt: skip
+    (folder / "report.json").write_text(json.dumps(told))
+    return statement.payload_digest((folder / "report.json").read_bytes())
+
+
+def test_a_yes_comes_out_again_where_the_extra_is_installed(run, release, tmp_path):
+    release.sign(report=kept(tmp_path / "out"))
+    asked = release.files, *release.options, "--recompute", tmp_path / "out"
+    code, said = run(*asked)
+    assert (code, "pip install 'privgate-verify[recompute]'" in said, "Traceback" in said) == (2, True, False), said
+
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for place in Path(sysconfig.get_paths()["purelib"]).glob("numpy*"):
+        (libraries / place.name).symlink_to(place)
+    main = f"sys.path.append({str(libraries)!r})\nfrom privgate_verify.__main__ import main\nmain()"
+    code, said = run(*asked, code=main)
+    assert (code, "recomputed: dtp: the kernel's limits come to 0.4055 again" in said) == (0, True), said
+    report = tmp_path / "out" / "report.json"
+    report.write_text(report.read_text().replace('"limit": 1.0', '"limit": 1.5'))
+    code, said = run(*asked, code=main)
+    assert (code, "is not the report that was signed" in said, "Traceback" in said) == (4, True, False), said
 
 
 def test_it_loads_nothing_of_a_training_environment(run, release):

@@ -11,8 +11,9 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.engines import logistic_moves
 from privgate.engines.logistic_moves import Certificate
-from privgate.families import engine
-from privgate.families.closed_form import VANISHED, vanishing
+from privgate.families import designs
+from privgate.families.closed_form import VANISHED
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.logistic import stopping
 from privgate.families.logistic.stopping import Trained
@@ -59,7 +60,7 @@ class Logistic(Engine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of one step for every unit, and further ones for all; with ``mode="max"``, for 64 of them."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         width = d * (1 if K == 2 else K)
         close = min(len(units), 64) if mode == "max" else len(units)
         further = min(16.0 * n * width * close, _STEPS + _ALONE)
@@ -230,7 +231,7 @@ def _declined(subject: Subject) -> str:
 
 def _pool(subject: Subject, trained: Trained) -> Float:
     """Return records that train, then candidates, the intercept's column of ones last, (P, p)."""
-    made = engine.matrix(subject).astype(np.float64, copy=False)
+    made = designs.matrix(subject).astype(np.float64, copy=False)
     return np.column_stack([made, np.ones(len(made))]) if trained.intercept else made
 
 

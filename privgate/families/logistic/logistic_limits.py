@@ -11,9 +11,11 @@ import numpy as np
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.engines import logistic_moves
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.certificate import (
+    ByDesign,
     Certificate,
     Certified,
     Units,
@@ -53,6 +55,19 @@ class Newton(Certificate):
         """Return why it does not apply; empty if it does."""
         return _unfit(subject)
 
+    def misfit(self, subject: Subject) -> str:
+        """Return which hypothesis fails; where trainings end is left to ``unfit``."""
+        return _misfit(subject)
+
+    def canonical(self, subject: Subject, units: Index, case: kernel.Case) -> kernel.Case:
+        """Return what is minimised; ``allowed`` as it is where it is at least what the solver's test leaves open."""
+        at = case.arrays.get("at", np.zeros((0, 0)))
+        least, found = stopping.least(subject, at), case.arrays.get("allowed", np.zeros(0))
+        reach, d = applies.reach(subject), int(subject.data.X.shape[1])
+        arrays = {**accepted_arrays(reach, d), "allowed": found if (found >= least).all() else least}
+        person = asked_first(subject, units)
+        return stopping.posed(subject, stopping.loss_of(subject), "any", person, arrays, **accepted_settings(reach))
+
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units."""
         subject, units = about.subject, about.units
@@ -62,32 +77,29 @@ class Newton(Certificate):
         limit = 1.0 if about.limit is None else about.limit
         try:
             proposal = logistic_moves.propose(loss, person, stops.u, asked)
-            found = made.limits(person, proposal, limit)
+            cases = [made.judged(units, person, proposal, limit)]
         except (kernel.Refused, np.linalg.LinAlgError):
             return Certified(np.full(len(units), np.inf), np.zeros(len(units)), np.zeros(len(units), dtype=bool))
         size = loss.X.size * loss.C
-        open_ = self._open(found, asked, about.limit)[: int(_STEPS / (8 * size))]
-        if len(open_):
-            proposal = logistic_moves.refine(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(person, proposal, limit))
-        open_ = self._open(found, asked, about.limit)[: int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))]
-        if len(open_):
-            proposal = logistic_moves.alone(loss, person, proposal, np.sort(open_))
-            found = self._better(found, made.limits(person, proposal, limit))
-        upper, lower = found.high[asked], found.low[asked]
+        many = int(_STEPS / (8 * size)), int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
+        for more, most in zip((logistic_moves.refine, logistic_moves.alone), many, strict=True):
+            if len(open_ := self._open(*self._best(cases), about.limit)[:most]):
+                proposal = more(loss, person, proposal, np.sort(open_))
+                cases.append(made.judged(units, person, proposal, limit))
+        lower, upper = self._best(cases)
         words = (made.reach.words(), _assumption(stops))
         detail = {"gradient": float(stops.allowed.max()), "seen": stops.seen, "units": len(units)}
         questions = made.questions(proposal["at"], proposal["moves"][asked])
-        return Certified(upper, lower, attained(lower, upper), words, detail, questions)
+        return Certified(upper, lower, attained(lower, upper), words, detail, questions, tuple(cases))
 
     @staticmethod
-    def _better(one: kernel.Limits, other: kernel.Limits) -> kernel.Limits:
-        return kernel.Limits.of(np.maximum(one.low, other.low), np.minimum(one.high, other.high))
+    def _best(cases: list[Kept]) -> tuple[Float, Float]:
+        found = kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
+        return found.low, found.high
 
     @staticmethod
-    def _open(found: kernel.Limits, asked: Index, limit: float | None) -> Index:
+    def _open(low: Float, high: Float, limit: float | None) -> Index:
         """Return whom more work may help, the most urgent first: on both sides of the limit, then the largest."""
-        low, high = found.low[asked], found.high[asked]
         urgent = np.isinf(high) & np.isfinite(low)
         if limit is not None:
             urgent |= (low <= limit) & (limit < high)
@@ -96,7 +108,7 @@ class Newton(Certificate):
         return np.asarray(order[(urgent | largest)[order]])
 
 
-class BallLogisticCertificate(Certificate):
+class BallLogisticCertificate(ByDesign):
     """A record moves the minimiser by at most ``C radius``, and an answer by ``radius`` times that; g records, g times.
 
     The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
@@ -121,9 +133,6 @@ class BallLogisticCertificate(Certificate):
     def certify(self, about: Units) -> Certified:
         """Return the bound of each of the units by the number of its records."""
         estimator = applies.own_estimator(about.subject, "BallLogistic")
-        held = np.array([len(rows) for rows in about.members])
-        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
-        upper = designed(held, design="ball", **told)
         words = (
             f"any query is allowed: records and queries are pulled into a ball of radius {estimator.radius:g}; "
             "nothing of the data is looked at"
@@ -132,7 +141,14 @@ class BallLogisticCertificate(Certificate):
             words += (
                 "; the head that it is pulled towards is declared public: one made from these people would not show"
             )
-        return Certified(upper, np.zeros(len(upper)), np.zeros(len(upper), dtype=bool), (words,))
+        return Certified.without_data(self.judged(about), about.units, (words,))
+
+    def design(self, subject: Subject, units: Index) -> kernel.Case:
+        """Return the records of each unit."""
+        estimator = applies.own_estimator(subject, "BallLogistic")
+        held = np.array([len(subject.data.units[int(u)]) for u in units])
+        told = {"C": float(estimator.C), "radius": float(estimator.radius), "stop": FLAT}
+        return designed(held, design="ball", **told)
 
 
 class _Problem:
@@ -141,12 +157,12 @@ class _Problem:
     def __init__(self, trained: Trained, reach: Reach) -> None:
         self.trained, self.reach, self.d = trained, reach, trained.loss.X.shape[1] - trained.intercept
 
-    def limits(self, person: Index, proposal: dict[str, Float], limit: float) -> kernel.Limits:
-        """Return the kernel's limits over the declared domain."""
+    def judged(self, units: Index, person: Index, proposal: dict[str, Float], limit: float) -> Kept:
+        """Return the kernel's limits of some units over the declared domain."""
         arrays = {**accepted_arrays(self.reach, self.d), **proposal}
         arrays["question"] = self.questions(proposal["at"], proposal["moves"])
         settings = {"limit": float(limit), **accepted_settings(self.reach)}
-        return kernel.limits(self.trained.case("any", person, arrays, **settings))
+        return Kept.of(self.trained.case("any", person, arrays, **settings), units)
 
     def questions(self, at: Float, moves: Float) -> Float:
         """Return where each person's absence may show most, (U, d); NaN where nothing is known of them."""
@@ -169,11 +185,10 @@ def _problem(subject: Subject) -> _Problem:
     return _Problem(stopping.trained(subject), applies.reach(subject))
 
 
-@lru_cache(maxsize=4)
-def _unfit(subject: Subject) -> str:
+def _misfit(subject: Subject) -> str:
     if problem := applies.refusal(subject, "LogisticRegression"):
         return problem
-    estimator, X = engine.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
+    estimator, X = designs.estimator_of(subject, "LogisticRegression"), applies.dense(subject.data.X)
     if X is None:
         return "the features are not finite numbers"
     if problem := applies.single_precision(subject.data.X):
@@ -191,6 +206,13 @@ def _unfit(subject: Subject) -> str:
     vectors = 1 if len(subject.classes) == 2 else len(subject.classes)
     if vectors * (X.shape[1] + 1) > _PARAMETERS:
         return f"{vectors * (X.shape[1] + 1)} parameters make the Hessian too large to factor"
+    return ""
+
+
+@lru_cache(maxsize=4)
+def _unfit(subject: Subject) -> str:
+    if problem := _misfit(subject):
+        return problem
     asked = _problem(subject)
     return asked.trained.stops.problem or _unknown(asked)
 

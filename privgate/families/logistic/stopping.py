@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.engines.logistic_moves import Loss, Minimum
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.certificate import people_of
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
@@ -72,10 +72,7 @@ def stopping(subject: Subject) -> Stopping:
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
     u, steps, warned = _trained(subject, everyone)
-    weights = _weights(subject, everyone)
-    tests = float(weights.sum()) * float(estimator.tol)
-    rounding = _rounding(X, u, estimator) * max(1.0, float(weights.max()))
-    allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
+    allowed, tests, rounding = _allowed(subject, X, u)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
         return Stopping(f"the solver did not end by its gradient ({problem}); {ADVICE}", u, allowed)
     if not (rounding <= _ROUNDED * tests).all():
@@ -98,6 +95,14 @@ def stopping(subject: Subject) -> Stopping:
     return Stopping("", u, allowed, len(few))
 
 
+def _allowed(subject: Subject, X: Float, u: Float) -> tuple[Float, float, Float]:
+    """Return the largest gradient where a training ends (p,), the solver's test's part of it, and rounding's (p,)."""
+    estimator, weights = subject.recipe.library_estimator, _weights(subject, np.arange(len(X)))
+    tests = float(weights.sum()) * float(estimator.tol)
+    rounding = _rounding(X, u, estimator) * max(1.0, float(weights.max()))
+    return np.where((X != 0).any(axis=0), tests + rounding, 0.0), tests, rounding
+
+
 def refusal(subject: Subject) -> str:
     """Return why the recipe is no L2-regularised logistic regression of this form; empty if it is."""
     from sklearn.linear_model import LogisticRegression
@@ -105,7 +110,7 @@ def refusal(subject: Subject) -> str:
     estimator = subject.recipe.library_estimator
     if type(estimator) is not LogisticRegression:
         return "the recipe is not scikit-learn's LogisticRegression"
-    if why := engine.design_refusal(subject):
+    if why := designs.design_refusal(subject):
         return why
     if why := unfit(estimator):
         return why
@@ -140,12 +145,14 @@ class Trained:
 
     Parameters
     ----------
+    subject : Subject
     loss : Loss
         Of all training records, the intercept's column of ones last.
     intercept : bool
     stops : Stopping
     """
 
+    subject: Subject
     loss: Loss
     intercept: bool
     stops: Stopping
@@ -164,18 +171,44 @@ class Trained:
         self, asked: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
     ) -> kernel.Case:
         """Return what the kernel is asked, with the arrays of a certificate and of questions."""
-        loss = self.loss
-        told = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
-        settings = {"classes": loss.K, "intercept": self.intercept, **settings}
-        return kernel.Case("logistic", asked, settings, {**told, "allowed": self.stops.allowed, **arrays})
+        return posed(self.subject, self.loss, asked, person, {"allowed": self.stops.allowed, **arrays}, **settings)
 
 
 @lru_cache(maxsize=4)
 def trained(subject: Subject) -> Trained:
     """Return the problem of a subject that is none of what ``unfit`` refuses, on a finite table."""
+    return Trained(subject, loss_of(subject), bool(subject.recipe.library_estimator.fit_intercept), stopping(subject))
+
+
+def loss_of(subject: Subject) -> Loss:
+    """Return what is minimised on all records."""
+    return _loss(subject, _table(subject, subject.recipe.library_estimator), np.arange(subject.data.n))
+
+
+def posed(
+    subject: Subject,
+    loss: Loss,
+    asked: Literal["own", "any"],
+    person: Index,
+    arrays: Mapping[str, NDArray[Any]],
+    **settings: Any,
+) -> kernel.Case:
+    """Return what the kernel is asked."""
+    told = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
+    intercept = bool(subject.recipe.library_estimator.fit_intercept)
+    return kernel.Case("logistic", asked, {"classes": loss.K, "intercept": intercept, **settings}, {**told, **arrays})
+
+
+def least(subject: Subject, at: Float) -> Float:
+    """Return what a gradient may at least be where a training ends, (p,), near parameters that are nearly minimal.
+
+    Infinite where they are none of these: the solver's test, and rounding at parameters within a thousandth of its own.
+    """
     estimator = subject.recipe.library_estimator
-    loss = _loss(subject, _table(subject, estimator), np.arange(subject.data.n))
-    return Trained(loss, bool(estimator.fit_intercept), stopping(subject))
+    X, vectors = _table(subject, estimator), 1 if len(subject.classes) == 2 else len(subject.classes)
+    if at.shape != (vectors, X.shape[1]):
+        return np.full(X.shape[1], np.inf)
+    return (1 - 1e-3) * _allowed(subject, X, at)[0]
 
 
 def asked_first(subject: Subject, units: Index) -> Index:

@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
-from privgate.families.naive_bayes import counts, theorems
+from privgate.families.naive_bayes import counts
 from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
-from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
 
@@ -76,7 +75,7 @@ def _linear(ones: Float, totals: Float, alpha: float) -> tuple[Float, Float]:
 
 
 def _binary(subject: Subject, estimator: Any) -> Float:
-    X = engine.matrix(subject)
+    X = designs.matrix(subject)
     return (X if estimator.binarize is None else np.greater(X, estimator.binarize)).astype(np.float64)
 
 
@@ -97,13 +96,13 @@ class BernoulliNb(counts.CountingEngine):
             return why
         if not np.isscalar(estimator.alpha) or applies.smoothings(estimator) <= 0:
             return "alpha is not one number above 0"
-        if estimator.binarize is None and not np.isin(engine.matrix(subject), (0, 1)).all():
+        if estimator.binarize is None and not np.isin(designs.matrix(subject), (0, 1)).all():
             return "binarize is off and the records hold other numbers than 0 and 1"
         return ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
     def model(self, subject: Subject) -> tuple[_Model, counts.Prior]:
@@ -152,84 +151,4 @@ def _answers(X: Float, ones: NDArray[np.int32], totals: Float, alpha: float, pri
     return out
 
 
-class BernoulliCertificate(theorems.ByCounts):
-    """As if categorical with two values a feature, of which the library takes the second one's probability off 1."""
-
-    name = "bernoulli_nb"
-    source = "privgate/kernel/counts.py; docs/mathematics.md, section 3.1 (V_j = 2)"
-    lost = (
-        "the library computes 1 - p from the logarithm of p, and with so little smoothing rounding is as large as "
-        "1 - p itself; raise alpha"
-    )
-
-    def misfit(self, subject: Subject) -> str:
-        """Return which hypothesis fails; empty if none does."""
-        if problem := applies.refusal(subject, "BernoulliNB"):
-            return problem
-        estimator, X = engine.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
-        alpha, domain = applies.smoothing(estimator), subject.data.domain
-        if X is None:
-            return "the features are not finite numbers"
-        if alpha is None:
-            return "the smoothing alpha is not one number"
-        if not alpha > 0:
-            return "without smoothing a value that one record holds alone makes DTP infinite"
-        if estimator.binarize is None:
-            if not np.isin(X, (0.0, 1.0)).all():
-                return "binarize is None and the training data hold values other than 0 and 1"
-            if domain is not None and (domain.categories is None or max(domain.categories) > 2):
-                return "binarize is None and the domain allows values other than 0 and 1"
-        if domain is None:
-            return ""
-        if (ends := _ends(domain, X.shape[1])) is None:
-            return "the domain declares neither categories nor a box for these features"
-        inside = (ends[0] <= X).all() and (ends[1] >= X).all()
-        return "" if inside else "training records lie outside the declared domain"
-
-    def posed(self, subject: Subject) -> theorems.Posed:
-        """Return the case of two categories a feature."""
-        estimator, domain = engine.estimator_of(subject, "BernoulliNB"), subject.data.domain
-        X, d = np.asarray(applies.dense(subject.data.X)), subject.data.X.shape[1]
-        threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
-        below = 0.0 if estimator.binarize is None else np.floor(threshold)
-        ends = None if domain is None else _ends(domain, d)
-        low, high = (np.full(d, below), np.full(d, below + 1.0)) if ends is None else ends
-        allowed = np.column_stack([low <= threshold, high > threshold]) | (ends is None)
-        if domain is not None:
-            where = "the endpoint refuses queries outside the declared domain"
-        elif estimator.binarize is None:
-            where = "the domain is inferred: every feature is 0 or 1, and the endpoint refuses anything else"
-        else:
-            where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
-        words = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
-        two = np.full(d, 2, dtype=np.int64)
-        accepted = np.where(allowed[:, 1], 2, 1).astype(np.int64)
-
-        def shown(found: Float) -> Float:
-            return np.where(np.isnan(found), np.nan, np.where(found > 0, high, low))
-
-        bits = (threshold < X).astype(np.int64)
-        return theorems.counted(
-            subject, bits, (two, two, accepted), allowed.ravel(), words, bernoulli=True, shown=shown
-        )
-
-    def probe(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return the one feature that somebody's class has most often."""
-        share = [arrays["codes"][arrays["label"] == k].mean(axis=0) for k in np.unique(arrays["label"])]
-        j = int(np.max(share, axis=0).argmax())
-        kept = {name: arrays[name][j : j + 1] for name in ("sizes", "floor", "accepted")}
-        return {"codes": arrays["codes"][:, j : j + 1], **kept}
-
-
-def _ends(domain: Domain, d: int) -> tuple[Float, Float] | None:
-    """Return the sides of a domain of d features, if it states them."""
-    if domain.categories is not None and len(domain.categories) == d:
-        return np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
-    if domain.box is not None and len(domain.box) == d:
-        low, high = np.array(domain.box, dtype=np.float64).T
-        return low, high
-    return None
-
-
 ENGINE = BernoulliNb()
-CERTIFICATE = BernoulliCertificate()

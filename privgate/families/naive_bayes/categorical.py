@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal
 from privgate.families.engine import Cost
-from privgate.families.naive_bayes import counts, theorems
+from privgate.families.naive_bayes import counts
 from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
@@ -110,7 +110,7 @@ def _beyond(table: Float) -> Float:
 
 
 def _model(subject: Subject, estimator: Any) -> _Model:
-    codes = engine.matrix(subject).astype(np.int64, copy=False)
+    codes = designs.matrix(subject).astype(np.int64, copy=False)
     n, labels, K = subject.data.n, subject.label_codes, len(subject.classes)
     highest = codes[:n].max(axis=0) + 1
     minimum = np.zeros_like(highest) if estimator.min_categories is None else np.asarray(estimator.min_categories)
@@ -140,7 +140,7 @@ class CategoricalNb(counts.CountingEngine):
         """Return which parameters are not covered; empty if all are."""
         if why := counts.prior_refusal(estimator, subject):
             return why
-        codes = engine.matrix(subject)[: subject.data.n].astype(np.int64)
+        codes = designs.matrix(subject)[: subject.data.n].astype(np.int64)
         if codes.min() < 0:
             return "records hold negative categories"
         if estimator.min_categories is not None:
@@ -168,7 +168,7 @@ class CategoricalNb(counts.CountingEngine):
 
         estimator = subject.recipe.library_estimator
         prior, alpha = counts.prior_of(estimator, subject), float(applies.smoothings(estimator))
-        codes = engine.matrix(subject).astype(np.int64, copy=False)
+        codes = designs.matrix(subject).astype(np.int64, copy=False)
         if codes.min() < 0:
             return None
         top = codes.max(axis=0)
@@ -217,70 +217,4 @@ def _answer(hot: Any, table: Float, constant: Float, out: Float) -> None:
         out[:, i : i + step] = counts.by_class(joint, axis=1).transpose(2, 0, 1)
 
 
-class CategoricalCertificate(theorems.ByCounts):
-    """Removing a person changes a few counts; the change is a sum over features."""
-
-    name = "categorical_nb"
-    source = "privgate/kernel/counts.py; docs/mathematics.md, section 3.1"
-
-    def misfit(self, subject: Subject) -> str:
-        """Return which hypothesis fails; empty if none does."""
-        if problem := applies.refusal(subject, "CategoricalNB"):
-            return problem
-        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
-        codes, alpha = applies.codes(subject.data.X), applies.smoothing(estimator)
-        if codes is None:
-            return "the features are not whole numbers from 0"
-        if alpha is None:
-            return "the smoothing alpha is not one number"
-        if not alpha > 0:
-            return "without smoothing a category that one record holds alone makes DTP infinite"
-        if domain is None:
-            return ""
-        if domain.categories is None:
-            return "the declared domain names no categories; pass Domain(categories=…)"
-        return _unlike(codes, _sizes(estimator, codes)[0], np.array(domain.categories))
-
-    def posed(self, subject: Subject) -> theorems.Posed:
-        """Return the case of categories."""
-        estimator, domain = engine.estimator_of(subject, "CategoricalNB"), subject.data.domain
-        codes = np.asarray(applies.codes(subject.data.X))
-        sizes, floor = _sizes(estimator, codes)
-        named = None if domain is None or domain.categories is None else np.array(domain.categories, dtype=np.int64)
-        accepted = sizes if named is None else named
-        where = (
-            "the domain is inferred: every category code that the fitted classifier accepts"
-            if named is None
-            else f"the endpoint refuses codes outside the declared {named.tolist()} categories"
-        )
-        words = (where, "the recipe is scikit-learn's CategoricalNB, which counts and nothing else")
-        allowed = np.concatenate([np.arange(v) < r for v, r in zip(sizes, accepted, strict=True)])
-        return theorems.counted(subject, codes, (sizes, floor, accepted), allowed, words)
-
-
-def _sizes(estimator: Any, codes: Index) -> tuple[Index, Index]:
-    """Return the fitted numbers of categories, and those that hold whatever the data are."""
-    declared = estimator.min_categories
-    floor = np.broadcast_to(np.asarray(0 if declared is None else declared, dtype=np.int64), codes.shape[1:])
-    return np.maximum(codes.max(axis=0) + 1, floor), np.ascontiguousarray(floor)
-
-
-def _unlike(codes: Index, sizes: Index, declared: Index) -> str:
-    """Return why the declared numbers of categories cannot be this data's and classifier's; empty if they can."""
-    if len(declared) != codes.shape[1]:
-        return f"the domain declares {len(declared)} features and the data have {codes.shape[1]}"
-    for j in np.flatnonzero(codes.max(axis=0) >= declared)[:1]:
-        return (
-            f"feature {j} takes the value {codes[:, j].max()} in the training data and the domain declares "
-            f"{declared[j]} categories"
-        )
-    for j in np.flatnonzero(declared > sizes)[:1]:
-        return (
-            f"the domain declares {declared[j]} categories of feature {j} and the classifier knows {sizes[j]}; fit it "
-            f"with min_categories={declared.tolist()}"
-        )
-    return ""
-
-
 ENGINE = CategoricalNb()
-CERTIFICATE = CategoricalCertificate()

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.engines.count_questions import Tables, in_box
-from privgate.families import certificate, engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
-from privgate.families.naive_bayes import counts, theorems
+from privgate.families.naive_bayes import counts
 from privgate.families.naive_bayes.counts import Prior
-from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
@@ -177,7 +175,7 @@ def _log_density(away: Float, variance: Float) -> Float:
 
 def _model(subject: Subject, smoothing: float) -> _Model:
     n, labels = subject.data.n, subject.label_codes
-    X = engine.matrix(subject).astype(np.float64, copy=False)
+    X = designs.matrix(subject).astype(np.float64, copy=False)
     X = X - X[:n].mean(axis=0)  # a large common offset would eat the digits of the squares
     totals = np.bincount(labels, minlength=len(subject.classes)).astype(np.float64)
     hot = (labels[:, None] == np.arange(len(totals))).astype(np.float64)
@@ -206,7 +204,7 @@ class GaussianNb(counts.CountingEngine):
         """Return which parameters are not covered; empty if all are."""
         if not estimator.var_smoothing > 0:
             return "var_smoothing is 0: a feature may lose all its variance without one unit"
-        if not np.ptp(engine.matrix(subject)[: subject.data.n], axis=0).any():
+        if not np.ptp(designs.matrix(subject)[: subject.data.n], axis=0).any():
             return "every feature is constant"
         if estimator.priors is not None:
             array = np.asarray(estimator.priors, dtype=np.float64)
@@ -216,7 +214,7 @@ class GaussianNb(counts.CountingEngine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of a few passes over n d K numbers."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 6e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 64)
 
     def model(self, subject: Subject) -> tuple[_Model, Prior]:
@@ -227,7 +225,7 @@ class GaussianNb(counts.CountingEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool, from two-pass moments of each."""
         prior = _prior(subject, np.bincount(label).astype(np.float64))
-        X = engine.matrix(subject).astype(np.float64, copy=False)
+        X = designs.matrix(subject).astype(np.float64, copy=False)
         X = X - X.mean(axis=0)
         joint = np.full((len(masks), len(X), totals.shape[1]), -np.inf)
         log_prior = prior.log(totals)
@@ -248,70 +246,4 @@ def _prior(subject: Subject, totals: Float) -> Prior:
     return Prior(totals, fixed, listed=fixed is not None)
 
 
-class GaussianCertificate(theorems.ByCounts):
-    """The change of a log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
-
-    name = "gaussian_nb"
-    source = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
-    lost = (
-        "a feature lies so far from 0 for how little it varies that the library's rounding of its mean is not small "
-        "against its standard deviation; subtract a constant from it"
-    )
-
-    def misfit(self, subject: Subject) -> str:
-        """Return which hypothesis fails; empty if none does."""
-        if problem := applies.refusal(subject, "GaussianNB"):
-            return problem
-        if (X := applies.dense(subject.data.X)) is None:
-            return "the features are not finite numbers"
-        if problem := applies.single_precision(subject.data.X):
-            return problem
-        otherwise = (
-            "far from the data DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
-            "endpoint refuse anything else"
-        )
-        made = applies.declared(subject, X, otherwise)
-        if isinstance(made, str):
-            return made
-        return "" if made.low is not None else "the declared domain names no range of each feature; pass Domain(box=…)"
-
-    def posed(self, subject: Subject) -> theorems.Posed:
-        """Return the case of moments."""
-        estimator, X = engine.estimator_of(subject, "GaussianNB"), np.asarray(applies.dense(subject.data.X))
-        reach, (settings, arrays), (n, d) = applies.reach(subject), theorems.basis(subject), X.shape
-        settings |= {"var_smoothing": float(estimator.var_smoothing), **certificate.accepted_settings(reach)}
-        arrays |= {"X": X, **certificate.accepted_arrays(reach, d)}
-        if estimator.priors is not None:
-            arrays["log_prior"] = np.log(np.asarray(estimator.priors, dtype=np.float64))
-        label, K, centre = arrays["label"], settings["classes"], X.mean(axis=0)
-
-        def model(rows: Index) -> tuple[Float, Float, Float]:
-            """Return priors (K,), means and variances (K, d) without some records."""
-            kept = np.ones(n, dtype=bool)
-            kept[rows] = False
-            own = [X[kept & (label == k)] - centre for k in range(K)]
-            floor = settings["var_smoothing"] * X[kept].var(axis=0).max()
-            fixed = arrays.get("log_prior", np.log([len(v) for v in own]))
-            return fixed, np.array([v.mean(axis=0) for v in own]), np.array([v.var(axis=0) + floor for v in own])
-
-        def propose(members: list[Index]) -> tuple[Float, Float]:
-            everybody = model(np.zeros(0, dtype=np.int64))
-            left = [np.array(v) for v in zip(*(model(m) for m in members), strict=True)]
-
-            def cells(x: Float, mean: Float, variance: Float) -> Float:
-                away = (x - centre[:, None])[:, None] - mean[..., None]
-                terms = -0.5 * (away**2 / variance[..., None] + np.log(variance)[..., None])
-                return np.asarray(terms.reshape(len(terms), K, -1))
-
-            def scored(x: Float) -> Tables:
-                both = cells(x, *(v[None] for v in everybody[1:])), cells(x, *left[1:])
-                return Tables(everybody[0][None], left[0], *both, x.shape[2] * np.arange(d))
-
-            return in_box(scored, np.asarray(reach.low), np.asarray(reach.high), whole=reach.whole)
-
-        words = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
-        return theorems.Posed("gaussian", settings, arrays, words, propose, 300 * K * K * d + n * d)
-
-
 ENGINE = GaussianNb()
-CERTIFICATE = GaussianCertificate()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
+from privgate.families import designs
 from privgate.families.closed_form import BLOCK, Removal, rows_of
 from privgate.families.engine import Cost
 from privgate.families.naive_bayes import counts
@@ -150,7 +150,7 @@ class TokenEngine(counts.CountingEngine):
         if why := counts.prior_refusal(estimator, subject):
             return why
         alpha = applies.smoothings(estimator)
-        fine = alpha.shape in ((), (engine.matrix(subject).shape[1],)) and alpha.min() > 0
+        fine = alpha.shape in ((), (designs.matrix(subject).shape[1],)) and alpha.min() > 0
         return "" if fine else "alpha is not above 0 for each feature"
 
     def alpha(self, estimator: Any, d: int) -> Float:
@@ -159,7 +159,7 @@ class TokenEngine(counts.CountingEngine):
 
     def tokens(self, subject: Subject) -> tuple[Float, Float, Float]:
         """Return (the pool (P, d), which class each training record is of (n, K), tokens of each class (K, d))."""
-        X = engine.matrix(subject).astype(np.float64, copy=False)
+        X = designs.matrix(subject).astype(np.float64, copy=False)
         hot = (subject.label_codes[:, None] == np.arange(len(subject.classes))).astype(np.float64)
         return X, hot, hot.T @ X[: subject.data.n]
 
@@ -219,7 +219,7 @@ class MultinomialNb(TokenEngine):
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of two matrix products and n d logarithms."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 4 * n * d * K / 1e10 + n * d * 8e-9, 16 * n * d + 48 * len(units) * K + BLOCK * 24)
 
     def model(self, subject: Subject) -> tuple[_OfWords, counts.Prior]:
@@ -234,7 +234,7 @@ class MultinomialNb(TokenEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        X, prior = engine.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
+        X, prior = designs.matrix(subject).astype(np.float64, copy=False), counts.prior_of(estimator, subject)
         tokens = counts.sums_on_subsets(X, masks, label, totals.shape[1])
         weight = _shares(tokens, self.alpha(estimator, X.shape[1]))
         return counts.OnSubsets(counts.linear_on_subsets(X, weight, prior.log(totals)), prior)
@@ -323,13 +323,13 @@ class ComplementNb(TokenEngine):
         """Return which parameters are not covered; empty if all are."""
         if why := super().unfit(estimator, subject):
             return why
-        if engine.matrix(subject).shape[1] == 1:
+        if designs.matrix(subject).shape[1] == 1:
             return "with one feature every weight is ln 1 = 0"
         return "there is one class only" if len(subject.classes) < 2 else ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of n d K logarithms."""
-        n, d, K = subject.data.n, engine.matrix(subject).shape[1], len(subject.classes)
+        n, d, K = subject.data.n, designs.matrix(subject).shape[1], len(subject.classes)
         return Cost(0, 8e-9 * n * d * K, 16 * n * d + 48 * len(units) * K + BLOCK * 32)
 
     def model(self, subject: Subject) -> tuple[_OfOthers, counts.Prior]:
@@ -343,7 +343,7 @@ class ComplementNb(TokenEngine):
     def on_subsets(self, subject: Subject, masks: NDArray[np.bool_], label: Index, totals: Float) -> counts.OnSubsets:
         """Return models on subsets of the pool: one product of masks and records a class."""
         estimator = subject.recipe.library_estimator
-        X, K = engine.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
+        X, K = designs.matrix(subject).astype(np.float64, copy=False), totals.shape[1]
         tokens = counts.sums_on_subsets(X, masks, label, K)
         complement = tokens.sum(axis=1, keepdims=True) - tokens + self.alpha(estimator, X.shape[1])
         prior = counts.Prior(totals.sum(axis=0), np.zeros(K), listed=estimator.class_prior is not None)

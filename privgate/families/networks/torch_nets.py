@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from privgate.arrays import Index
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
-from privgate.families import engine
-from privgate.families.closed_form import VANISHED, vanishing
+from privgate.families import designs
+from privgate.families.closed_form import VANISHED
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.networks import together
 from privgate.families.retrained import Retrained, Seeds, Shadows, Status
@@ -57,7 +58,7 @@ class TorchNets(Engine):
         recipe = recipe_of(subject)
         if recipe is None:
             return "the recipe is not privgate's TorchTraining"
-        if why := engine.design_refusal(subject):
+        if why := designs.design_refusal(subject):
             return why
         if len(subject.classes) < 2:
             return "there is one class only"
@@ -72,7 +73,7 @@ class TorchNets(Engine):
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of training one model a unit and seed at the speed of matrix products."""
         each = seconds_of_one(subject)
-        held = engine.matrix(subject).nbytes + block_size(subject, len(units)) * subject.data.n * 5
+        held = designs.matrix(subject).nbytes + block_size(subject, len(units)) * subject.data.n * 5
         return Cost(0, each * len(units) * len(seeds), 400_000_000 + held)
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.families.engine import estimator_of
+from privgate.families.designs import estimator_of
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.subject.subject import Subject
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.families.closed_form import VANISHED, normalized, vanishing
+from privgate.families.closed_form import VANISHED, normalized
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.over_all_queries.applies import smoothing
 from privgate.families.pipelines import steps

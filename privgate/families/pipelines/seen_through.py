@@ -1,15 +1,10 @@
 """A pipeline whose first steps learn nothing is its last step on transformed records: engines and theorems see that.
 
-The first steps are applied once. That they do not depend on the data is checked, not believed: their classes and
-parameters are in the catalogue of ``steps``, and fitted on random subsets of the records they transform everybody to
-the same numbers, bit by bit.
-
 Features are also undone into raw questions where that is possible: real models are asked where a theorem says that they
 differ most. What cannot be undone keeps the value of somebody's record.
 """
 
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,68 +14,12 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.evidence import Precondition
 from privgate.families import listed
-from privgate.families.pipelines import image, recognised, steps
-from privgate.families.pipelines.image import Image, NoImage
-from privgate.models import FrozenEncoder
-from privgate.subject.containers import length, take
-from privgate.subject.domain import Domain
+from privgate.families.pipelines import recognised
+from privgate.families.pipelines.first_steps import Seen, through
+from privgate.subject.containers import take
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
-
-#: random subsets on which first steps are fitted again
-SUBSETS = 3
-#: largest transformed table, numbers
-_CELLS = 1e8
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What a subject comes to where its first steps are fixed.
-
-    Parameters
-    ----------
-    subject : Subject
-        The last step on transformed records; the subject itself where there is nothing to see through.
-    problem : str
-        Why a pipeline is not seen through; empty where it is, or where the recipe is no pipeline.
-    steps : tuple of str
-        Classes of the first steps.
-    no_image : str
-        Why the questions that the last step can be asked are not known; empty where they are.
-    first : estimator or None
-        The first steps, fitted.
-    last : str
-        Class of the last step of a pipeline, seen through or not; empty for other recipes.
-    anywhere : bool
-        Whether the first steps map every query into the ranges of the last one's domain, declared or not.
-    function : bool
-        Whether the recipe is a function that was recognised: engines are re-checked, and no theorem speaks.
-    """
-
-    subject: Subject
-    problem: str = ""
-    steps: tuple[str, ...] = ()
-    no_image: str = ""
-    first: Any = None
-    last: str = ""
-    anywhere: bool = False
-    function: bool = False
-
-    @property
-    def words(self) -> str:
-        """What was checked, one sentence."""
-        listed = ", ".join(dict.fromkeys(self.steps))
-        said = f"the first steps ({listed}) do not depend on the data: {SUBSETS} random subsets left them as they are"
-        declared = "; ".join(f"{e.public.strip()!r}, {e.digest}" for e in self.encoders)
-        if not declared:
-            return said
-        return f"{said}; the encoder is declared public ({declared}): one made from these people would not show"
-
-    @property
-    def encoders(self) -> list[FrozenEncoder]:
-        """The frozen encoders among the first steps."""
-        return [] if self.first is None else [e for _, step in self.first.steps for e in steps.encoders(step)]
 
 
 def seen(subject: Subject) -> Seen:
@@ -91,107 +30,8 @@ def seen(subject: Subject) -> Seen:
 @lru_cache(maxsize=4)
 def _seen(given: Subject, function: Recipe | None) -> Seen:
     subject = given if function is None else recognised.as_estimator(given, function)
-    found = _pipeline(subject)
+    found = through(subject, listed.container)
     return found if function is None else replace(found, function=True)
-
-
-def _pipeline(subject: Subject) -> Seen:
-    estimator = subject.recipe.library_estimator
-    if not steps.is_pipeline(estimator):
-        return Seen(subject)
-    last = type(estimator[-1]).__name__
-    if why := _unlike(estimator):
-        return Seen(subject, why, last=last)
-    first = estimator[:-1]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return replace(_through(subject, first, estimator[-1]), last=last)
-    except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
-        return Seen(subject, f"its first steps cannot be applied to these records ({type(exc).__name__})", last=last)
-
-
-def _unlike(estimator: Any) -> str:
-    """Return which part of the pipeline is not fixed; empty if all but the last are."""
-    for name, step in estimator.steps[:-1]:
-        if why := steps.unfixed(step, name):
-            return why
-    if getattr(estimator, "transform_input", None) is not None:
-        return "the pipeline transforms more than records"
-    return "its last step is none" if estimator.steps[-1][1] in (None, "passthrough") else ""
-
-
-def _through(subject: Subject, first: Any, last: Any) -> Seen:
-    from sklearn.base import clone
-
-    data = subject.data
-    few = np.arange(min(2, data.n))
-    width = clone(first).fit(take(data.X, few), data.y[few]).transform(take(data.X, few)).shape[1]
-    if width * float(data.n) > _CELLS:
-        return Seen(subject, f"{width} features of {data.n} records do not fit the memory")
-    fitted = clone(first).fit(data.X, data.y)
-    table = _plain(fitted.transform(data.X))
-    rng = subject.generator("fixed steps")
-    n = data.n
-    for size in (n // 2, n // 2, min(n, 10))[:SUBSETS]:
-        some = np.sort(rng.choice(n, max(1, size), replace=False)).astype(np.int64)
-        again = _plain(clone(first).fit(take(data.X, some), data.y[some]).transform(data.X))
-        alone = _plain(fitted.transform(take(data.X, some)))
-        if not _same(again, table) or not _same(alone, table[some]):
-            return Seen(
-                subject, "its first steps transform records differently when fitted on, or asked about, fewer of them"
-            )
-    candidates = None
-    if data.candidates is not None:
-        outside = data.candidates[0]
-        rows = _plain(fitted.transform(outside)) if length(outside) else table[:0]
-        candidates = rows, data.candidates[1]
-    given, anywhere = Image.of(data.domain, data.X), not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
-    domain, why = _image(fitted, given, table.shape[1])
-    if not (why or anywhere or given.holds(data.X, data.domain)):
-        # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
-        domain, why = None, "training records lie outside the declared domain"
-    if (questions := listed.container(subject)) is not None:
-        asked = tuple(map(tuple, _plain(fitted.transform(questions)).astype(np.float64).tolist()))
-        domain = Domain(queries=asked) if domain is None else replace(domain, queries=asked)
-        why = ""
-    inner = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
-    recipe = Recipe(last, seed=subject.recipe.seed)
-    made = replace(Subject.local(recipe, inner), release=subject.release)
-    if len(made.classes) != len(subject.classes):
-        return Seen(subject, "its last step declares other labels than the data have")
-    return Seen(made, "", steps.names(first), why, fitted, anywhere=anywhere)
-
-
-def _image(fitted: Any, given: Image, features: int) -> tuple[Domain | None, str]:
-    """Return what fitted first steps make of a domain, or why that is not known."""
-    try:
-        domain = image.through(fitted, given).domain()
-    except NoImage as exc:
-        return None, str(exc)
-    if len(domain.box or ()) != features:
-        return None, "the first steps give another number of features than their parameters say"
-    return domain, ""
-
-
-def _plain(made: Any) -> NDArray[Any]:
-    """Return transformed records as a dense table.
-
-    Raises
-    ------
-    ValueError
-        It would not fit the memory, or is no table.
-    """
-    if float(np.prod(np.array(made.shape, dtype=np.float64))) > _CELLS:
-        raise ValueError("the transformed table does not fit the memory")
-    table = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
-    if table.ndim != 2 or table.dtype.kind not in "biuf":
-        raise ValueError("the first steps give no table of numbers")
-    return table
-
-
-def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 #: a category that nobody declares

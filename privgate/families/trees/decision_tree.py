@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
-from privgate.families.closed_form import VANISHED, spread, vanishing
+from privgate.families import designs
+from privgate.families.closed_form import VANISHED, spread
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, LibraryEngine
 from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.families.trees.tree_splits import SLACK, Growth, Nodes, Splits, nodes_of, promising, runs
@@ -332,7 +333,7 @@ def _pdtp(made: Retrained) -> Float:
 def growth_of(subject: Subject) -> Growth:
     """Return the tree's training data in the precision in which scikit-learn splits it."""
     estimator: Any = subject.recipe.library_estimator
-    X = engine.matrix(subject)[: subject.data.n].astype(np.float32)
+    X = designs.matrix(subject)[: subject.data.n].astype(np.float32)
     # 16 bits are sorted by radix
     codes = np.empty(X.T.shape, dtype=np.uint16 if len(X) < 2**16 else np.int64)
     reach, squeezed = dict[int, Index](), np.zeros(len(X), dtype=bool)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.kernel import Case
 
@@ -176,3 +177,40 @@ def case_of(ensembles: Sequence[Ensemble], box: Float, *, whole: bool = False) -
     }
     settings |= {"base_off": max(float(e.base_error) for e in ensembles), "whole": whole}
     return Case("cells", "any", settings | ({"floor": float(first.floor)} if first.link == "mean" else {}), arrays)
+
+
+def everybody(case: Case) -> str:
+    """Return what names the model with everybody, the questions and the settings of a case of ``case_of``."""
+    nodes, trees = int(case.arrays["tree"][case.arrays["model"][1]]), int(case.arrays["model"][1])
+    parts = [case.arrays[name][:nodes] for name in _NODES] + [case.arrays["group"][:trees]]
+    parts += [case.arrays["tree"][: trees + 1], case.arrays["base"][:1], case.arrays["box"]]
+    named = {k: v for k, v in case.settings.items() if k != "base_off"}
+    return digest.of_json([named, *(digest.of_array(p) for p in parts)])
+
+
+#: arrays of one number, or one row, a node
+_NODES = ("feature", "cut", "left", "right", "value")
+
+
+def joined(cases: Sequence[Case]) -> Case:
+    """Return one case about the people of all, whose models with everybody are the same; each has its partitions."""
+    parts: dict[str, list[NDArray[Any]]] = {}
+    first, moved = cases[0], 0
+    nodes, trees = int(first.arrays["tree"][first.arrays["model"][1]]), int(first.arrays["model"][1])
+    for case in cases:
+        more = case.arrays
+        # of the first case everything, of the others the model without their person
+        n, t, b = (0, 0, 0) if case is first else (nodes, trees, 1)
+        own = {name: more[name][n:] for name in ("feature", "cut", "value")}
+        own |= {name: more[name][n:] + moved for name in ("left", "right")}
+        own |= {"group": more["group"][t:], "base": more["base"][b:], "tree": more["tree"][t:-1] + moved}
+        own |= {"model": np.diff(more["model"])[b:], "partition_start": np.diff(more["partition_start"])}
+        own |= {name: more[name] for name in ("partition", "cuts", "ratio") if name in more}
+        for name, part in own.items():
+            parts.setdefault(name, []).append(part)
+        moved += len(more["feature"]) - nodes
+    arrays = {name: np.concatenate(part) for name, part in parts.items()}
+    arrays |= {name: np.append(0, np.cumsum(arrays[name])) for name in ("model", "partition_start")}
+    arrays |= {"tree": np.append(arrays["tree"], len(arrays["feature"])), "box": first.arrays["box"]}
+    off = max(float(case.settings["base_off"]) for case in cases)
+    return Case("cells", "any", {**first.settings, "base_off": off}, arrays)

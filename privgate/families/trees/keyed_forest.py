@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
-from privgate.families.closed_form import VANISHED, vanishing
+from privgate.families import designs
+from privgate.families.closed_form import VANISHED
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Retrained, Seeds
 from privgate.families.trees import refits
@@ -101,7 +102,7 @@ class KeyedForestEngine(Engine):
         """Return why the recipe or data are not covered; empty if they are."""
         if declared(subject) is None:
             return "the recipe is not privgate.models.KeyedForest released by predict_proba"
-        return engine.design_refusal(subject)
+        return designs.design_refusal(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of growing the forest a few times, and a few small trees a unit."""
@@ -153,7 +154,7 @@ class _Forest:
         made = declared(subject)
         assert made is not None  # noqa: S101  supports() said so
         self.model = estimators.set_seed(made, seed)
-        self.pool = engine.matrix(subject).astype(np.float64)
+        self.pool = designs.matrix(subject).astype(np.float64)
         n = subject.data.n
         without = np.zeros(n, dtype=bool)
         without[record] = True

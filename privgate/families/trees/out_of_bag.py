@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.families import engine, recheck, refit
-from privgate.families.closed_form import VANISHED, vanishing
+from privgate.families import designs, recheck, refit
+from privgate.families.closed_form import VANISHED
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.retrained import Retrained, Seeds
 from privgate.families.trees.refits import LARGEST
@@ -66,7 +67,7 @@ class OutOfBag(Engine):
             return "the recipe is not a bagged forest of scikit-learn"
         least = subject.data.n - max((len(rows) for rows in subject.data.units), default=0)
         return (
-            engine.design_refusal(subject, real=subject.task == "regression")
+            designs.design_refusal(subject, real=subject.task == "regression")
             or unfit(estimator)
             or too_many(estimator, least)
         )
@@ -114,7 +115,7 @@ class OutOfBag(Engine):
 
 def bagged(subject: Subject) -> Any:
     """Return the recipe's estimator if it is a bagged ensemble of scikit-learn's own, else None."""
-    return next((e for n in (*FORESTS, *BAGGED) if (e := engine.estimator_of(subject, n)) is not None), None)
+    return next((e for n in (*FORESTS, *BAGGED) if (e := designs.estimator_of(subject, n)) is not None), None)
 
 
 def unfit(estimator: Any) -> str:
@@ -169,7 +170,7 @@ def missed(subject: Subject, drawn: int, size: int) -> float:
 
 
 def _draws(subject: Subject, estimator: Any, size: int) -> int:
-    n, width = subject.data.n, int(engine.matrix(subject).shape[1])
+    n, width = subject.data.n, int(designs.matrix(subject).shape[1])
     return draws(estimator, n - size, width) if size < n else n
 
 
@@ -212,7 +213,7 @@ class _Forests:
         subject, seeds = self.asked.subject, len(self.asked.seeds)
         B = estimators_in(subject)
         every, at = np.unique(self.asked.rows[1][rows], return_inverse=True)
-        X = engine.matrix(subject)
+        X = designs.matrix(subject)
         estimator = bagged(subject)
         estimator.set_params(max_samples=self.drawn, n_jobs=None, **_quiet(estimator))
         work = _Work(estimator, X[: subject.data.n], subject.data.y, X[every], at, place, self.members)

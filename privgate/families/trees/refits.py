@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families import engine
-from privgate.families.closed_form import VANISHED, vanishing
+from privgate.families import designs
+from privgate.families.closed_form import VANISHED
+from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.retrained import Retrained, Seeds
@@ -131,7 +132,7 @@ def refusal(subject: Subject) -> str:
         return OTHER
     if not subject.release.exact:
         return f"the release is {subject.release.form}; the bound is about probabilities"
-    if problem := _parameters(estimator, seeded=subject.recipe.seed is not None) or engine.design_refusal(
+    if problem := _parameters(estimator, seeded=subject.recipe.seed is not None) or designs.design_refusal(
         subject, missing=type(estimator).__name__ in reading.MISSING
     ):
         return problem
@@ -164,7 +165,7 @@ def reach(subject: Subject) -> Reach | str | None:
         low, high = np.array([c.ends for c in domain.columns], dtype=np.float64).T  # some of them may be missing
         return Reach(low, high)
     found = Reach.of(domain, d)
-    if not isinstance(found, str) and (np.isnan(engine.matrix(subject)) & ~missing(subject)).any():
+    if not isinstance(found, str) and (np.isnan(designs.matrix(subject)) & ~missing(subject)).any():
         return "records miss values that the domain does not let miss; declare columns as (low, high, None)"
     return found
 
@@ -342,7 +343,7 @@ def _records(subject: Subject) -> NDArray[Any]:
     Of whole numbers in a frame LightGBM makes what holds them, of those in an array single precision, which moves its
     thresholds where they are above 2^24.
     """
-    X = engine.matrix(subject)
+    X = designs.matrix(subject)
     if hasattr(subject.data.X, "iloc") and type(estimator_of(subject)).__name__ == "LGBMClassifier":
         return X.astype(np.result_type(X.dtype, np.float32), copy=False)
     return X

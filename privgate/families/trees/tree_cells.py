@@ -11,12 +11,13 @@ import numpy as np
 
 from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import MOST, Kept
 from privgate.engines import cell_partitions
 from privgate.engines.cell_partitions import Effort
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.trees import refits
-from privgate.families.trees.ensemble import Ensemble, case_of
+from privgate.families.trees.ensemble import Ensemble, case_of, everybody, joined
 from privgate.families.trees.keyed_forest import Patched
 from privgate.subject.subject import Subject
 
@@ -52,10 +53,11 @@ class TreeCells(Certificate):
         d = int(np.asarray(subject.data.X).shape[1])
         upper, seen = np.full(U, np.inf), np.zeros(U)
         questions, boxes = np.full((U, d), np.nan), 0
-        pairs = _pairs(about)
+        pairs, kept = _pairs(about), _Cases()
         for k in sorted(pairs):
             found = _worst(pairs[k], subject, Effort(FIRST, 1.0 if about.limit is None else about.limit))
             upper[k], seen[k], questions[k], boxes = found.upper, found.attained, found.question, boxes + found.boxes
+            kept.take(k, found)
         lower = np.zeros(U)
         if about.limit is not None:
             left = TOGETHER
@@ -64,11 +66,15 @@ class TreeCells(Certificate):
                     break
                 found = _worst(pairs[k], subject, Effort(min(more, left), about.limit, settle=True))
                 left, boxes = left - found.boxes, boxes + found.boxes
+                kept.take(k, found if found.upper < upper[k] else None)
                 upper[k] = min(upper[k], found.upper)
                 if found.attained > seen[k]:
                     seen[k], questions[k] = found.attained, found.question
             lower = _asked(about, questions, np.flatnonzero(seen > about.limit))
-        told = {"boxes": boxes}
+        cases, told = kept.together(about.units), {"boxes": boxes}
+        for case in cases:  # what the kernel says of all together is what counts
+            mine = np.isin(about.units, case.units)
+            upper[mine] = np.maximum(upper[mine], case.high)
         if about.limit is not None:
             proven, refuted = upper <= about.limit, lower > about.limit
             told["proven"], told["refuted"] = int(proven.sum()), int(refuted.sum())
@@ -83,6 +89,7 @@ class TreeCells(Certificate):
             ),
             told,
             questions,
+            cases,
         )
 
 
@@ -111,17 +118,48 @@ def _pairs(about: Units) -> dict[int, Ensembles]:
 
 @dataclass(frozen=True, eq=False)
 class _Apart:
-    """The kernel's bound of one unit, nats; a change that scores attain, the question (d,), and boxes looked at."""
+    """The kernel's bound of one unit, nats; a change that scores attain, the question (d,), and boxes looked at.
+
+    Beside them a case for each seed, empty where the kernel refused one.
+    """
 
     upper: float
     attained: float
     question: Float
     boxes: int
+    cases: tuple[kernel.Case, ...] = ()
+
+
+class _Cases:
+    """The cases of people, put together to one a seed: so many single ones would say who is who."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, tuple[kernel.Case, ...]] = {}
+        self.bytes = 0
+
+    def take(self, k: int, found: _Apart | None) -> None:
+        """Keep a person's cases, in the place of earlier ones; nobody's where all are too large to be kept."""
+        if found is None or self.bytes > MOST // 2:
+            return
+        self.bytes += sum(a.nbytes for case in found.cases for a in case.arrays.values())
+        self.of[k] = found.cases
+        if self.bytes > MOST // 2:
+            self.of = {}
+
+    def together(self, units: Index) -> tuple[Kept, ...]:
+        """Return a case a seed, or more where the models with everybody differ, with the kernel's limits."""
+        made = list[Kept]()
+        for seed in range(max((len(c) for c in self.of.values()), default=0)):
+            alike: dict[str, list[int]] = {}
+            for k in (k for k in sorted(self.of) if len(self.of[k]) > seed):
+                alike.setdefault(everybody(self.of[k][seed]), []).append(k)
+            made += [Kept.of(joined([self.of[k][seed] for k in ks]), units[ks], seed=seed) for ks in alike.values()]
+        return tuple(made)
 
 
 def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
     """Return the bound of one unit under the worst seed."""
-    d, found = int(np.asarray(subject.data.X).shape[1]), list[_Apart]()
+    d, found, cases = int(np.asarray(subject.data.X).shape[1]), list[_Apart](), list[kernel.Case]()
     for one, other in pairs:
         reach = refits.reach(subject)
         low, high, whole = accepted(None if isinstance(reach, str) else reach, d)
@@ -137,8 +175,10 @@ def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
         if one.width:
             question = np.where(question[d:] > 0, np.nan, question[:d])
         found.append(_Apart(upper, float(made.attained[0]), question, made.boxes))
+        cases.append(made.case)
     most = max(found, key=lambda f: f.attained)
-    return _Apart(max(f.upper for f in found), most.attained, most.question, sum(f.boxes for f in found))
+    each = tuple(cases) if len(cases) == len(found) else ()
+    return _Apart(max(f.upper for f in found), most.attained, most.question, sum(f.boxes for f in found), each)
 
 
 def accepted(reach: Reach | None, d: int) -> tuple[Float, Float, bool]:

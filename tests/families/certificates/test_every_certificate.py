@@ -11,8 +11,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Release, Subject, TrainingData
-from privgate.families import answer, certificates
 from privgate.families import bound as bounds
+from privgate.families import certificates
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.logistic.logistic_engine import ENGINE as LOGISTIC
 from privgate.families.trees.refits import ENGINE as TREES

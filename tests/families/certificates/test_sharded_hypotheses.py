@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Subject, TrainingData
 from privgate.families import certificates, own_code
 from privgate.families.certificate import Units
-from privgate.families.sharded import learner
+from privgate.families.sharded_members import learner
 from privgate.models import Sharded
 from privgate.torch_recipe import TorchTraining
 

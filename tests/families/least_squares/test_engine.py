@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.families import answer, least_squares
+from privgate.families import least_squares
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.least_squares import ENGINE
 from privgate.training.fleet import Fleet

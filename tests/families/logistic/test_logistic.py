@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate.engines import logistic_moves
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.refit import ENGINE as REFIT

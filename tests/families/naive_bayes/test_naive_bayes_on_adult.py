@@ -5,7 +5,7 @@ import pytest
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, MultinomialNB
 
 from privgate.demo import adult
-from privgate.families import ALL
+from privgate.families.answering import ALL
 from privgate.families.engine import Asked
 from privgate.subject.data import TrainingData
 

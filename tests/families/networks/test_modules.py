@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.subject.data import TrainingData

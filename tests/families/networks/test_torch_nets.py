@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.networks.torch_nets import ENGINE
 from privgate.models.record_keyed import batches, n_batches, record_keys

@@ -9,7 +9,8 @@ from sklearn.naive_bayes import BernoulliNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.families import answer, bound
+from privgate.families import bound
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.pipelines.counted_words import ENGINE
 from privgate.families.pipelines.seen_through import seen

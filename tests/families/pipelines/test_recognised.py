@@ -9,7 +9,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate import Fleet, Recipe, Subject, TrainingData, families
+from privgate import Fleet, Recipe, Subject, TrainingData
+from privgate.families import answering as families
 from privgate.families import bound, catalogue
 from privgate.families.engine import Asked
 from privgate.families.pipelines import recognised

@@ -27,7 +27,8 @@ from sklearn.preprocessing import (
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.check.prepare import facts
-from privgate.families import answer, bound, catalogue, certificates
+from privgate.families import bound, catalogue, certificates
+from privgate.families.answering import answer
 from privgate.families.bound import Witness
 from privgate.families.certificate import Certificate
 from privgate.families.engine import Asked

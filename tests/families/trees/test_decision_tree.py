@@ -5,7 +5,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.demo import adult
-from privgate.families import answer
+from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.trees import decision_tree, tree_splits
 from privgate.families.trees.decision_tree import ENGINE, Falls, falls, growth_of

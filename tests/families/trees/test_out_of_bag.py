@@ -15,7 +15,8 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.families import answer, recheck
+from privgate.families import recheck
+from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
 from privgate.families.trees import out_of_bag
 from privgate.families.trees.out_of_bag import ENGINE

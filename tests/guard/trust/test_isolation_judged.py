@@ -43,5 +43,5 @@ def test_workers_of_a_cluster_and_of_this_user_are_no_isolation(tmp_path, monkey
     assert finding.outcome == "inconclusive"
     assert "training code ran with isolation none, the policy wants bubblewrap" in finding.message
     for weaker in ("bubblewrap with network", "none"):
-        other = gate.judged(policy(tmp_path, weaker), verdict.evidence, observe=False)
+        other = gate.judged(policy(tmp_path, weaker), verdict.evidence, observe=False, subject=None)
         assert other.approved == (weaker == "none")

@@ -1,0 +1,170 @@
+"""A yes by theorem comes out again: the kernel runs on kept cases, and what it says is held against rules that passed.
+
+Nothing that made the report is asked: not the table, the aggregation, the rules or the engines. numpy and the kernel
+are enough, so that whoever verifies a release can do it who has the folder of the check.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import cases
+from privgate.cases import Kept
+from privgate.documents import DocumentError, strict_json
+from privgate.errors import DigestMismatchError, SubjectError
+from privgate.kernel import Refused
+from privgate.kernel.sample import exceeding_limit, quantile_rank
+
+#: of two runs of the kernel: sums in another order, on another machine
+_SAME = 1e-6
+#: of limits from a random sample of people
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Yes:
+    """A rule that passed because of what theorems say.
+
+    Parameters
+    ----------
+    rule : str
+    options : mapping
+        What was asked: aggregate, threshold, quantile, sample.
+    limit, judged : float
+        What the rule allows, and the upper limit that was held against it.
+    unit : float
+        What one of the rule's unit is in the case's.
+    """
+
+    rule: str
+    options: Mapping[str, Any]
+    limit: float
+    judged: float
+    unit: float = 1.0
+
+    def shortfall(self, upper: NDArray[np.float64], asked: int) -> str:
+        """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
+        found = self.aggregated(upper / self.unit, asked)
+        if not found <= self.limit:
+            return f"rule {self.rule!r} passed, and the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
+        if not found <= self.judged + _SAME * (1 + abs(self.judged)):
+            return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {found:.6g}"
+        return ""
+
+    def aggregated(self, upper: NDArray[np.float64], asked: int) -> float:
+        """Return the number of all limits that the rule is about; infinite where it is about none."""
+        how, n = self.options.get("aggregate", "max"), len(upper)
+        sampled = asked < n and self.options.get("sample") is not None
+        if how == "share_above":
+            above = int((upper > float(self.options["threshold"])).sum())
+            few = exceeding_limit(above - (n - asked), asked, n, alpha=_ALPHA) if sampled else above
+            return few / n
+        if how == "quantile":
+            q = float(self.options["q"])
+            rank = quantile_rank(asked, q, alpha=_ALPHA) if sampled else int(np.ceil(q * n))
+            return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
+        return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
+
+
+def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Yes]:
+    """Yield the rules of a report that passed by theorems.
+
+    Over all questions nothing else passes, but for a declared list, every question of which was put to real models.
+    About people's own records a theorem stands where fewer were trained without than there are, or than a sample asks.
+    """
+    told = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
+    domain = document["evidence"]["subject"].get("domain") or {}
+    for f in document["findings"]:
+        found = told.get(f["request"])
+        if f["outcome"] != "passed" or found is None or found["request"]["metric"] != f["metric"]:
+            continue
+        options = found["request"]["options"]
+        people = found["population"]
+        few = found["n"] is None or found["n"] < min(people, options.get("sample") or people)
+        few = few and (options.get("aggregate", "max") == "max" or found.get("confidence") is None)
+        anywhere = f["metric"] == "dtp" and not domain.get("queries")
+        own = f["metric"] == "pdtp" and few
+        if anywhere or own or (f["metric"] == "sensitivity" and options.get("over") == "domain"):
+            unit = _unit(f["unit"], document["evidence"], kept)
+            yield Yes(f["rule"], options, float(f["limit"]), float(f["high"]), unit)
+
+
+def _unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) -> float:
+    """Return what one of a finding's units is in the case's: nats of both, or deviations of a regressor's targets."""
+    targets = [float(k.case.arrays["y"].std()) for k in kept if k.case.family == "squares"]
+    if not targets:
+        return 1.0
+    if named == "residual deviations":
+        return float(evidence["influence"]["sensitivity"]["residual_outside"]) / targets[0]
+    return float(evidence["subject"]["release"]["noise"]["scale"]) / targets[0]
+
+
+@strict_json.reading("report.json cannot be recomputed", SubjectError)
+def again(document: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return a sentence for each rule that passes again by the cases of a folder.
+
+    Parameters
+    ----------
+    document : mapping
+        The report, which whoever calls has compared with a statement, or not.
+    folder : Path
+        Holds ``cases.npz``.
+
+    Raises
+    ------
+    DigestMismatchError
+        A case is not the one that the report names, or the kernel says otherwise of it.
+    SubjectError
+        The file cannot be read, or no rule of the report passed by a theorem.
+    """
+    noted = (document["evidence"]["influence"] or {}).get("cases") or []
+    if not noted:
+        raise SubjectError("the report names no case: no limit of it is a theorem's, or an earlier version wrote it")
+    kept = [_again(k, note) for k, note in zip(named(noted, folder), noted, strict=True)]
+    people = int(document["evidence"]["subject"]["n_units"])
+    if any(k.units.max(initial=-1) >= people for k in kept):
+        raise DigestMismatchError(f"{cases.FILE} is about more people than the report")
+    upper, asked = cases.upper(kept, people), cases.people(kept)
+    said = []
+    for yes in by_theorem(document, kept):
+        if why := yes.shortfall(upper, asked):
+            raise DigestMismatchError(why)
+        found = yes.aggregated(upper / yes.unit, asked)
+        said.append(f"{yes.rule}: the kernel's limits come to {found:.4g} again, at most {yes.limit:g} is allowed")
+    if not said:
+        raise SubjectError("no rule of the report passed by a theorem: there is no yes that comes out again")
+    return said
+
+
+def named(noted: Sequence[Mapping[str, Any]], folder: Path) -> tuple[Kept, ...]:
+    """Return the kept cases of a folder, each the one that a report names in its place."""
+    try:
+        kept = cases.read(folder / cases.FILE)
+    except OSError as exc:
+        raise SubjectError(f"{folder / cases.FILE} cannot be read: {exc.strerror}") from exc
+    except DocumentError as exc:
+        raise SubjectError(f"{folder / cases.FILE} {exc}") from exc
+    if len(kept) != len(noted):
+        raise DigestMismatchError(f"{cases.FILE} holds {len(kept)} cases, and the report names {len(noted)}")
+    for k, note in zip(kept, noted, strict=True):
+        if (found := k.digest()) != note["digest"]:
+            whose = f"has {found[:19]}…, and the report names {str(note['digest'])[:19]}…"
+            raise DigestMismatchError(f"a case of {cases.FILE} is not the one that was judged: it {whose}")
+    return kept
+
+
+def _again(kept: Kept, note: Mapping[str, Any]) -> Kept:
+    """Return a case with what the kernel says of it now, which is what the report says of it."""
+    try:
+        found = kept.again()
+    except Refused as exc:
+        raise DigestMismatchError(f"the kernel refuses a case of {cases.FILE}: {exc}") from exc
+    for name in ("low", "high"):
+        old, new = float(note[name]), float(getattr(found, name).max(initial=0.0))
+        if not (old == new or abs(old - new) <= _SAME * (1 + abs(old))):
+            raise DigestMismatchError(f"the kernel says {new:.6g} of a case at most, and the report says {old:.6g}")
+    return found
