@@ -45,6 +45,8 @@ PROPOSED: Mapping[str, frozenset[str]] = {
     ),
     "construction": frozenset(),
 }
+#: why a yes has nothing to rest on
+NOTHING_KEPT = f"no case of it was kept; of trees, cases above {cases.MOST >> 21} MiB are not: judge fewer people"
 #: of families that need no certificate: a question that shows much, and where to be tight
 _QUESTIONS = frozenset(("question", "limit"))
 
@@ -78,7 +80,7 @@ def confirmed(
         if not (f.outcome == "passed" or waived) or not by_theorem(rule, subject, told.get(f.request)):
             continue
         if found is None:
-            found = upper(subject, kept) if kept else "no case of it was kept"
+            found = upper(subject, kept) if kept else NOTHING_KEPT
         if isinstance(found, str):
             why = found
         else:

@@ -9,7 +9,6 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from privgate.cases import Kept
 from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, CollusionPart, MembershipPart, RobustPart
 from privgate.evidence.claim_facts import ClaimsPart
 from privgate.evidence.influence_facts import InfluencePart, RunPart
@@ -79,7 +78,7 @@ class Evidence:
         One for each request, no exceptions.
     records : mapping column -> array of shape (n_units,)
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
-    cases : tuple of Kept
+    cases : tuple of cases.Kept, which a judge need not load
         What theorems' limits rest on: personal data, which stay beside the per-unit table.
     run : RunPart
         Mode, plan, controls, seeds, trace.
@@ -91,7 +90,7 @@ class Evidence:
     preconditions: tuple[Precondition, ...]
     measurements: Mapping[Request, Measurement]
     records: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    cases: tuple[Kept, ...] = ()
+    cases: tuple[Any, ...] = ()
     run: RunPart = field(default_factory=RunPart)
     influence: InfluencePart | None = None
     membership: MembershipPart | None = None

@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from privgate.cases import Kept
 from privgate.evidence.json_values import EvidenceModel, Json, Number
 from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, cells, told
 
@@ -237,8 +236,8 @@ class CaseNote(EvidenceModel):
     high: Number = Field(description="Largest upper limit of one of them; inf where nothing is shown of somebody.")
 
     @classmethod
-    def of(cls, kept: Kept) -> Self:
-        """Return what a report tells of a case."""
+    def of(cls, kept: Any) -> Self:
+        """Return what a report tells of a ``cases.Kept``, which a judge need not load."""
         low, high = (float(v.max(initial=0.0)) for v in (kept.low, kept.high))
         told = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
         return cls(digest=kept.digest(), **told, low=low, high=high)

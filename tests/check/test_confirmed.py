@@ -52,7 +52,9 @@ def lying_table(monkeypatch):
 
 def lying_aggregation(monkeypatch):
     asked = aggregate.asked
-    monkeypatch.setattr(aggregate, "asked", lambda *given: replace(asked(*given), value=0.0, low=0.0, high=0.0))
+    monkeypatch.setattr(
+        aggregate, "asked", lambda *given, **named: replace(asked(*given, **named), value=0.0, low=0.0, high=0.0)
+    )
 
 
 def lying_limits(monkeypatch, change=lambda k: replace(k, low=np.zeros_like(k.low), high=np.zeros_like(k.high))):

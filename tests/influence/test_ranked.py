@@ -13,7 +13,8 @@ from sklearn.naive_bayes import BernoulliNB
 from privgate import Recipe, Subject, TrainingData
 from privgate.check.prepare import drawn
 from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.families import ALL, nearest
+from privgate.families import nearest
+from privgate.families.answering import ALL
 from privgate.families.chain import _compared
 from privgate.families.engine import Asked
 from privgate.families.refit import Refit
