@@ -160,7 +160,9 @@ def canonical(subject: Subject, kept: Kept) -> str:
         return f"the recipe is one that {fits[0]} is about" if fits else _of_kind(kept, "cells")
     theorem = OF_DATA.get(kept.theorem)
     if theorem is None:
-        return f"cases of {kept.theorem!r} are not made of data again; privgate verify --recompute runs the kernel on them"
+        return (
+            f"cases of {kept.theorem!r} are not made of data again; privgate verify --recompute runs the kernel on them"
+        )
     if why := theorem.misfit(inner.subject):
         return f"{kept.theorem} does not apply, because {why}"
     units = kept.units
