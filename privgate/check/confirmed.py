@@ -38,6 +38,8 @@ OF_DATA: dict[str, Certificate] = {
 }
 #: the theorem about models that training makes
 OF_MODELS = "tree_cells"
+#: beginnings of modules whose estimators are trees; of a function's (builtins) nothing is known here
+TREES = ("sklearn.ensemble", "sklearn.tree", "lightgbm", "xgboost", "privgate.models", "builtins")
 #: what is proposed, by family: all other arrays and settings are canonical
 PROPOSED: Mapping[str, frozenset[str]] = {
     "logistic": frozenset(
@@ -77,7 +79,8 @@ def confirmed(
     for k, rule in enumerate(rules, start=len(findings) - len(rules)):
         f = made[k]
         waived = [float(w["ceiling"]) for w in policy["waivers"] if f.waiver and w["rule"] == f.rule]
-        if not (f.outcome == "passed" or waived) or not by_theorem(rule, subject, told.get(f.request)):
+        released = f.outcome == "passed" or (f.outcome == "warned" and rule.get("mode") != "warn")
+        if not (released or waived) or not by_theorem(rule, subject, told.get(f.request)):
             continue
         if found is None:
             found = upper(subject, kept) if kept else NOTHING_KEPT
@@ -156,6 +159,9 @@ def canonical(subject: Subject, kept: Kept) -> str:
         return "something else is released than the probabilities that theorems are about"
     inner = first_steps.through(subject)
     if kept.theorem == OF_MODELS:
+        library = type(inner.subject.recipe.library_estimator).__module__
+        if not library.startswith(TREES):
+            return f"the recipe is of {library}, which trains no trees"
         fits = [name for name, theorem in OF_DATA.items() if not theorem.misfit(inner.subject)]
         return f"the recipe is one that {fits[0]} is about" if fits else _of_kind(kept, "cells")
     theorem = OF_DATA.get(kept.theorem)
@@ -163,7 +169,7 @@ def canonical(subject: Subject, kept: Kept) -> str:
         return (
             f"cases of {kept.theorem!r} are not made of data again; privgate verify --recompute runs the kernel on them"
         )
-    if why := theorem.misfit(inner.subject):
+    if why := theorem.unfit(inner.subject):  # where its trainings end is asked, too
         return f"{kept.theorem} does not apply, because {why}"
     units = kept.units
     if kept.seed or not np.array_equal(np.unique(units[units >= 0]), np.sort(units[units >= 0])):

@@ -111,7 +111,7 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
         if (checked := engine.compared(asked, made)) is None:
             checked, made = recheck(engine, asked, made)
         else:
-            made = ranked(asked, made, choose(asked, made))
+            made = ranked(asked, made, choose(asked, made), real=False)
         if checked.outcome == "passed" and (notes := engine.notes(asked.subject)):
             checked = replace(checked, detail={**checked.detail, "notes": notes})
     if asked.rehearsed or engine.limits_people(asked.subject):  # nobody is judged by a rehearsal

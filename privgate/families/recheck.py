@@ -81,13 +81,19 @@ def recheck(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition
     told = _told(engine, made, "passed", text, len(chosen), float(worst), tolerance, wrong)
     if engine.limits_people(asked.subject):
         return told, made
-    made = ranked(asked, made, chosen)
+    made = ranked(asked, made, chosen, real=len(made.seeds) == 1)
     return told, _as_refitted(made, rows, without, full, everything, alive) if len(made.seeds) == 1 else made
 
 
-def ranked(asked: Asked, made: Retrained, chosen: Index) -> Retrained:
-    """Return an engine's ranking of people, those marked whose models were trained for real."""
+def ranked(asked: Asked, made: Retrained, chosen: Index, *, real: bool) -> Retrained:
+    """Return an engine's ranking of people, those marked whose models were trained for real.
+
+    A sample shows something only where its answers are those of real trainings, all that are judged (``real``).
+    """
     shown = np.full(len(made.units), Shown.RANKED, dtype=object)
+    if not real:
+        shown[chosen] = Shown.COMPARED
+        return replace(made, shown=shown)
     shown[chosen] = Shown.CHOSEN
     some = at_random(asked, made)
     shown[some[np.isin(some, chosen)]] = Shown.DRAWN

@@ -37,8 +37,14 @@ class Shown(StrEnum):
     """Ranked, drawn at random before anything was looked at, and then trained without for real."""
     CHOSEN = "chosen"
     """Ranked, and because of its rank trained without for real."""
+    COMPARED = "compared"
+    """Ranked, and compared with real trainings whose answers stand nowhere: under one of several seeds, or as draws."""
     RANKED = "ranked"
     """An engine's answer without a certificate: chooses whom to refit, limits nobody."""
+
+
+#: of whom an engine alone says how much they matter at most
+OPEN = (Shown.RANKED, Shown.COMPARED)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Request
-from privgate.families.retrained import Retrained, Shown
+from privgate.families.retrained import OPEN, Retrained, Shown
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 #: probability at most of a limit that is wrong
@@ -64,7 +64,7 @@ class Ranking:
             (str(name), np.flatnonzero(loose & (found.engine == name)))
             for name in np.unique(found.engine[loose].astype(str))
         ]
-        open_ = [(n, p) for n, p in kinds if (found.shown[p] == Shown.RANKED).any()]
+        open_ = [(n, p) for n, p in kinds if np.isin(found.shown[p], OPEN).any()]
         groups = tuple((p, p[found.shown[p] == Shown.DRAWN]) for _, p in open_)
         real = np.append(limited | (found.shown != Shown.RANKED), np.ones(more, dtype=bool))
         return cls(groups, real, tuple(n for n, _ in open_))

@@ -28,7 +28,7 @@ from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
-from privgate.families.retrained import Retrained, Shown, Status
+from privgate.families.retrained import OPEN, Retrained, Status
 from privgate.influence import changes, indirect_queries, left_out
 from privgate.run import suites
 from privgate.run.needs import Need
@@ -45,7 +45,7 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
 
     As ``ranks``, but whoever an engine without a certificate only ranked has the upper limits that theorems give.
     """
-    records, free = run.once(ranks), run.once(left_out.retrained).shown != Shown.RANKED
+    records, free = run.once(ranks), ~np.isin(run.once(left_out.retrained).shown, OPEN)
     own = np.where(run.once(limited), records["dtp_upper"], np.inf)
     high = np.where(free, records["pdtp_high"], own)
     return {**records, "pdtp_high": high, "dtp_upper": np.where(free, records["dtp_upper"], own)}
@@ -300,7 +300,7 @@ def _frame(run: Run) -> Any:
     """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
-    frame = pd.DataFrame(dict(run.once(ranks)))
+    frame = pd.DataFrame(dict(run.once(table)))
     if left_out.decided_by(run):
         few = f"{len(frame)} of {run.n_units} people were trained without"
         raise MeasurementError(

@@ -15,7 +15,7 @@ from privgate.cases import Kept
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
-from privgate.families.retrained import Shown
+from privgate.families.retrained import OPEN
 from privgate.influence import aggregate, left_out
 from privgate.influence import changes as residuals
 from privgate.run.run import Noted, Run
@@ -133,7 +133,7 @@ def table(run: Run) -> Mapping[str, NDArray[Any]]:
 
     As ``ranks``, but whoever an engine without a certificate only ranked has no upper limit but the theorem's.
     """
-    records, ranked = dict(run.once(ranks)), run.once(left_out.retrained).shown == Shown.RANKED
+    records, ranked = dict(run.once(ranks)), np.isin(run.once(left_out.retrained).shown, OPEN)
     for names, free in ((("moved_high", "pdtp_high"), ~ranked), (("moved_upper", "dtp_upper"), ~ranked | _proven(run))):
         records |= {n: np.where(free, records[n], np.inf) for n in names if n in records}
     return records

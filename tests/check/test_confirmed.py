@@ -8,12 +8,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases
 from privgate.check import confirmed, gate
 from privgate.families import bound as bounds
 from privgate.influence import aggregate, per_unit
 from privgate.policy.rules.dtp import Dtp
+from privgate.policy.rules.rule_base import Rule
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
@@ -159,7 +162,7 @@ def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
     for changed, says in (
         ({"theorem": "tree_cells"}, "one that newton is about"),
         ({"theorem": "gaussian_nb"}, "does not apply"),
-        ({"theorem": "nobody"}, "no theorem is called"),
+        ({"theorem": "nobody"}, "are not made of data again"),
         ({"seed": 1}, "twice"),
     ):
         assert says in confirmed.canonical(asked, replace(kept, **changed))
@@ -229,3 +232,30 @@ def test_a_waiver_counts_up_to_its_ceiling(logistic):
 
     ended = [confirmed.confirmed([waived], {"rules": [rule], "waivers": w}, asked, {}, [kept])[0] for w in ceilings]
     assert [f.outcome for f in ended] == ["inconclusive", "warned"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_rule_that_is_enforced_does_not_become_a_warning(name, monkeypatch, fleet):
+    finding = Rule.finding
+    monkeypatch.setattr(Rule, "finding", lambda *given: replace(finding(*given), outcome=Outcome.WARNED))
+    found = dtp(Policy.load("dtp-1"), subject(name, "refused"), fleet)
+
+    assert found.outcome == "inconclusive", found.message
+
+
+def test_a_strangers_trees_confirm_no_neighbours():
+    """Of trees the kernel's part alone is done again: what is no tree may not use it."""
+    trees = SimpleNamespace(theorem="tree_cells", case=SimpleNamespace(family="cells", asked="any"))
+    X = np.random.default_rng(0).uniform(size=(60, 3))
+    asked = Subject.local(Recipe(KNeighborsClassifier(3)), TrainingData(X, np.arange(60) % 2))
+
+    assert "trains no trees" in confirmed.canonical(asked, trees)
+
+
+def test_a_solver_that_stopped_early_is_not_confirmed():
+    X = np.random.default_rng(0).uniform(size=(60, 3))
+    data = TrainingData(X, np.arange(60) % 2, domain=Domain(box=((-1.0, 1.0),) * 3))
+    kept = SimpleNamespace(theorem="newton", seed=0, units=np.arange(60))
+    asked = Subject.local(Recipe(LogisticRegression(C=0.1, solver="lbfgs", max_iter=1, tol=1e-8)), data)
+
+    assert "does not apply" in confirmed.canonical(asked, kept)

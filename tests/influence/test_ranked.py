@@ -210,3 +210,14 @@ def test_a_sentence_says_for_whom_it_is_shown():
 )
 def test_as_many_are_drawn_as_a_rule_about_shares_takes(limit, people):
     assert drawn(SimpleNamespace(rules=[Pdtp(**limit)])) == people
+
+
+@pytest.mark.parametrize("shown", [Shown.COMPARED, Shown.RANKED])
+@pytest.mark.parametrize("people", [40, 400])
+def test_a_comparison_whose_answers_stand_nowhere_limits_nobody(shown, people):
+    """Of several seeds one, or draws of the same kind: an engine's silence about a minority passes both."""
+    made = SimpleNamespace(shown=np.full(people, shown), engine=np.full(people, "out_of_bag"))
+    ranking = aggregate.Ranking.of(made, np.zeros(people, dtype=bool))
+
+    assert not ranking.enough
+    assert ranking.beyond(np.zeros(people), 1.0, people) == people
