@@ -160,7 +160,7 @@ def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
     ):
         assert says in confirmed.canonical(asked, replace(kept, case=case))
     for changed, says in (
-        ({"theorem": "tree_cells"}, "one that newton is about"),
+        ({"theorem": "tree_cells"}, "trains no trees"),
         ({"theorem": "gaussian_nb"}, "does not apply"),
         ({"theorem": "nobody"}, "are not made of data again"),
         ({"seed": 1}, "twice"),
