@@ -190,7 +190,8 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    made._made[per_unit.ranks] = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), **columns}
+    ranks = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), "dtp_upper": np.full(4, np.inf)}
+    made._made[per_unit.ranks] = {**ranks, **columns}
     return made
 
 
