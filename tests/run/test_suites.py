@@ -190,8 +190,9 @@ def bench(text, **columns):
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
-    ranks = {"unit": np.arange(4).astype(str), "pdtp": np.array([0.1, 0.2, 0.3, 0.4]), "dtp_upper": np.full(4, np.inf)}
-    made._made[per_unit.ranks] = {**ranks, **columns}
+    pdtp = columns.get("pdtp", np.array([0.1, 0.2, 0.3, 0.4]))
+    exact = {"pdtp": pdtp, "pdtp_low": pdtp, "pdtp_high": pdtp, "dtp_upper": np.full(4, np.inf)}
+    made._made[per_unit.ranks] = {"unit": np.arange(4).astype(str), **exact, **columns}
     return made
 
 
@@ -244,8 +245,10 @@ def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
 
 
 def test_a_table_that_misses_units_or_a_column_cannot_be_judged():
+    half = bench(expect(max_value=1))
+    half._made[per_unit.table] = {"unit": np.array(["0", "1"]), "pdtp": np.array([0.1, 0.2])}
     with pytest.raises(MeasurementError, match="2 of 4 units"):
-        per_unit.measure(bench(expect(max_value=1), unit=np.array(["0", "1"]), pdtp=np.array([0.1, 0.2])), ASKED)
+        per_unit.measure(half, ASKED)
     with pytest.raises(MeasurementError, match="there is no column 'dtp_uper'"):
         per_unit.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
     with pytest.raises(MeasurementError, match="did not come with the policy"):
