@@ -219,11 +219,11 @@ def propose(
     return {"at": leaving.u, "factor": factor(leaving.H), "moves": moves}
 
 
-def refine(loss: Loss, person: Index, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
-    """Return the certificate with further steps for some people, who are then to be swept."""
-    if not len(people):
-        return certificate
-    leaving = Leaving(loss, person, (certificate["at"], *loss.slope(certificate["at"])[::2]))
+def refine(
+    loss: Loss, person: Index, certificate: Certificate, people: Index, *, found: Minimum | None = None, rounds: int = 3
+) -> Certificate:
+    """Return the certificate with further steps from ``found`` for some people, who are then to be swept."""
+    leaving = Leaving(loss, person, found or (certificate["at"], *loss.slope(certificate["at"])[::2]))
     moves = certificate["moves"].copy()
     with np.errstate(all="ignore"):
         moves[people] = leaving.further(people, moves[people], rounds)
@@ -235,20 +235,14 @@ def alone(loss: Loss, person: Index, certificate: Certificate, people: Index) ->
     points, factors, who = [], [], []
     for one in people:
         try:
-            u, _, H = loss.keep(person != one).minimise(certificate["at"])
+            u, _, H = loss.keep(person != one).minimise(certificate["at"] + np.nan_to_num(certificate["moves"][one]))
             factors.append(factor(H))
         except np.linalg.LinAlgError:
             continue
         points.append(u)
         who.append(one)
-    if not who:
-        return certificate
-    return {
-        **certificate,
-        "alone_people": np.array(who),
-        "alone_at": np.array(points),
-        "alone_factor": np.array(factors),
-    }
+    made = {"alone_people": who, "alone_at": points, "alone_factor": factors}
+    return {**certificate, **{name: np.array(part) for name, part in made.items() if who}}
 
 
 def factor(H: Float) -> Float:

@@ -6,6 +6,6 @@ need be, or is refused. It is never below the truth. numpy is all that is import
 
 from privgate.kernel.assertion import Case, Limits, Refused
 from privgate.kernel.judge import FAMILIES, limits
-from privgate.kernel.logistic import near
+from privgate.kernel.logistic import everybody, near
 
-__all__ = ["FAMILIES", "Case", "Limits", "Refused", "limits", "near"]
+__all__ = ["FAMILIES", "Case", "Limits", "Refused", "everybody", "limits", "near"]

@@ -37,7 +37,7 @@ docs/mathematics.md, section 6.3.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ from privgate.kernel import softmax_release
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, Refused, every
 from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.scores import largest, sums
 from privgate.kernel.softmax_minimum import BLOCK, LARGE, Metric, Problem, ends, radius
 
 
@@ -64,18 +65,27 @@ def bound(case: Case) -> Limits:
         d = len(problem.penalty) - int(case.setting("intercept", bool))
         accepted = Accepted.of(case, d)
         low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
-        low, high = _largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
+        low, high = largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
         low = np.maximum(low, _told(case, pair, accepted))
     else:
-        low, high = _largest(person, people, low), _largest(person, people, high)
+        low, high = largest(person, people, low), largest(person, people, high)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
 
 
-def near(case: Case) -> tuple[Float, Float, Float, Float]:
+def everybody(case: Case) -> Metric:
+    """Return the metric of a case without its people, of copies that nobody else holds; refuses as ``bound``."""
+    names = case.arrays.keys() & {"X", "label", "weight", "penalty", "allowed", "at", "factor"}
+    own = replace(case, arrays={name: case.arrays[name].copy() for name in names})
+    with np.errstate(all="ignore"):
+        return _metric(own, Problem.of(own))
+
+
+def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, Float]:
     """Return scores (R, C) and bounds (R,) with everybody, then the same without person ``whose`` (R,), at ``rows``.
 
     No difference of two scores at a row of ``rows`` (R, p), and so no log-probability, is farther than the bound from
-    that of any training that the claim is about; infinite where the certificate shows nothing.
+    that of any training that the claim is about; infinite where the certificate shows nothing. ``known`` is what
+    ``everybody`` returned for such a case, and saves its time if it is about the same.
 
     Raises
     ------
@@ -84,35 +94,44 @@ def near(case: Case) -> tuple[Float, Float, Float, Float]:
     """
     every((case.family == "logistic", f"no scores of {case.family!r} are near those of any training"))
     with np.errstate(all="ignore"):
-        pair, _, gone = _compared(case)
+        pair, _, gone = _compared(case, known)
         rows, whose = case.array("rows", 2), case.array("whose", 1, "i")
         every(
             (rows.shape == (len(whose), len(pair.M.problem.penalty)), "'rows' are not of the design, or nobody's"),
             (bool((np.abs(rows) < LARGE).all()), "'rows' are not finite"),
             (bool(((whose >= 0) & (whose < len(gone))).all()), "array 'whose' names nobody"),
         )
-        z0, e0, z1, e1 = pair.scores(rows, whose)
+        X = pair.M.problem.X
+        z0, e0, z1, e1 = pair.scores(X if np.array_equal(rows, X) else rows, whose)
     lost = gone[whose] | np.isnan(z1).any(axis=1) | np.isnan(e1)
     return z0, e0, np.where(lost[:, None], 0.0, z1), np.where(lost, np.inf, e1)
 
 
-def _compared(case: Case) -> tuple["_Pair", Index, NDArray[np.bool_]]:
-    """Return parameters with and without each person, whose each record is, and without whom there is no model."""
-    problem = Problem.of(case)
-    person, people = case.person(len(problem.X))
+def _metric(case: Case, problem: Problem, known: Metric | None = None) -> Metric:
+    """Return what ``factor`` says of everybody's problem at ``at``; what is known of it, if it is of the same."""
     u, W, shape = case.array("at", 2), case.array("factor", 2), (problem.vectors, len(problem.penalty))
     every((u.shape == shape, f"'at' is not of shape {shape}"))
-    moves = _given(case, "moves", (people, *shape))
+    if known is not None and known.problem.same(problem) and np.array_equal(known.u, u) and np.array_equal(known.W, W):
+        return known
     M = Metric.of(problem, u, W)
     every((np.isfinite(M.trained), "a training on all records may end anywhere"))
+    return M
+
+
+def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, NDArray[np.bool_]]:
+    """Return parameters with and without each person, whose each record is, and without whom there is no model."""
+    M = _metric(case, Problem.of(case), known)
+    problem = M.problem
+    person, people = case.person(len(problem.X))
+    moves = _given(case, "moves", (people, *M.u.shape))
     shown = np.asarray((np.abs(moves) < LARGE).all(axis=(1, 2)))  # not where one is NaN
     moves = np.where(shown[:, None, None], moves, 0.0)
-    swept = np.arange(people) if case.setting("sweep", bool, default=False) else _people(case, "swept", people)
-    far = np.where(shown, without(M, person, moves, swept[shown[swept]]), np.inf)
+    swept = _people(case, "swept", people)
+    far = without(M, person, moves, shown, swept[shown[swept]])
     gone = _vanishing(problem, person, people)
     alone = list(_alone(case, problem, person, gone))
     for one, _, there in alone:
-        moves[one], far[one] = there.u - u, there.trained
+        moves[one], far[one] = there.u - M.u, there.trained
     return _Pair(M, person, moves, far, alone), person, gone
 
 
@@ -243,8 +262,11 @@ class _Pair:
         )
 
 
-def without(M: Metric, person: Index, moves: Float, swept: Index) -> Float:
-    """Return how far from ``M.u + moves`` any training without each person ends, in the norm of ``M``; (people,)."""
+def without(M: Metric, person: Index, moves: Float, shown: NDArray[np.bool_], swept: Index) -> Float:
+    """Return how far from ``M.u + moves`` any training without each person ends, in the norm of ``M``; (people,).
+
+    Infinite where no move is ``shown`` (people,).
+    """
     people, q = len(moves), M.u.size
     records = int(np.bincount(person).max())
     m = moves.reshape(people, q)
@@ -252,7 +274,7 @@ def without(M: Metric, person: Index, moves: Float, swept: Index) -> Float:
     square = np.maximum(np.einsum("uq,uq->u", bent, m), 0.0) + gamma(3 * q + 8) * steps**2
     length = up(np.sqrt(up(square) / (1 - M.off)))
     r = up(M.widest * length)
-    own, beside = _own_gradients(M, person, moves, gamma(2 * q + records + 16))
+    own, beside = _own_gradients(M, person, moves, shown, gamma(2 * q + records + 16))
     g0, off = M.gradient
     # what is added up below, and multiplied by W, loses shares of sizes
     beside = beside + off + gamma(2 * q + 16) * (M.spread * steps + M.sizes(np.abs(g0).max(axis=0)[None]))
@@ -260,12 +282,12 @@ def without(M: Metric, person: Index, moves: Float, swept: Index) -> Float:
     left = M.inverse_norm(g0.ravel() + bent - own, up(beside + rest))
     if len(swept):
         left[swept], r[swept] = _swept(M, person, moves, swept)
-    h = up(_sum(person, people, M.lever), records + 8)
+    h = up(sums(person, people, M.lever), records + 8)
     k = np.exp(-r) * (1 - h) * (1 - 64 * EPS)  # the Hessian there is at least k times that of M
     bend = np.where(k > 0, up(1 / np.sqrt(k)), np.inf)
     R = up(M.widest * bend)
     near = radius(R, up(left * bend))
-    return up(bend * (near + ends(R, up(M.stop * bend), near)))
+    return np.where(shown, up(bend * (near + ends(R, up(M.stop * bend), near))), np.inf)
 
 
 def own_scores(M: Metric, X: Float, person: Index, moves: Float) -> tuple[Float, Float]:
@@ -280,18 +302,25 @@ def own_scores(M: Metric, X: Float, person: Index, moves: Float) -> tuple[Float,
     return Z, sizes
 
 
-def _own_gradients(M: Metric, person: Index, moves: Float, share: float) -> tuple[Float, Float]:
+def _own_gradients(
+    M: Metric, person: Index, moves: Float, shown: NDArray[np.bool_], share: float
+) -> tuple[Float, Float]:
     """Return the gradients (people, C p) of people's own losses without them, and the lengths of their errors.
 
-    ``share`` of its terms' sizes is what a sum may lose.
+    ``share`` of its terms' sizes is what a sum may lose. Of whom no move is shown, zeros.
     """
-    problem, people = M.problem, len(moves)
-    Z, size = own_scores(M, problem.X, person, moves)
-    pull, lost = problem.pulls(Z, problem.off(size), problem.label)
-    lost = problem.weight * (lost + share * np.abs(pull).max(axis=1)) * M.record_sizes
-    pull = problem.weight[:, None] * pull
-    own = _sum(person, people, pull[:, :, None] * problem.X[:, None, :])
-    return own.reshape(people, -1), up(_sum(person, people, lost), len(problem.X))
+    problem, rows = M.problem, np.flatnonzero(shown[person])
+    X, label, weight, who = problem.X[rows], problem.label[rows], problem.weight[rows], person[rows]
+    Z, size = own_scores(M, X, who, moves)
+    pull, lost = problem.pulls(Z, problem.off(size), label)
+    lost = weight * (lost + share * np.abs(pull).max(axis=1)) * M.record_sizes[rows]
+    pull = weight[:, None] * pull
+    own, beside, place = np.zeros((len(moves), M.u.size)), np.zeros(len(moves)), np.cumsum(shown) - 1
+    if len(rows):
+        people = int(place[-1]) + 1
+        own[shown] = sums(place[who], people, pull[:, :, None] * X[:, None, :]).reshape(people, -1)
+        beside[shown] = sums(place[who], people, lost)
+    return own, up(beside, len(problem.X))
 
 
 def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float, Float]:
@@ -303,8 +332,8 @@ def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float,
     off, more = problem.off(problem.size @ u), problem.off(problem.size @ M.axis)
     lost = problem.pulls(M.Z, off, problem.label)[1] + gamma(n + 8)
     kept = gamma(problem.vectors + 8) * (problem.penalty + problem.vectors * problem.shared)
-    sums = [(problem.weight * a) @ problem.size + kept * b for a, b in ((lost, u), (more / 4, M.axis))]
-    beside, steeper = M.sizes(up(np.stack(sums), n))
+    parts = [(problem.weight * a) @ problem.size + kept * b for a, b in ((lost, u), (more / 4, M.axis))]
+    beside, steeper = M.sizes(up(np.stack(parts), n))
     beside = up(beside + times * steeper)
     left, r, place = np.empty(len(swept)), np.empty(len(swept)), np.full(len(moves), -1)
     step = max(1, BLOCK // (n * problem.K))
@@ -326,20 +355,3 @@ def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float,
         g = g + problem.penalty * V + problem.shared * V.sum(axis=1, keepdims=True)
         left[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), beside[k : k + step])
     return left, up(r + 4 * (off.max() + times * more.max()))
-
-
-def _sum(person: Index, people: int, values: Float) -> Float:
-    """Return the sums of what belongs to each person's records, (people, …)."""
-    if people == len(person):
-        total = np.empty_like(values)
-        total[person] = values
-        return total
-    order = np.argsort(person, kind="stable")
-    return np.asarray(np.add.reduceat(values[order], np.searchsorted(person[order], np.arange(people)), axis=0))
-
-
-def _largest(person: Index, people: int, values: Float) -> Float:
-    """Return the largest of what belongs to each person's records, (people,); not negative, NaN wins."""
-    found = np.zeros(people)
-    np.maximum.at(found, person, values)
-    return found

@@ -101,6 +101,16 @@ def largest(person: Index, people: int, values: Float) -> Float:
     return found
 
 
+def sums(person: Index, people: int, values: Float) -> Float:
+    """Return the sums of what belongs to each person's records, (people, …); each has one at least."""
+    if people == len(person):
+        total = np.empty_like(values)
+        total[person] = values
+        return total
+    order = np.argsort(person, kind="stable")
+    return np.asarray(np.add.reduceat(values[order], np.searchsorted(person[order], np.arange(people)), axis=0))
+
+
 class Block(NamedTuple):
     """Some people: which, their rows, whose each of the rows is, from 0, and how many people they are."""
 

@@ -55,6 +55,11 @@ class Problem:
         every((known, f"labels are not 0 to {K - 1}, each held by a record"))
         return cls(X, label, weight, penalty, allowed, K, size)
 
+    def same(self, other: "Problem") -> bool:
+        """Return whether everything of another problem is equal to this one's; sizes follow the records."""
+        ours, theirs = ((q.X, q.label, q.weight, q.penalty, q.allowed) for q in (self, other))
+        return self.K == other.K and all(map(np.array_equal, ours, theirs))
+
     def without(self, gone: Index) -> "Problem":
         """Return the problem without some records."""
         kept = np.delete(np.arange(len(self.X)), gone)

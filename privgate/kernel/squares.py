@@ -33,6 +33,7 @@ import numpy as np
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.scores import largest, sums
 
 #: sizes of numbers beyond which products may overflow, and below which a deviation is none
 _LARGE, _SMALL = 1e50, 1e-50
@@ -105,10 +106,10 @@ def bound(case: Case) -> Limits:
     low, high = pair.at(M.X, person, pair.reach, apart)
     if case.asked == "any":
         accepted = Accepted.of(case, p - int(case.setting("intercept", bool)))
-        low = _largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
+        low = largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
         low, high = np.maximum(low, _told(case, pair, accepted, apart)), pair.over(accepted, apart)
     else:
-        low, high = _largest(person, people, low), _largest(person, people, high)
+        low, high = largest(person, people, low), largest(person, people, high)
     return Limits(low / (scale + scale_off), up(high / (scale - scale_off)))
 
 
@@ -161,8 +162,8 @@ class _Pair:
         v, size = (self.u + self.moves)[self.person], (np.abs(self.u) + np.abs(self.moves))[self.person]
         pull = np.einsum("np,np->n", M.X, v) - M.y
         lost = gamma(p + 6) * (np.einsum("np,np->n", np.abs(M.X), size) + np.abs(M.y))
-        own = _sum(self.person, people, pull[:, None] * M.X)
-        own_off = _sum(self.person, people, (lost + gamma(n + 4) * np.abs(pull))[:, None] * np.abs(M.X))
+        own = sums(self.person, people, pull[:, None] * M.X)
+        own_off = sums(self.person, people, (lost + gamma(n + 4) * np.abs(pull))[:, None] * np.abs(M.X))
         bent, scale = self.moves @ M.H, np.sqrt((M.X**2).sum(axis=0) + M.penalty)
         bent_off = gamma(n + 2 * p + 8) * (np.abs(self.moves) @ scale)[:, None] * scale
         g, g_off = self.gradient
@@ -174,7 +175,7 @@ class _Pair:
     def leverage(self) -> Float:
         """Return the share of the Hessian that is each person's own, at most, (people,): by trace, or largest value."""
         M, people = self.M, len(self.moves)
-        share = _sum(self.person, people, self.reach[:, None] ** 2)[:, 0]
+        share = sums(self.person, people, self.reach[:, None] ** 2)[:, 0]
         held = np.bincount(self.person, minlength=people)
         for k in np.flatnonzero((share > 0.25) & (held > 1)):
             own = M.X[self.person == k]
@@ -213,17 +214,3 @@ def _deviation(y: Float) -> tuple[float, float]:
     off = 2 * gamma(n + 8) * (float(np.abs(centre).max()) + scale) + 4 * EPS * float(np.abs(y).max())
     every((scale > _SMALL and off < scale / 4, "the targets hardly vary"))
     return scale, off
-
-
-def _sum(person: Index, people: int, values: Float) -> Float:
-    """Return the sums of what belongs to each person's records, (people, …)."""
-    total = np.zeros((people, values.shape[1]))
-    np.add.at(total, person, values)
-    return total
-
-
-def _largest(person: Index, people: int, values: Float) -> Float:
-    """Return the largest of what belongs to each person's records, (people,); NaN wins."""
-    found = np.zeros(people)
-    np.maximum.at(found, person, values)
-    return found

@@ -27,8 +27,8 @@ def without_upper_limits(monkeypatch):
         low = limits(case).low
         return Limits(low, np.full(len(low), np.inf))
 
-    def anywhere(case):
-        z0, e0, z1, e1 = near(case)
+    def anywhere(case, known=None):
+        z0, e0, z1, e1 = near(case, known)
         return z0, np.full_like(e0, np.inf), z1, np.full_like(e1, np.inf)
 
     monkeypatch.setattr(kernel, "limits", nothing)

@@ -261,7 +261,9 @@ def check_search(rng, tally, *, K=None, rounds=60):
             "moves": c["moves"].copy(),
         }
         tried["moves"][i] = move * (1 + size * rng.normal()) if rng.random() < 0.5 else move
-        found = judged(tally, s.case(tried, sweep=bool(rng.random() < 0.3)))
+        found = judged(
+            tally, s.case({**tried, "swept": np.arange(len(tried["moves"]))} if rng.random() < 0.3 else tried)
+        )
         if found is None:
             continue
         tally.see("search", found.low[[i]], found.high[[i]], true)

@@ -16,7 +16,7 @@ from privgate.families.engine import Asked
 from privgate.families.logistic import stopping
 from privgate.families.logistic.logistic_engine import ENGINE
 from privgate.families.logistic.logistic_limits import Newton
-from privgate.kernel import Case, Refused, limits, near
+from privgate.kernel import Case, Refused, everybody, limits, near
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
 from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
@@ -396,3 +396,18 @@ def test_near_is_refused_for_rows_of_another_design():
             near(s.case({**c, **arrays}))
     with pytest.raises(Refused, match="no scores of"):
         near(replace(s.case({**c, "rows": rows, "whose": nobody * 0}), family="squares"))
+
+
+def test_what_is_known_of_everybody_saves_time_only_and_is_asked_again_where_it_is_of_another_problem():
+    s = problems.sample(np.random.default_rng(3), K=2)
+    c = {**fuzz.honest(s), "rows": s.X.copy(), "whose": s.person}
+    case, known = s.case(c), everybody(s.case(c))
+    looser = s.case(c, allowed=np.full(len(s.penalty), 1e-6))
+    heavier = s.case({**c, "penalty": 1.001 * s.penalty})
+
+    for other in (case, looser, heavier):
+        for told, again in zip(near(other, known), near(other), strict=True):
+            np.testing.assert_array_equal(told, again)
+    case.arrays["X"][0, 0] += 1.0  # whoever changes an array in place has another problem
+    for told, again in zip(near(case, known), near(case), strict=True):
+        np.testing.assert_array_equal(told, again)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,8 +149,10 @@ class _Some:
         Which of the units each question is about, and the question.
     """
 
-    def __init__(self, trained: Trained, person: Index, units: int, rows: tuple[Index, Float]) -> None:
-        self.trained, self.person, self.rows, self.units = trained, person, rows, np.arange(units)
+    def __init__(
+        self, trained: Trained, person: Index, units: int, rows: tuple[Index, Float], known: Any = None
+    ) -> None:
+        self.trained, self.person, self.rows, self.units, self.known = trained, person, rows, np.arange(units), known
 
     def closely(self, asked: Asked) -> _Found:
         """Return answers as near as the budget allows."""
@@ -160,7 +162,7 @@ class _Some:
         affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
         open_ = self._open(found, found.error > TOLERANCE, asked, int(_STEPS / (16 * size)))
         if len(open_) > affordable:
-            self._again(found, proposal, open_, partial(logistic_moves.refine, rounds=1))
+            self._again(found, proposal, open_, partial(logistic_moves.refine, found=self.trained.minimum, rounds=1))
             open_ = self._open(found, found.loose, asked, affordable)
         if len(open_):
             self._again(found, proposal, open_, logistic_moves.alone)
@@ -170,7 +172,8 @@ class _Some:
         """Return what the kernel says of a proposal."""
         unit, X = self.rows
         case = self.trained.case("own", self.person, {**proposal, "rows": X, "whose": unit})
-        z0, e0, z1, e1 = kernel.near(case)
+        self.known = self.known or kernel.everybody(case)
+        z0, e0, z1, e1 = kernel.near(case, self.known)
         log_with, log_without = log_softmax(z0), log_softmax(z1)
         change, error, loose = np.zeros((3, len(self.units)))
         np.maximum.at(change, unit, largest_change(log_with, log_without))
@@ -186,7 +189,7 @@ class _Some:
         mine = unit < len(open_)
         moves = np.full((int(person.max()) + 1, *proposal["at"].shape), np.nan)
         moves[: len(open_)] = proposal["moves"][open_]
-        part = _Some(self.trained, person, len(open_), (unit[mine], self.rows[1][mine]))
+        part = _Some(self.trained, person, len(open_), (unit[mine], self.rows[1][mine]), self.known)
         made = part._near(further(self.trained.loss, person, {**proposal, "moves": moves}, part.units))
         better = made.error < found.error[open_]
         rows = np.flatnonzero(mine)[better[unit[mine]]]
