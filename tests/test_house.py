@@ -7,6 +7,11 @@ from pathlib import Path
 import grimp
 import pytest
 
+from privgate.cli import COMMANDS
+from privgate.families import catalogue, certificates
+from privgate.membership import attacks
+from privgate.policy import rules
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
@@ -20,9 +25,13 @@ BUDGET = {
     "a yes by refits and attacks rests on, lines": (12_000, 51_000),
     "the kernel, lines": (1_500, 3_330),
 }
+#: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an
+#: attack touches three files, and this is none of them. With every other change of the limits, set it anew
+THINGS, EACH = 83, {"lines": 250, "files": 1}
 #: where a yes is made, and what it cannot do without. By refits and attacks: all that the gate loads. By theorem: what
 #: makes it again of the data, because a yes that this does not confirm is none, whatever the gate says
-#: (tests/check/test_confirmed.py). Trees are confirmed in part, lists of questions not at all: both rest on refits
+#: (tests/check/test_confirmed.py; `make outside` changes all else, 300 times). Trees are confirmed in part, lists of
+#: questions not at all: both rest on refits
 ROOTS = ("privgate.check.gate",)
 CONFIRMING = ("privgate.check.confirmed",)
 
@@ -64,6 +73,18 @@ def closure(roots):
     return seen
 
 
+def added():
+    """How many things the catalogues hold more than they did; whoever takes one out sets the limits anew."""
+    more = sum(map(len, (COMMANDS, catalogue.ALL, certificates.ALL, attacks.ALL, rules.ALL))) - THINGS
+    assert more >= 0
+    return more
+
+
+def allowed(name):
+    """What a row of the budget may not exceed, with what was added since it was set."""
+    return BUDGET[name][1] + EACH[name.rpartition(" ")[2]] * added()
+
+
 def measured():
     rooms = {
         name: [f for f in FILES.values() if f.is_relative_to(PACKAGE / name)]
@@ -88,7 +109,7 @@ def test_the_house_is_within_its_budget_or_closer_to_it_than_before():
         print(f"| {name} | {wanted:,} | {found[name]:,} |")
 
     assert found.keys() == BUDGET.keys()
-    over = {name: count for name, count in found.items() if count > BUDGET[name][1]}
+    over = {name: count for name, count in found.items() if count > allowed(name)}
     assert not over
     assert found["a yes by theorem rests on, lines"] > 1_000  # what is measured is there
     rooms = {name.split(".")[1] for name in closure(CONFIRMING) - {"privgate"}}
@@ -193,7 +214,7 @@ def test_whoever_judges_loads_no_models_and_trains_nothing():
 
     assert not rooms & {"families", "models", "subject", "training", "influence", "kernel", "artifact", "check"}
     assert {name for name in loaded if "membership" in name and "policy" not in name} <= set(ATTACKS)
-    assert lines(FILES[name] for name in loaded) <= JUDGING
+    assert lines(FILES[name] for name in loaded) <= JUDGING + EACH["lines"] * added()
 
 
 ATTACKS = [n for n in FILES if n == "privgate.membership" or re.match(r"privgate\.membership\.(attacks|numbers)\b", n)]
