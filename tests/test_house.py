@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import grimp
@@ -220,3 +221,46 @@ def test_whoever_judges_loads_no_models_and_trains_nothing():
 ATTACKS = [n for n in FILES if n == "privgate.membership" or re.match(r"privgate\.membership\.(attacks|numbers)\b", n)]
 #: lines that judging loads
 JUDGING = 8_810
+
+
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_architecture_fits_a_screen():
+    assert len(ARCHITECTURE.splitlines()) <= 55
+    assert max(map(len, ARCHITECTURE.splitlines())) <= 170
+
+
+def test_the_architecture_draws_the_floors_that_are_enforced():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    enforced = next(c["layers"] for c in contracts if c["name"] == "Floors")
+    drawn = [line.partition("  ")[0] for line in ARCHITECTURE.split("```")[1].strip().splitlines()]
+
+    assert " > ".join(drawn).split(" > ") == enforced
+
+
+def test_the_architecture_names_only_what_exists():
+    """Files and folders by their paths, classes and functions by a definition in the package."""
+    source = "\n".join(file.read_text(encoding="utf-8") for file in FILES.values())
+    project = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "Makefile"))
+    named = set(re.findall(r"`([\w./-]*\w)`", ARCHITECTURE.replace("```", "")))
+
+    def exists(name):
+        if any((folder / name).exists() for folder in (ROOT, PACKAGE)) or name in project:
+            return True
+        return bool(re.search(rf"\b(class|def) {name.rpartition('.')[2]}\b", source)) or f'"{name}"' in source
+
+    missing = {name for name in named if not exists(name)}
+
+    assert len(named) > 40
+    assert not missing
+
+
+def test_the_architecture_says_todays_numbers():
+    """To one part in fifty: what it says is what is measured here, in this order."""
+    found, said = measured(), [float(n.replace(",", "")) for n in re.findall(r"\b\d[\d,]*\b", ARCHITECTURE)]
+    rows = ("package, lines", "package, files", "a yes by theorem rests on, lines",
+            "a yes by refits and attacks rests on, lines", "the kernel, lines")  # fmt: skip
+
+    assert said == pytest.approx([found[row] for row in rows], rel=0.02)
