@@ -22,7 +22,7 @@ BUDGET = {
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
     "tests, lines": (32_000, 59_000),
-    "a yes by theorem rests on, lines": (6_000, 13_705),
+    "a yes by theorem rests on, lines": (6_000, 13_750),
     "a yes by refits and attacks rests on, lines": (12_000, 51_000),
     "the kernel, lines": (1_500, 3_330),
 }
@@ -220,7 +220,7 @@ def test_whoever_judges_loads_no_models_and_trains_nothing():
 
 ATTACKS = [n for n in FILES if n == "privgate.membership" or re.match(r"privgate\.membership\.(attacks|numbers)\b", n)]
 #: lines that judging loads
-JUDGING = 8_810
+JUDGING = 8_816
 
 
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ from privgate.families.designs import vanishing
 from privgate.families.of_data import ALL as OF_DATA
 from privgate.families.pipelines import first_steps
 from privgate.kernel import Case, Refused
+from privgate.outcome import Outcome
 from privgate.recomputed import Yes
 from privgate.subject.subject import Subject
 
@@ -83,7 +84,7 @@ def confirmed(
             why = yes.shortfall(found, cases.people(kept))
         if why:
             said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
-            made[k] = replace(f, outcome=type(f.outcome)("inconclusive"), message=said)
+            made[k] = replace(f, outcome=Outcome.INCONCLUSIVE, message=said)
     return tuple(made)
 
 
