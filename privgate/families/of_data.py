@@ -61,11 +61,5 @@ class SmoothedNeighborsCertificate(ByDesign):
 
 ALL: dict[str, Certificate] = {
     c.name: c
-    for c in (
-        *theorems.ALL,
-        SmoothedNeighborsCertificate(),
-        BallLogisticCertificate(),
-        ShardedMembers(),
-        Newton(),
-    )
+    for c in (*theorems.ALL, SmoothedNeighborsCertificate(), BallLogisticCertificate(), ShardedMembers(), Newton())
 }
