@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS := 1
 # compiled modules are kept: a check is several processes, and each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-bare test-slow bench reproduce kinds utility nightly docs lint fmt clean
+.PHONY: demo test suite test-bare test-slow bench reproduce kinds utility outside nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -71,6 +71,9 @@ kinds: $(STAMP) ## every common kind of model through the gate, about an hour of
 UTILITY ?= --people 8 --seeds 3 --shadows 16 --targets 2 --at-most 2000 --limit 600
 utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes the table of docs/any-model.md
 	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility $(UTILITY) --most-minutes $(MINUTES) --table docs/any-model.md
+
+outside: $(STAMP) ## 300 changes outside what a yes by theorem rests on, none of which approves whom a theorem refuses
+	$(BIN)/python tests/goldens/outside.py --most-minutes $(MINUTES)
 
 nightly: $(STAMP) ## all five one after the other, also behind one that failed
 	@said=; failed=0; \

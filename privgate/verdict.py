@@ -3,39 +3,17 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
+from privgate.outcome import Outcome, approves, together, worst
 
-
-class Outcome(StrEnum):
-    """How a rule, or a whole verdict, ended; ordered passed < warned < inconclusive < failed."""
-
-    PASSED = "passed"
-    WARNED = "warned"
-    INCONCLUSIVE = "inconclusive"
-    FAILED = "failed"
-
-    @property
-    def rank(self) -> int:
-        """0 for passed up to 3 for failed; larger is worse."""
-        return list(Outcome).index(self)
-
-    @property
-    def releases(self) -> bool:
-        """Whether a model with this outcome may be promoted."""
-        return self in (Outcome.PASSED, Outcome.WARNED)
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; nothing at all is inconclusive."""
-    return max(outcomes, key=lambda o: o.rank, default=Outcome.INCONCLUSIVE)
+__all__ = ["Finding", "Outcome", "Verdict", "together", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +91,6 @@ class Finding:
             raw[name] = float(raw[name])
         raw["outcome"] = Outcome(raw["outcome"])
         return cls(**raw)
-
-
-def together(findings: Iterable[Finding]) -> Outcome:
-    """Return the worst outcome of findings; where no rule was judged among them, inconclusive at best."""
-    found = list(findings)
-    judged = any(not f.rule.startswith("precondition:") for f in found)
-    return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -228,7 +199,7 @@ class Verdict:
     @property
     def approved(self) -> bool:
         """Whether the model may be promoted on this verdict."""
-        return self.outcome.releases and not self.observed
+        return approves(self.findings, observed=self.observed)
 
     @property
     def exit_code(self) -> ExitCode:

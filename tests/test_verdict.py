@@ -3,12 +3,16 @@
 import json
 import math
 import re
+import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privgate import verdict as verdicts
 from privgate.errors import ExitCode
 from privgate.evidence import (
     BehindInfluence,
@@ -22,6 +26,7 @@ from privgate.evidence import (
     RunPart,
 )
 from privgate.verdict import Finding, Outcome, Verdict, worst
+from tests import mutants
 
 OUTCOMES = st.sampled_from(list(Outcome))
 
@@ -37,6 +42,23 @@ def test_nothing_judged_is_inconclusive():
     assert verdict().exit_code is ExitCode.INCONCLUSIVE
     assert verdict(preconditions=(Outcome.PASSED,)).exit_code is ExitCode.INCONCLUSIVE
     assert verdict(preconditions=(Outcome.FAILED,)).exit_code is ExitCode.FAILED
+
+
+def test_no_change_of_one_place_of_the_verdict_approves_what_is_refused(monkeypatch):
+    """What decides stands in privgate/outcome.py, which counts among what a yes by theorem rests on."""
+    refused, tried = [Finding("dtp", "judged", o, "") for o in (Outcome.FAILED, Outcome.INCONCLUSIVE)], 0
+    for *_, what, source in mutants.possible(Path(verdicts.__file__)):
+        changed = types.ModuleType("changed")
+        monkeypatch.setitem(sys.modules, "changed", changed)
+        exec(compile(source, "changed", "exec"), changed.__dict__)
+        for f in refused:
+            try:
+                approved = changed.Verdict({"name": "p"}, (f,), Evidence({}, (), {})).approved
+            except Exception:  # noqa: BLE001  a change may break anything
+                approved = False
+            assert not approved, what
+        tried += 1
+    assert tried > 20
 
 
 @given(st.lists(OUTCOMES, min_size=1), st.lists(OUTCOMES))

@@ -22,20 +22,13 @@ from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.families.certificate import Certificate
 from privgate.families.designs import vanishing
-from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
-from privgate.families.naive_bayes import theorems
+from privgate.families.of_data import ALL as OF_DATA
 from privgate.families.pipelines import first_steps
-from privgate.families.sharded_members import ShardedMembers
-from privgate.families.smoothed_neighbors import SmoothedNeighborsCertificate
 from privgate.kernel import Case, Refused
+from privgate.outcome import Outcome
 from privgate.recomputed import Yes
 from privgate.subject.subject import Subject
 
-#: theorems whose cases are made of data alone
-OF_DATA: dict[str, Certificate] = {
-    c.name: c
-    for c in (*theorems.ALL, SmoothedNeighborsCertificate(), BallLogisticCertificate(), ShardedMembers(), Newton())
-}
 #: the theorem about models that training makes
 OF_MODELS = "tree_cells"
 #: beginnings of modules whose estimators are trees; of a function's (builtins) nothing is known here
@@ -91,7 +84,7 @@ def confirmed(
             why = yes.shortfall(found, cases.people(kept))
         if why:
             said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
-            made[k] = replace(f, outcome=type(f.outcome)("inconclusive"), message=said)
+            made[k] = replace(f, outcome=Outcome.INCONCLUSIVE, message=said)
     return tuple(made)
 
 

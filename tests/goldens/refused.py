@@ -1,5 +1,8 @@
 """Judge every subject of the goldens that a theorem refuses, and print those that are approved: none may be.
 
+Most are refused for certain, by a question that breaks the rule: a lie about upper limits alone frees none of them. So
+some are judged at limits that their lower limits keep and their upper ones do not: whatever lowers these frees them.
+
 ``tests/goldens/outside.py`` runs this once for each change of the package.
 """
 
@@ -18,6 +21,8 @@ rules:
   - metric: dtp
     max: {limit}
 """
+#: whose rule is in doubt -> limit between what is seen and what the theorem says, nats
+DOUBTED = {"complement_nb": 0.7, "ball_logistic": 0.08, "tree_cells": 0.48, "newton": 0.1525}
 
 
 def main() -> int:
@@ -32,10 +37,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, Fleet(jobs=1, ledger="none", isolate="none") as fleet:
         for row in rows:
             name, kind = row["row"].split()
-            if kind != "refused":
+            if kind != "refused" and name not in DOUBTED:
                 continue
             policy = Path(place, "policy.yaml")
-            policy.write_text(POLICY.format(limit=row["limit"]))
+            policy.write_text(POLICY.format(limit=row["limit"] if kind == "refused" else DOUBTED[name]))
             try:
                 verdict = privgate.evaluate(policy, adapters.instance(name, row["seed"]), fleet=fleet)
             except Exception as exc:  # noqa: BLE001  a change may break anything: what ends so approves nobody

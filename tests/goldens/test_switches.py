@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 from test_goldens import rows
 
+import privgate
 from privgate import kernel
+from privgate.check import confirmed
 from privgate.families import answering as families
 from privgate.families.answering import ALL as ENGINES
 from privgate.families.engine import Asked
+from privgate.influence import aggregate
 from privgate.kernel import Limits
 from privgate.statistics.leakage import largest_change
+from privgate.training.fleet import Fleet
+
+judging = adapters.module("refused")
 
 #: no theorem: it asks real models every question of a declared list
 REAL_MODELS = "listed_questions"
@@ -72,6 +78,26 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
     assert {"warned"} <= {c.outcome for c in answered.rechecks}
     high = np.where(np.isin(made.status, ("undefined", "failed")), np.inf, own + made.error)
     assert (high > 1).any()
+
+
+@pytest.mark.parametrize("lie", [False, True], ids=["honest", "upper limits are lower ones"])
+@pytest.mark.parametrize("name", judging.DOUBTED)
+def test_whom_outside_judges_in_doubt_would_be_approved_by_a_lie_about_upper_limits(name, lie, monkeypatch, tmp_path):
+    """What ``make outside`` tries is near a yes: without the confirmation, one lie makes it."""
+    asked = aggregate.asked
+    if lie:
+        monkeypatch.setattr(confirmed, "confirmed", lambda findings, *_: findings)
+        monkeypatch.setattr(
+            aggregate, "asked", lambda *given, **named: replace(made := asked(*given, **named), high=made.low)
+        )
+    row = next(r for r in rows("certificates") if r["row"] == f"{name} approved")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(judging.POLICY.format(limit=judging.DOUBTED[name]))
+    with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
+        found = privgate.evaluate(policy, adapters.instance(name, row["seed"]), fleet=fleet)
+
+    assert found.approved == lie
+    assert lie or found.outcome == "inconclusive"
 
 
 def at_random(answers, rng):

@@ -11,6 +11,7 @@ import pytest
 
 from privgate import Policy
 from privgate.errors import ExitCode, PolicyError
+from privgate.policy.rules import METRICS
 
 FOLDER = Path(__file__).parent / "broken"
 GOLDEN = FOLDER / "messages.txt"
@@ -21,7 +22,8 @@ def message(name):
     with pytest.raises(PolicyError) as caught:
         Policy.load(name)
     assert caught.value.exit_code is ExitCode.USAGE
-    return str(caught.value)
+    # which metrics there are, is no matter of these messages
+    return str(caught.value).replace(", ".join(METRICS), "<every metric>")
 
 
 def test_there_are_enough_mistakes_to_learn_from():

@@ -1,4 +1,4 @@
-"""Smoothed, one record is one vote among neighbours at any query."""
+"""Theorems about recipe and data alone: what confirms a yes makes their cases again. Small ones stand here whole."""
 
 from dataclasses import replace
 
@@ -6,9 +6,12 @@ import numpy as np
 
 from privgate.arrays import Index
 from privgate.families import certificate
-from privgate.families.certificate import ByDesign, Certified, Units, designed
+from privgate.families.certificate import ByDesign, Certificate, Certified, Units, designed
 from privgate.families.designs import vanishing
+from privgate.families.logistic.logistic_limits import BallLogisticCertificate, Newton
+from privgate.families.naive_bayes import theorems
 from privgate.families.over_all_queries import applies
+from privgate.families.sharded_members import ShardedMembers
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
 
@@ -54,3 +57,9 @@ class SmoothedNeighborsCertificate(ByDesign):
         alpha, most = float(estimator.alpha), int(estimator.n_neighbors)
         off = applies.own_error(subject, alpha, 1)
         return designed(size, design="shares", alpha=alpha, most=most, off=off)
+
+
+ALL: dict[str, Certificate] = {
+    c.name: c
+    for c in (*theorems.ALL, SmoothedNeighborsCertificate(), BallLogisticCertificate(), ShardedMembers(), Newton())
+}
