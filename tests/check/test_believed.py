@@ -12,8 +12,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from privgate import Domain, Policy, Recipe, Subject, TrainingData
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, report
 from privgate.check import confirmed, gate
+from privgate.errors import DigestMismatchError, ExitCode, SubjectError
 from privgate.evidence import Precondition, Request
 from privgate.families import catalogue
 from privgate.families.certificate import Units
@@ -357,3 +358,94 @@ def test_a_certificate_of_any_kind_ends_in_limits_or_a_sentence(posed):
                 other = evidence([one(kept, arrays={**arrays, name: array})])
                 found = confirmed.upper(asked, other)
                 assert isinstance(found, str) or (found[kept.units] >= kept.low).all(), name
+
+
+# A report that is held against the data once more.
+
+
+@pytest.fixture
+def reported(trees, tmp_path):
+    asked, told = trees
+    verdict = gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)
+    report.write(verdict, tmp_path, hash_key=b"k" * 32)
+    return asked, json.loads((tmp_path / "report.json").read_text()), tmp_path
+
+
+def again(asked, document, folder, policy="dtp-1"):
+    return gate.again(asked, document, folder, Policy.load(policy))
+
+
+def renamed(document, folder, kept):
+    """Write the cases, and name them in the report as whoever can write both would."""
+    cases.write(folder / cases.FILE, [kept])
+    told = {"digest": kept.digest(), "high": float(kept.high.max()), "low": float(kept.low.max())}
+    document["evidence"]["influence"]["cases"][0] |= told
+    return document
+
+
+def test_a_report_of_trees_comes_out_again_and_says_what_was_not_made(reported):
+    first, second = again(*reported)
+
+    assert first == "tree_cells: its models rest on trainings, and were not made again"
+    assert second.startswith("dtp: the kernel's limits come to")
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("findings", -1, "limit"), 5.0, "rule 'dtp' of the report is not the policy's"),
+        (("findings", -1, "rule"), "mine", "rule 'mine' of the report is not the policy's"),
+        (("findings", -1, "metric"), "pdtp", "rule 'dtp' of the report is not the policy's"),
+        (("evidence", "measurements", -1, "request", "options"), {"aggregate": "share_above"}, "is not the policy's"),
+        (("evidence", "subject", "n_units"), 12, "another number of people"),
+        (("evidence", "subject", "digests", "data"), "sha256:0", "another data"),
+        (("evidence", "run", "trace", "seeds"), [1, 2], "limits come to inf"),
+        (("evidence", "run"), None, "report.json cannot be recomputed"),
+        (("policy", "digest"), "sha256:0", "another policy"),
+        (("policy",), 1, "report.json cannot be recomputed"),
+    ],
+)
+def test_a_report_that_was_changed_is_refused(reported, where, value, says):
+    asked, document, folder = reported
+    place = document
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+
+    with pytest.raises(SubjectError, match=says) as refused:
+        again(asked, document, folder)
+    assert refused.value.exit_code is ExitCode.SUBJECT
+
+
+def test_a_case_with_digests_made_again_is_compared_with_the_data(reported):
+    asked, document, folder = reported
+    (kept,) = cases.read(folder / cases.FILE)
+    halved = one(kept, arrays={**kept.case.arrays, "box": kept.case.arrays["box"] / 2})
+    for other, says in (
+        (halved.again(), "array 'box' of tree_cells"),
+        (replace(kept, units=kept.units + 1), "not there"),
+        (replace(kept, theorem="least_squares"), "are not made of data again; privgate verify"),
+        (replace(kept, theorem="gaussian_nb"), "does not apply"),
+    ):
+        with pytest.raises(SubjectError, match=says):
+            again(asked, renamed(document, folder, other), folder)
+
+
+def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
+    """A design knows no labels: of whoever holds the last of one, it may claim nothing."""
+    labels = np.arange(40) % 2
+    labels[7] = 2
+    asked = of(SmoothedNeighbors(5, alpha=2.0), TrainingData(people(40).X, labels))
+    rule = "metric: dtp, aggregate: share_above, threshold: 1.0, max: {}"
+    verdict = gate.evaluate(policy(rule.format(0.05)), asked, fleet=fleet)
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    (kept,) = cases.read(tmp_path / "out" / cases.FILE)
+    everybody = replace(kept, units=kept.everybody).again()
+    stricter = policy(rule.format(0.01))
+    document["policy"]["digest"] = stricter.digest
+    document["findings"][-1] |= {"limit": 0.01, "low": 0.0, "high": 0.0}
+
+    assert found(verdict).outcome == "passed"
+    with pytest.raises(DigestMismatchError, match=r"come to 0\.025: allowed is 0\.01"):
+        gate.again(asked, renamed(document, tmp_path / "out", everybody), tmp_path / "out", stricter)
