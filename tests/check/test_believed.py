@@ -19,9 +19,11 @@ from privgate.evidence import Precondition, Request
 from privgate.families import catalogue
 from privgate.families.certificate import Units
 from privgate.families.logistic.logistic_limits import Newton
+from privgate.families.trees import tree_cells
 from privgate.influence import per_unit
 from privgate.models import Floored, SmoothedNeighbors
 from privgate.run.run import Budget
+from privgate.training import plan
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
 from tests.check.test_confirmed import APPROVED, evidence, lying_limits, lying_table, numbers, subject
@@ -172,6 +174,26 @@ def test_whoever_was_drawn_and_has_no_case_counts_as_above():
     assert share([told], 20, **asked).outcome == "passed"
     assert share([harmless], 14, **asked).outcome == "passed"
     assert share([harmless], 20, **asked).outcome == "inconclusive"
+
+
+def test_whoever_chooses_the_sample_gets_no_yes_of_it(monkeypatch, fleet, policy):
+    asked, n = of(TREES), 60
+    rules = policy("metric: dtp, aggregate: share_above, threshold: 1.0, max: 0.5, sample: 20")
+    assert found(gate.evaluate(rules, asked, fleet=fleet)).outcome == "passed"
+
+    chosen = plan.Selection(np.sort(plan.order(asked, fleet)[-20:]), n, "")
+    monkeypatch.setattr(plan, "select", lambda *_, **__: chosen)
+    ended = found(gate.evaluate(rules, asked, fleet=fleet))
+    assert ended.outcome == "inconclusive"
+    assert "other people than were drawn" in ended.message
+
+
+def test_trees_that_are_too_large_to_be_kept_say_what_to_do(monkeypatch, fleet):
+    monkeypatch.setattr(tree_cells, "MOST", 1_000)
+    ended = found(gate.evaluate(Policy.load("dtp-1"), of(TREES), fleet=fleet))
+
+    assert ended.outcome == "inconclusive"
+    assert "cases above 512 MiB are not: train fewer or smaller trees, or let the rule ask" in ended.message
 
 
 # What stands beside a limit, and in which order.
