@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,10 +20,17 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.documents import DocumentError, DocumentLimits, strict_json
 from privgate.kernel import Case
+from privgate.kernel.sample import exceeding_limit, quantile_rank
 
 FILE = "cases.npz"
+#: the theorem about models that training makes
+OF_MODELS = "tree_cells"
 #: bytes of arrays that are kept of one check, and read of one file; twice that is held while they are written
 MOST = 1 << 30
+#: of two runs of the kernel
+_SAME = 1e-6
+#: of limits from a random sample of people
+_ALPHA = 0.05
 #: arrays of one file: a case has about thirty
 _ARRAYS = 2_000
 _HEAD = DocumentLimits(4 << 20, 100_000, 16)
@@ -39,7 +46,7 @@ class Kept:
     ----------
     case : Case
     units : int64 array of shape (A,)
-        Whom the kernel's first A people are: positions in ``subject.data.units``; -1 where nothing is claimed.
+        Whom the kernel's first A people are: positions in ``subject.data.units``, ``~`` them where nothing is claimed.
     low, high : float64 arrays of shape (A,)
         The kernel's limits of these.
     theorem : str
@@ -69,7 +76,12 @@ class Kept:
 
     def about(self, named: NDArray[np.bool_]) -> Self:
         """Return the same, claiming nothing of those of ``units`` who are not ``named``."""
-        return replace(self, units=np.where(named, self.units, -1))
+        return replace(self, units=np.where(named | (self.units < 0), self.units, ~self.units))
+
+    @property
+    def everybody(self) -> NDArray[np.int64]:
+        """The positions of all A people, those of whom nothing is claimed too."""
+        return np.where(self.units < 0, ~self.units, self.units)
 
     def digest(self) -> str:
         """Return ``sha256:…`` of the case, whom it is about, the theorem and the seed."""
@@ -78,15 +90,16 @@ class Kept:
         return "sha256:" + hashlib.sha256(told.encode()).hexdigest()
 
 
-def upper(kept: Sequence[Kept], people: int) -> NDArray[np.float64]:
+def upper(kept: Sequence[Kept], people: int, seeds: int = 1) -> NDArray[np.float64]:
     """Return everybody's upper limit, shape (people,); infinite for whom no case claims one.
 
-    Of a seed's cases the least counts, of a theorem's seeds the largest, of theorems the least.
+    Of a seed's cases the least counts, of a theorem's seeds the largest, of theorems the least. Of models that training
+    makes there are cases of each of the ``seeds``.
     """
     least = np.full(people, np.inf)
     for theorem in dict.fromkeys(k.theorem for k in kept):
         mine, worst = [k for k in kept if k.theorem == theorem], np.zeros(people)
-        for seed in range(1 + max(k.seed for k in mine)):
+        for seed in range(max(seeds if theorem == OF_MODELS else 1, 1 + max(k.seed for k in mine))):
             one = np.full(people, np.inf)
             for k in (k for k in mine if k.seed == seed):
                 named = k.units >= 0
@@ -112,9 +125,75 @@ def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
     return tuple(found)
 
 
-def size(kept: Sequence[Kept]) -> int:
-    """Return the bytes of all arrays; one that several cases share counts once."""
-    return sum({id(a): a.nbytes for k in kept for a in k.case.arrays.values()}.values())
+# What follows of all limits, for rules: the yes that it gives, or why it gives none.
+
+
+@dataclass(frozen=True)
+class Yes:
+    """A rule that passed because of what theorems say.
+
+    Parameters
+    ----------
+    rule : str
+    options : mapping
+        What was asked: aggregate, threshold, quantile, sample.
+    limit, judged : float
+        What the rule allows, and the upper limit that was held against it.
+    unit : float
+        What one of the rule's unit is in the case's.
+    apart : float
+        How far released answers are from those of the recipe's model, which theorems are about; nats.
+    drawn : int
+        How many people were drawn at random, and were asked about; 0 where it is not told.
+    """
+
+    rule: str
+    options: Mapping[str, Any]
+    limit: float
+    judged: float
+    unit: float = 1.0
+    apart: float = 0.0
+    drawn: int = 0
+
+    def shortfall(self, upper: NDArray[np.float64], asked: int) -> str:
+        """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
+        found = self.aggregated(upper, asked)
+        if not found <= self.limit:
+            return f"rule {self.rule!r} passed, and the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
+        if not at_most(found, self.judged):
+            return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {found:.6g}"
+        return ""
+
+    def aggregated(self, upper: NDArray[np.float64], asked: int) -> float:
+        """Return the number of all limits that the rule is about; infinite where it is about none.
+
+        Whoever was drawn, and of whom no case claims a limit, counts as beyond all of them.
+        """
+        how, n, asked = self.options.get("aggregate", "max"), len(upper), max(asked, self.drawn)
+        upper = upper / self.unit + self.apart
+        if how == "share_above":
+            above = n - int((upper <= float(self.options["threshold"])).sum())
+            return (exceeding_limit(above - (n - asked), asked, n, alpha=_ALPHA) if asked < n else above) / n
+        if how == "quantile":
+            q = float(self.options["q"])
+            rank = quantile_rank(asked, q, alpha=_ALPHA) if asked < n else int(np.ceil(q * n))
+            return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
+        return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
+
+
+def at_most(found: float, stated: float) -> bool:
+    """Return whether a number is at most another one, but for sums in another order, on another machine."""
+    return found <= stated or found - stated <= _SAME * (1 + min(abs(found), abs(stated)))
+
+
+def apart(details: Mapping[str, Mapping[str, Any]], *, every: bool) -> float:
+    """Return how far released answers are from the recipe's by what controls found, name -> figures; nats.
+
+    At ``every`` question, or at people's own records.
+    """
+    reproduced, served = details.get("reproduces", {}), details.get("served", {})
+    names = ("from_registered_model_nats", "from_registered_model_elsewhere_nats")[: 2 if every else 1]
+    return max(float(reproduced.get(n) or 0.0) for n in names) + float(served.get("ways_apart") or 0.0)
 
 
 # As arrays and JSON values: in the ledger among others, in a file by themselves.
@@ -198,6 +277,8 @@ def _arrays(archive: zipfile.ZipFile) -> Iterator[tuple[str, NDArray[Any]]]:
     members = archive.infolist()
     if len(members) > _ARRAYS or sum(m.file_size for m in members) > MOST + len(members) * 1_000:
         raise DocumentError(f"holds more than {_ARRAYS} arrays, or more than {MOST >> 20} MiB of them")
+    if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
+        raise DocumentError("is no file of cases (an array is compressed or encrypted)")
     for member in members:
         with archive.open(member) as f:
             name, version = member.filename.removesuffix(".npy"), npy.read_magic(f)
@@ -214,13 +295,12 @@ def _arrays(archive: zipfile.ZipFile) -> Iterator[tuple[str, NDArray[Any]]]:
 
 def _sound(kept: Kept) -> Kept:
     """Return a case that was read if all of it is of the right kind."""
-    named = kept.units[kept.units >= 0]
     right = (
         type(kept.case.family) is str,
         type(kept.case.settings) is dict,
         type(kept.theorem) is str,
         type(kept.seed) is int and 0 <= kept.seed < _ARRAYS,
-        kept.units.ndim == 1 and kept.units.dtype.kind == "i" and len(np.unique(named)) == len(named),
+        kept.units.ndim == 1 and kept.units.dtype.kind == "i" and len(np.unique(kept.everybody)) == len(kept.units),
         kept.low.shape == kept.high.shape == kept.units.shape,
         not np.isnan(kept.high.astype(np.float64)).any(),
     )

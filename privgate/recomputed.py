@@ -4,70 +4,20 @@ Nothing that made the report is asked: not the table, the aggregation, the rules
 are enough, so that whoever verifies a release can do it who has the folder of the check.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privgate import cases
-from privgate.cases import Kept
+from privgate.cases import Kept, Yes, apart, at_most
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.kernel import Refused
-from privgate.kernel.sample import exceeding_limit, quantile_rank
 
-#: of two runs of the kernel: sums in another order, on another machine
-_SAME = 1e-6
-#: of limits from a random sample of people
-_ALPHA = 0.05
-
-
-@dataclass(frozen=True)
-class Yes:
-    """A rule that passed because of what theorems say.
-
-    Parameters
-    ----------
-    rule : str
-    options : mapping
-        What was asked: aggregate, threshold, quantile, sample.
-    limit, judged : float
-        What the rule allows, and the upper limit that was held against it.
-    unit : float
-        What one of the rule's unit is in the case's.
-    """
-
-    rule: str
-    options: Mapping[str, Any]
-    limit: float
-    judged: float
-    unit: float = 1.0
-
-    def shortfall(self, upper: NDArray[np.float64], asked: int) -> str:
-        """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
-        found = self.aggregated(upper / self.unit, asked)
-        if not found <= self.limit:
-            return f"rule {self.rule!r} passed, and the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
-        if not found <= self.judged + _SAME * (1 + abs(self.judged)):
-            return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {found:.6g}"
-        return ""
-
-    def aggregated(self, upper: NDArray[np.float64], asked: int) -> float:
-        """Return the number of all limits that the rule is about; infinite where it is about none."""
-        how, n = self.options.get("aggregate", "max"), len(upper)
-        sampled = asked < n and self.options.get("sample") is not None
-        if how == "share_above":
-            above = int((upper > float(self.options["threshold"])).sum())
-            few = exceeding_limit(above - (n - asked), asked, n, alpha=_ALPHA) if sampled else above
-            return few / n
-        if how == "quantile":
-            q = float(self.options["q"])
-            rank = quantile_rank(asked, q, alpha=_ALPHA) if sampled else int(np.ceil(q * n))
-            return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
-        return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
+#: people of a report, at most
+_PEOPLE = 1 << 27
+#: families whose limits are no person's
+_NOBODYS = ("sample", "transcript")
 
 
 def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Yes]:
@@ -78,6 +28,7 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
     """
     told = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
     domain = document["evidence"]["subject"].get("domain") or {}
+    details = {p["name"]: p["detail"] for p in document["evidence"]["preconditions"]}
     for f in document["findings"]:
         found = told.get(f["request"])
         if f["outcome"] != "passed" or found is None or found["request"]["metric"] != f["metric"]:
@@ -90,7 +41,8 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
         own = f["metric"] == "pdtp" and few
         if anywhere or own or (f["metric"] == "sensitivity" and options.get("over") == "domain"):
             unit = _unit(f["unit"], document["evidence"], kept)
-            yield Yes(f["rule"], options, float(f["limit"]), float(f["high"]), unit)
+            stated = float(f["limit"]), float(f["high"]), unit, apart(details, every=not own)
+            yield Yes(f["rule"], options, *stated, found["n"] or 0)
 
 
 def _unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) -> float:
@@ -98,13 +50,13 @@ def _unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) -> floa
     targets = [float(k.case.arrays["y"].std()) for k in kept if k.case.family == "squares"]
     if not targets:
         return 1.0
-    if named == "residual deviations":
-        return float(evidence["influence"]["sensitivity"]["residual_outside"]) / targets[0]
-    return float(evidence["subject"]["release"]["noise"]["scale"]) / targets[0]
+    told = evidence["influence"]["sensitivity"] if named == "residual deviations" else None
+    size = evidence["subject"]["release"]["noise"]["scale"] if told is None else told["residual_outside"]
+    return abs(float(size)) / targets[0]
 
 
 @strict_json.reading("report.json cannot be recomputed", SubjectError)
-def again(document: Mapping[str, Any], folder: Path) -> list[str]:
+def again(document: Mapping[str, Any], folder: Path, compared: Callable[[Kept], Kept] = lambda kept: kept) -> list[str]:
     """Return a sentence for each rule that passes again by the cases of a folder.
 
     Parameters
@@ -113,6 +65,8 @@ def again(document: Mapping[str, Any], folder: Path) -> list[str]:
         The report, which whoever calls has compared with a statement, or not.
     folder : Path
         Holds ``cases.npz``.
+    compared : callable
+        What each case claims, of whoever has the data; it may refuse one.
 
     Raises
     ------
@@ -124,16 +78,19 @@ def again(document: Mapping[str, Any], folder: Path) -> list[str]:
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:
         raise SubjectError("the report names no case: no limit of it is a theorem's, or an earlier version wrote it")
-    kept = [_again(k, note) for k, note in zip(named(noted, folder), noted, strict=True)]
+    kept = [_again(compared(k), note) for k, note in zip(named(noted, folder), noted, strict=True)]
     people = int(document["evidence"]["subject"]["n_units"])
-    if any(k.units.max(initial=-1) >= people for k in kept):
+    if not 0 < people <= _PEOPLE:
+        raise SubjectError(f"the report is about {people} people; 1 to {_PEOPLE} can be recomputed")
+    if any(k.everybody.max(initial=-1) >= people for k in kept):
         raise DigestMismatchError(f"{cases.FILE} is about more people than the report")
-    upper, asked = cases.upper(kept, people), cases.people(kept)
+    seeds = len((document["evidence"]["run"]["trace"] or {}).get("seeds", ()))
+    upper, asked = cases.upper(kept, people, seeds), cases.people(kept)
     said = []
     for yes in by_theorem(document, kept):
         if why := yes.shortfall(upper, asked):
             raise DigestMismatchError(why)
-        found = yes.aggregated(upper / yes.unit, asked)
+        found = yes.aggregated(upper, asked)
         said.append(f"{yes.rule}: the kernel's limits come to {found:.4g} again, at most {yes.limit:g} is allowed")
     if not said:
         raise SubjectError("no rule of the report passed by a theorem: there is no yes that comes out again")
@@ -159,12 +116,14 @@ def named(noted: Sequence[Mapping[str, Any]], folder: Path) -> tuple[Kept, ...]:
 
 def _again(kept: Kept, note: Mapping[str, Any]) -> Kept:
     """Return a case with what the kernel says of it now, which is what the report says of it."""
+    if kept.case.asked != "any" or kept.case.family in _NOBODYS:
+        raise DigestMismatchError(f"a case of {cases.FILE} limits nobody's change of any answer")
     try:
         found = kept.again()
     except Refused as exc:
         raise DigestMismatchError(f"the kernel refuses a case of {cases.FILE}: {exc}") from exc
     for name in ("low", "high"):
         old, new = float(note[name]), float(getattr(found, name).max(initial=0.0))
-        if not (old == new or abs(old - new) <= _SAME * (1 + abs(old))):
+        if not (at_most(old, new) and at_most(new, old)):
             raise DigestMismatchError(f"the kernel says {new:.6g} of a case at most, and the report says {old:.6g}")
     return found

@@ -103,11 +103,7 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
     "GaussianNB": (Knob("var_smoothing", 10.0, 1e-9),),
     "LinearDiscriminantAnalysis": (Knob("shrinkage", 1.0, 0.01),),
     "KNeighborsClassifier": (Knob("n_neighbors", 500, 5, whole=True),),
-    "TorchTraining": (
-        Knob("weight_decay", 1.0, 1e-4),
-        Knob("epochs", 1, 30, whole=True),
-        Knob("dropout", 0.9, 0.1),
-    ),
+    "TorchTraining": (Knob("weight_decay", 1.0, 1e-4), Knob("epochs", 1, 30, whole=True), Knob("dropout", 0.9, 0.1)),
     "DecisionTreeClassifier": _FOREST,
     "DecisionTreeRegressor": _FOREST,
     "ExtraTreesRegressor": _FOREST,

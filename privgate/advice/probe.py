@@ -61,13 +61,7 @@ class Risk:
 
 
 def probe(
-    policy: Policy,
-    subject: Subject,
-    *,
-    fleet: Fleet,
-    limits: Budget,
-    pruned: bool = True,
-    seconds: float = math.inf,
+    policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pruned: bool = True, seconds: float = math.inf
 ) -> Risk:
     """Return what the policy's rules say of a subject; never an approval, because no control was made.
 

@@ -5,53 +5,55 @@ compared with the case; the kernel runs; its limits are aggregated, and held aga
 searches, tables, ledger, aggregation and rules are not asked: a bug in one of them makes no yes by theorem. What does
 not come out again is inconclusive.
 
-Models of trees rest on trainings: of their cases the kernel's part alone is done again. A declared list of questions is
-put to real models, and is no theorem's.
+Models of trees rest on trainings: what was trained is believed, and what was asked of it is not. A declared list of
+questions is put to real models, and is no theorem's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from privgate import cases, recomputed
-from privgate.cases import Kept
+from privgate import cases
+from privgate.arrays import Float, Index
+from privgate.cases import Kept, Yes
 from privgate.documents import strict_json
-from privgate.errors import DigestMismatchError, SubjectError
-from privgate.families.certificate import Certificate
-from privgate.families.designs import vanishing
-from privgate.families.of_data import ALL as OF_DATA
+from privgate.families import of_data
+from privgate.families.designs import ODD, vanishing
 from privgate.families.pipelines import first_steps
+from privgate.families.trees import covered_trees
 from privgate.kernel import Case, Refused
 from privgate.outcome import Outcome
-from privgate.recomputed import Yes
 from privgate.subject.subject import Subject
 
-#: the theorem about models that training makes
-OF_MODELS = "tree_cells"
-#: beginnings of modules whose estimators are trees; of a function's (builtins) nothing is known here
-TREES = ("sklearn.ensemble", "sklearn.tree", "lightgbm", "xgboost", "privgate.models", "builtins")
 #: what is proposed, by family: all other arrays and settings are canonical
 PROPOSED: Mapping[str, frozenset[str]] = {
     "logistic": frozenset(
-        ["at", "factor", "moves", "question", "swept", "alone_people", "alone_at", "alone_factor", "limit"],
+        ["at", "factor", "moves", "question", "swept", "alone_people", "alone_at", "alone_factor", "limit"]
     ),
     "construction": frozenset(),
 }
-#: why a yes has nothing to rest on
-NOTHING_KEPT = f"no case of it was kept; of trees, cases above {cases.MOST >> 21} MiB are not: judge fewer people"
 #: of families that need no certificate: a question that shows much, and where to be tight
 _QUESTIONS = frozenset(("question", "limit"))
+#: engines whose people no theorem of data limits in their place: they are certain, or of trees
+TRAINED = ("logistic", "tree_ensembles", "sharded", "refit", "decision_tree", "keyed_forest", "out_of_bag")
+#: why a yes has nothing to rest on
+NOTHING_KEPT = (
+    f"no case of it was kept; of trees, cases above {cases.MOST >> 21} MiB are not: train fewer or smaller trees, or "
+    "let the rule ask about a share of people, of whom it draws a sample"
+)
+#: nats by which a table's limit may be below the kernel's, which ran twice
+_SAME = 1e-9
 
 
 def confirmed(
     findings: Sequence[Any],
     policy: Mapping[str, Any],
     subject: Subject,
-    measured: Mapping[Any, Any],
-    kept: Sequence[Kept],
+    evidence: Any,
+    order: Callable[[], Index] | None = None,
 ) -> tuple[Any, ...]:
     """Return the findings; whatever passed by theorems and does not come out again is inconclusive.
 
@@ -62,145 +64,160 @@ def confirmed(
     policy : mapping
         Resolved; its rules in its order.
     subject : Subject
-    measured : mapping Request -> Measurement
-        Of how many people each number speaks.
-    kept : sequence of Kept
-        What the limits rest on.
+    evidence : Evidence
+        What was measured, and the cases that limits rest on.
+    order : callable, optional
+        All people in the order in which they are drawn, by a secret; without it nobody can be a sample.
     """
-    made, found, rules = list(findings), None, policy["rules"]
-    told = {request.key: m for request, m in measured.items()}
-    for k, rule in enumerate(rules, start=len(findings) - len(rules)):
-        f = made[k]
+    rules, found, kept, made = policy["rules"], None, evidence.cases, list(findings)
+    first, told = len(made) - len(rules), {request.key: m for request, m in evidence.measurements.items()}
+    if [f.rule for f in made[max(first, 0) :]] != [r.get("id") or r["metric"] for r in rules]:
+        why = "the findings are not one for each rule of the policy, in its order"
+        return tuple(_doubted(f, {}, why) if f.outcome.releases else f for f in made)
+    for k, rule in enumerate(rules, start=first):
+        f, m = made[k], told.get(made[k].request)
         waived = [float(w["ceiling"]) for w in policy["waivers"] if f.waiver and w["rule"] == f.rule]
-        released = f.outcome == "passed" or (f.outcome == "warned" and rule.get("mode") != "warn")
-        if not (released or waived) or not by_theorem(rule, subject, told.get(f.request)):
+        soft = _soft(rule) or (not f.applies and not rule.get("required", True))
+        released = f.outcome == "passed" or (f.outcome == "warned" and not soft)
+        rests = by_theorem(rule, subject, m, evidence.records) if released or waived else ""
+        if not rests:
             continue
         if found is None:
-            found = upper(subject, kept) if kept else NOTHING_KEPT
+            found = upper(subject, evidence) if kept else NOTHING_KEPT
         if isinstance(found, str):
             why = found
+        elif rests == "table":
+            why = _untrue(subject, evidence.records, found)
         else:
-            yes = Yes(f.rule, rule, max([float(rule["max"]), *waived]), np.inf)
-            why = yes.shortfall(found, cases.people(kept))
+            off = cases.apart({p.name: p.detail for p in evidence.preconditions}, every=rule["metric"] == "dtp")
+            most = max([float(rule["max"]), *waived])
+            yes = Yes(f.rule, rule, most, np.inf, apart=off, drawn=0 if m is None else m.n)
+            why = _strangers(yes, kept, len(found), order) or yes.shortfall(found, cases.people(kept))
         if why:
-            said = f"its theorem's limit does not come out again of the data: {why}; {f.message}"
-            made[k] = replace(f, outcome=Outcome.INCONCLUSIVE, message=said)
+            made[k] = _doubted(f, rule, why)
     return tuple(made)
 
 
-def again(subject: Subject, document: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return a sentence for each rule of a report that passes again, by cases that are made of the subject's data.
+def _soft(rule: Mapping[str, Any]) -> bool:
+    """Return whether doubt about a rule is a warning."""
+    return rule.get("mode") == "warn" or rule.get("bound") == "lower"
 
-    Raises
-    ------
-    DigestMismatchError
-        The report is about other data or another recipe, a case is not what they make, or says something else.
-    SubjectError
-        What the folder holds cannot be read, or no rule passed by a theorem.
+
+def _doubted(finding: Any, rule: Mapping[str, Any], why: str) -> Any:
+    said = f"its theorem's limit does not come out again of the data: {why}; {finding.message}"
+    return replace(finding, outcome=Outcome.WARNED if _soft(rule) else Outcome.INCONCLUSIVE, message=said)
+
+
+def _strangers(yes: Yes, kept: Sequence[Kept], people: int, order: Callable[[], Index] | None) -> str:
+    """Return that the cases name somebody else than who was drawn; empty where they do not, or everybody was asked."""
+    named = np.unique(np.concatenate([k.units[k.units >= 0] for k in kept]))
+    drawn = max(yes.drawn, len(named))
+    whole = yes.options.get("aggregate", "max") == "max" or drawn >= people
+    fine = whole or (order is not None and np.isin(named, order()[:drawn]).all())
+    return "" if fine else "its cases are about other people than were drawn at random"
+
+
+def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records: Mapping[str, Any]) -> str:
+    """Return what of a rule's yes is a theorem's: "limits" of people, those that the "table" holds, or nothing.
+
+    About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
+    people were trained without than there are, or than the rule's sample asks for, and nothing is concluded from a
+    sample; and where theorems limit in place of an engine that only ranks people. A suite is about the table.
     """
-    with strict_json.reading("report.json cannot be recomputed", SubjectError):
-        told = document["evidence"]["subject"]["digests"]
-        for name in ("data", "recipe", "model"):
-            if told.get(name) != subject.digests.get(name):
-                raise DigestMismatchError(f"the report is about another {name} than {subject.uri or 'the subject'}")
-        noted = (document["evidence"]["influence"] or {}).get("cases") or []
-    kept = recomputed.named(noted, folder) if noted else ()
-    for k in kept:
-        if why := canonical(subject, k):
-            raise DigestMismatchError(f"{why}; the report rests on something else than these data")
-    made = {True: "its models rest on trainings, and were not made again", False: "its arrays are what the data make"}
-    said = dict.fromkeys(f"{k.theorem}: {made[k.theorem == OF_MODELS]}" for k in kept)
-    return [*said, *recomputed.again(document, folder)]
+    domain, metric = subject.data.domain, rule["metric"]
+    listed = domain is not None and domain.queries is not None
+    if subject.task != "classification" or (listed and metric != "pdtp"):
+        return ""
+    if metric == "dtp" or (metric == "pdtp" and measured is None):
+        return "limits"
+    if metric not in ("pdtp", "table") or measured is None:
+        return ""
+    limits = np.asarray(records.get("dtp_upper", ()), dtype=np.float64)
+    ranked = ~np.isin(np.asarray(records.get("engine", ()), dtype=str), TRAINED)
+    if metric == "table":
+        seen = ranked.any() or any("dtp_upper" in str(e) for e in getattr(measured.behind, "expectations", ()))
+        return "table" if seen and np.isfinite(limits).any() else ""
+    share = rule["aggregate"] == "share_above"
+    ranked &= (limits <= float(rule["threshold"] if share else rule["max"])) & (not listed)
+    few = measured.n < min(measured.population, rule.get("sample") or measured.population)
+    sampled = share or rule["aggregate"] != "max" or getattr(measured.behind, "beyond", None) is not None
+    sure = measured.confidence is None or not sampled
+    if sure and (few or (len(ranked) > 0 and ranked.all())):
+        return "limits"
+    return "table" if ranked.any() else ""
 
 
-def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any) -> bool:
-    """Return whether a rule's yes can only be a theorem's.
-
-    About any question it is, but for a declared list of them. About people's own records it is where fewer people were
-    trained without than there are, or than the rule's sample asks for, and nothing is concluded from a sample.
-    """
-    if subject.task != "classification":
-        return False
-    if rule["metric"] == "dtp":
-        return subject.data.domain is None or subject.data.domain.queries is None
-    if rule["metric"] != "pdtp" or measured is None:
-        return bool(rule["metric"] == "pdtp")
-    sure = rule["aggregate"] == "max" or measured.confidence is None
-    return sure and measured.n < min(measured.population, rule.get("sample") or measured.population)
+def _untrue(subject: Subject, records: Mapping[str, Any], found: Float) -> str:
+    """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
+    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+    whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
+    fine = (found[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
+    return "" if fine else "the per-unit table limits somebody to less than the kernel does"
 
 
-def upper(subject: Subject, kept: Iterable[Kept]) -> Any:
+def upper(subject: Subject, evidence: Any) -> Any:
     """Return everybody's upper limit, shape (n_units,), made again; a sentence where a case is not the data's."""
-    again = []
-    for k in kept:
+    again, trace = [], evidence.run.trace
+    for k in evidence.cases:
         if why := canonical(subject, k):
             return why
         try:
             made = k.again()
         except Refused as exc:
             return f"the kernel refuses the case of {k.theorem}: {exc}"
-        gone = np.zeros(len(k.units), dtype=bool)
-        if k.theorem != OF_MODELS:
-            gone[k.units >= 0] = vanishing(subject, k.units[k.units >= 0])
-        again.append(made.about(~gone))
-    return cases.upper(again, len(subject.data.units))
+        again.append(claimed(subject, made))
+    return cases.upper(again, len(subject.data.units), 1 if trace is None else len(trace.seeds))
+
+
+def claimed(subject: Subject, kept: Kept) -> Kept:
+    """Return the case, which claims nothing of those with whom a class vanishes."""
+    return kept.about(~vanishing(subject, kept.everybody))
 
 
 def canonical(subject: Subject, kept: Kept) -> str:
     """Return how a case is not what the subject's data and recipe make it; empty where it is."""
+    try:
+        return _canonical(subject, kept)
+    except ODD as exc:
+        return f"the case of {kept.theorem} cannot be compared ({strict_json.why(exc)})"
+
+
+_seen = lru_cache(maxsize=1)(first_steps.through)
+
+
+def _canonical(subject: Subject, kept: Kept) -> str:
+    theorem = of_data.ALL.get(kept.theorem)
+    if theorem is None and kept.theorem != cases.OF_MODELS:
+        others = f"cases of {kept.theorem!r} are not made of data again"
+        return f"{others}; privgate verify --recompute runs the kernel on them"
     if not subject.release.exact:
         return "something else is released than the probabilities that theorems are about"
-    inner = first_steps.through(subject)
-    if kept.theorem == OF_MODELS:
-        library = type(inner.subject.recipe.library_estimator).__module__
-        if not library.startswith(TREES):
-            return f"the recipe is of {library}, which trains no trees"
-        fits = [name for name, theorem in OF_DATA.items() if not theorem.misfit(inner.subject)]
-        return f"the recipe is one that {fits[0]} is about" if fits else _of_kind(kept, "cells")
-    theorem = OF_DATA.get(kept.theorem)
+    units, inner, case = kept.everybody, _seen(subject).subject, kept.case
+    if len(np.unique(units)) != len(units) or units.max(initial=-1) >= len(subject.data.units):
+        return f"the case of {kept.theorem} names somebody twice, or somebody who is not there"
     if theorem is None:
-        return (
-            f"cases of {kept.theorem!r} are not made of data again; privgate verify --recompute runs the kernel on them"
-        )
-    if why := theorem.unfit(inner.subject):  # where its trainings end is asked, too
+        if why := covered_trees.unfit(inner):
+            return f"{kept.theorem} does not apply, because {why}"
+        box, whole = covered_trees.boxes(inner)
+        floor = getattr(covered_trees.estimator_of(inner), "floor", None)
+        settings = {"whole": whole, "link": "mean", "floor": floor} if floor is not None else {"whole": whole}
+        return _differs(kept, Case("cells", "any", {**case.settings, **settings}, {**case.arrays, "box": box}))
+    if why := theorem.unfit(inner):  # where its trainings end is asked, too
         return f"{kept.theorem} does not apply, because {why}"
-    units = kept.units
-    if kept.seed or not np.array_equal(np.unique(units[units >= 0]), np.sort(units[units >= 0])):
-        return f"the case of {kept.theorem} names somebody twice"
-    if (units < 0).any():  # whom nothing is claimed of stands where they stood
-        return _differs(theorem, inner.subject, replace(kept, units=_filled(units, subject)))
-    return _differs(theorem, inner.subject, kept)
+    return _differs(kept, theorem.canonical(inner, units, case)) if kept.seed == 0 else "its theorem has one seed"
 
 
-def _filled(units: Any, subject: Subject) -> Any:
-    """Return the units with those of whom nothing is claimed, who vanish with a class, in their order."""
-    missing = np.setdiff1d(np.arange(len(subject.data.units)), units)
-    made = units.copy()
-    made[units < 0] = missing[: int((units < 0).sum())]
-    return made
-
-
-def _differs(theorem: Certificate, subject: Subject, kept: Kept) -> str:
+def _differs(kept: Kept, made: Case | None) -> str:
     """Return which array or setting is not the data's, or is none that this family has; empty if all are."""
     case = kept.case
-    made = theorem.canonical(subject, kept.units, case)
     if made is None or (made.family, made.asked) != (case.family, case.asked):
         return f"the case of {kept.theorem} is of another kind"
     free = PROPOSED.get(case.family, _QUESTIONS)
     for name in sorted((case.arrays.keys() | made.arrays.keys()) - free):
         one, other = case.arrays.get(name), made.arrays.get(name)
-        if one is None or other is None or not _same(one, other):
+        if one is None or other is None or one.dtype != other.dtype or not np.array_equal(one, other):
             return f"array {name!r} of {kept.theorem} is not what the first steps make of the data"
     for name in sorted((case.settings.keys() | made.settings.keys()) - free):
         if name not in case.settings or name not in made.settings or case.settings[name] != made.settings[name]:
             return f"setting {name!r} of {kept.theorem} is not the recipe's"
     return ""
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other)
-
-
-def _of_kind(kept: Kept, family: str) -> str:
-    case: Case = kept.case
-    return "" if case.family == family and case.asked == "any" else f"the case of {kept.theorem} is of another kind"

@@ -7,16 +7,21 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from privgate import recomputed
+from privgate.arrays import Index
 from privgate.artifact import file_records as artifact
+from privgate.cases import OF_MODELS, Kept
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
 from privgate.check import prepare as preconditions
 from privgate.check.prepare import prepare
-from privgate.errors import MeasurementError
+from privgate.documents import strict_json
+from privgate.errors import DigestMismatchError, MeasurementError, SubjectError
 from privgate.evidence import (
     AgainstPdtp,
     AttackResult,
@@ -31,6 +36,7 @@ from privgate.evidence import (
     TrainingPlan,
 )
 from privgate.families import answering as families
+from privgate.families import of_data
 from privgate.influence import as_published as influence
 from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures
@@ -41,7 +47,7 @@ from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
-from privgate.training import isolation
+from privgate.training import isolation, plan
 from privgate.training.fleet import Fleet
 from privgate.verdict import Verdict
 from privgate.version import __version__
@@ -147,7 +153,8 @@ def evaluate(
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
-    return judged(policy, evidence, observe=observe, subject=subject)
+        drawn = partial(plan.order, run.subject, run.fleet)
+        return judged(policy, evidence, observe=observe, subject=subject, order=drawn)
 
 
 def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
@@ -224,16 +231,24 @@ def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     return claim_measures.part(run, attacks)
 
 
-def judged(policy: Policy, evidence: Evidence, *, observe: bool, subject: Subject | None) -> Verdict:
+def judged(
+    policy: Policy,
+    evidence: Evidence,
+    *,
+    observe: bool,
+    subject: Subject | None,
+    order: Callable[[], Index] | None = None,
+) -> Verdict:
     """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds.
 
-    Without the subject, as where evidence is judged once more, no yes by theorem is confirmed.
+    Without the subject, as where evidence is judged once more, no yes by theorem is confirmed. ``order`` is that in
+    which people are drawn.
     """
     now = dt.datetime.now(dt.UTC)
     judged = policy.judge(evidence, today=now.date())
     findings = judged.findings
     if subject is not None:
-        findings = confirmed.confirmed(findings, policy.resolved, subject, evidence.measurements, evidence.cases)
+        findings = confirmed.confirmed(findings, policy.resolved, subject, evidence, order)
     verdict = Verdict(policy=named(policy), findings=findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
@@ -245,6 +260,57 @@ def judged(policy: Policy, evidence: Evidence, *, observe: bool, subject: Subjec
         last = dt.datetime.combine(judged.expires, dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")
     return replace(verdict, detail=detail)
+
+
+# Its yes by theorem comes out again of the data, and without a training.
+
+
+def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: Any) -> list[str]:
+    """Return a sentence for each rule of a report that passes again, by cases that are made of the subject's data.
+
+    Raises
+    ------
+    DigestMismatchError
+        The report is about other data, another recipe or another rule, a case is not what they make, or says something
+        else.
+    SubjectError
+        What the folder holds cannot be read, is by another policy, or is about no theorem whose cases can be made.
+    """
+    with strict_json.reading("report.json cannot be recomputed", SubjectError):
+        if document["policy"]["digest"] != policy.digest:
+            raise SubjectError(f"the report was judged by another policy than {policy.name}; name that one")
+        told = document["evidence"]["subject"]
+        for name in ("data", "recipe", "model"):
+            if told["digests"].get(name) != subject.digests.get(name):
+                raise DigestMismatchError(f"the report is about another {name} than {subject.uri or 'the subject'}")
+        if told["n_units"] != len(subject.data.units):
+            raise DigestMismatchError("the report is about another number of people than the data")
+        _stated(document, {r.get("id") or r["metric"]: r for r in policy.resolved["rules"]})
+    said = dict[str, None]()
+
+    def made_again(k: Kept) -> Kept:
+        if why := confirmed.canonical(subject, k):
+            if k.theorem != OF_MODELS and k.theorem not in of_data.ALL:
+                raise SubjectError(why)
+            raise DigestMismatchError(f"{why}; the report rests on something else than these data")
+        trained = "its models rest on trainings, and were not made again"
+        said[f"{k.theorem}: {trained if k.theorem == OF_MODELS else 'its arrays are what the data make'}"] = None
+        return confirmed.claimed(subject, k)
+
+    found = recomputed.again(document, folder, made_again)
+    return [*said, *found]
+
+
+def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise ``DigestMismatchError`` where a finding has another limit or question than the policy's rule."""
+    asked = {m["request"]["key"]: m["request"] for m in document["evidence"]["measurements"]}
+    for f in document["findings"]:
+        if f["metric"] not in ("dtp", "pdtp", "sensitivity"):
+            continue
+        rule, options = rules.get(f["rule"], {}), asked[f["request"]]["options"]
+        differ = [n for n in ("aggregate", "q", "threshold", "sample", "over") if options.get(n) != rule.get(n)]
+        if differ or (rule.get("metric"), rule.get("max")) != (f["metric"], f["limit"]):
+            raise DigestMismatchError(f"rule {f['rule']!r} of the report is not the policy's")
 
 
 def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:

@@ -43,7 +43,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **se
 
 def _recomputed(given: options.CheckInputs, folder: Path) -> int:
     """Print what comes out again of a report's yes by theorem, of the data and without a training."""
-    from privgate.check import confirmed
+    from privgate.check import gate
 
     place = folder / "report.json"
     try:
@@ -52,10 +52,7 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
         raise SubjectError(f"{place} cannot be read: {exc.strerror}") from exc
     except DocumentError as exc:
         raise SubjectError(f"{place} cannot be read: it {exc}") from exc
-    said = confirmed.again(given.subject, document, folder)
-    if document["policy"]["digest"] != given.policy.digest:
-        raise SubjectError(f"{place} was judged by another policy than {given.policy.name}; name that one")
-    for sentence in said:
+    for sentence in gate.again(given.subject, document, folder, given.policy):
         click.echo(console.plain(f"recomputed: {sentence}"))
     return 0
 

@@ -96,10 +96,7 @@ def init(*, folder: Path, base: str, ci: str) -> int:
     Policy.load(base)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
     policy = "privacy-policy.yaml"
-    files = {
-        policy: _POLICY.format(name="release", base=base, file=policy),
-        config.FILE: _CONFIG.format(policy=policy),
-    }
+    files = {policy: _POLICY.format(name="release", base=base, file=policy), config.FILE: _CONFIG.format(policy=policy)}
     if ci in _SNIPPETS:
         name, text = _SNIPPETS[ci]
         files[name] = text.format(policy=policy)

@@ -121,13 +121,7 @@ def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> i
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
 @shared.tracking_uri
 def suite(
-    *,
-    data: str,
-    target: str | None,
-    ids: str | None,
-    groups: str | None,
-    output: Path | None,
-    tracking_uri: str | None,
+    *, data: str, target: str | None, ids: str | None, groups: str | None, output: Path | None, tracking_uri: str | None
 ) -> int:
     """Draft a Great Expectations suite of what the training data of a model, or a CSV or Parquet FILE, look like.
 

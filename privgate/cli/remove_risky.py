@@ -69,12 +69,7 @@ def remove_risky(
 
     with Fleet(jobs=jobs, ledger=ledger) as fleet:
         found = risky_removal.remove_risky(
-            subject,
-            limit=limit,
-            budget=total,
-            patience=patience,
-            fleet=fleet,
-            progress=None if quiet else progress,
+            subject, limit=limit, budget=total, patience=patience, fleet=fleet, progress=None if quiet else progress
         )
     kept = bool(found.upper[found.best] <= limit)
     click.secho(

@@ -12,16 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 #: what values of a document raise when they are not of the kind that was expected
-GARBLED = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-    RecursionError,
-    AssertionError,
-)
+GARBLED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError, AssertionError)
 
 
 class DocumentError(ValueError):

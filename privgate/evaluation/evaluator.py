@@ -97,10 +97,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     refuse_place(client, str(client.get_run(run_id).info.artifact_uri))
     given = {k: config.get(k, usual) for k, usual in _FLEET.items()}
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
-    with (
-        Fleet(isolate=given.pop("isolation"), **given) as fleet,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
+    with Fleet(isolate=given.pop("isolation"), **given) as fleet, tempfile.TemporaryDirectory() as scratch:
         verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
         verdict = with_context(verdict, subject, fleet, config)
         folder = Path(scratch, _PLACE)

@@ -12,7 +12,6 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.families.designs import ODD, odd
 from privgate.families.over_all_queries.accepted_range import Reach
-from privgate.families.retrained import Retrained
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
 
@@ -56,11 +55,7 @@ class Certified:
         """Return what a design says; nothing of anybody where the kernel refused it."""
         upper = np.full(len(units), np.inf) if kept is None else np.where(kept.units < 0, np.inf, kept.high)
         return cls(
-            upper,
-            np.zeros(len(units)),
-            np.zeros(len(units), dtype=bool),
-            words,
-            cases=() if kept is None else (kept,),
+            upper, np.zeros(len(units)), np.zeros(len(units), dtype=bool), words, cases=() if kept is None else (kept,)
         )
 
 
@@ -72,8 +67,8 @@ class Units:
     ----------
     units : int64 array of shape (U,)
         Positions in ``subject.data.units``.
-    retrained : Retrained, optional
-        Exactly these units, in this order.
+    retrained : families.retrained.Retrained, optional
+        Exactly these units, in this order. Whoever makes a case of data alone loads none.
     limit : float, optional
         The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
         sides of it.
@@ -81,7 +76,7 @@ class Units:
 
     subject: Subject
     units: Index
-    retrained: Retrained | None = None
+    retrained: Any = None
     limit: float | None = None
 
     @property
@@ -153,9 +148,7 @@ class Certificate(ABC):
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units; it applies."""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None
-    ) -> Certified:
+    def bound(self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None) -> Certified:
         """Return the bound for each of ``units``; ``Units`` has the parameters."""
         return self.certify(Units(subject, units, retrained, limit))
 

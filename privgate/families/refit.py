@@ -69,15 +69,7 @@ class Refit(Engine):
                 log_without[s, bounds[unit] : bounds[unit + 1]] = answer.log_p
         vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
         made = Retrained.of(
-            self.name,
-            units,
-            seeds,
-            asked.rows,
-            log_with,
-            log_without,
-            status=status,
-            undefined=vanished,
-            reason=failed,
+            self.name, units, seeds, asked.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
         )
         return made, units[:0]
 

@@ -118,10 +118,7 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
         (not itself or row.run_id == claims.run_id, f"the run of {signed} is not the one that was signed"),
         *((not problem, f"{name!r} can be neither checked nor released: {problem}") for name, problem in odd),
         (row.storage == claims.storage, "the version's files lie elsewhere than those that were checked"),
-        (
-            claims.allows(row.name, target),
-            f"the statement does not allow {asked}; sign it with --target {asked}",
-        ),
+        (claims.allows(row.name, target), f"the statement does not allow {asked}; sign it with --target {asked}"),
     )
 
 

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.evidence import (
-    Count,
-    Kind,
-    Measurement,
-    Precondition,
-    RecheckRow,
-    UnitCoverage,
-)
+from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
 from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families.bound import Witness

@@ -192,11 +192,7 @@ def epsilon(run: Run, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=(*found.assumptions, counted(rests), *origin(run)),
-        behind=BehindClaim(
-            **_rests(rests),
-            delta=held_delta(rests, found),
-            accountant=found.accountant,
-        ),
+        behind=BehindClaim(**_rests(rests), delta=held_delta(rests, found), accountant=found.accountant),
     )
 
 

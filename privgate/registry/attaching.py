@@ -33,12 +33,7 @@ _DESCRIPTION = 5000
 
 
 def attach(
-    subject: Subject,
-    out_dir: Path,
-    verdict: Verdict,
-    *,
-    tracking_uri: str | None = None,
-    include_records: bool = False,
+    subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None, include_records: bool = False
 ) -> str:
     """Attach a verdict's files, metrics and tags; doing it again changes nothing.
 

@@ -40,14 +40,7 @@ class Serving:
 
 
 def log(
-    model: Any,
-    *,
-    name: str,
-    example: Any,
-    asked: Any,
-    requirements: list[str],
-    own_classes: bool,
-    serving: Serving,
+    model: Any, *, name: str, example: Any, asked: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
@@ -120,13 +113,7 @@ def _enforceable(dtype: Any) -> bool:
 
 
 def _log_sklearn(
-    model: Any,
-    *,
-    own_classes: bool,
-    name: str,
-    signature: Any,
-    requirements: list[str],
-    function: str,
+    model: Any, *, own_classes: bool, name: str, signature: Any, requirements: list[str], function: str
 ) -> Any:
     import mlflow.sklearn
 

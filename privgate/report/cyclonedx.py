@@ -71,11 +71,7 @@ def _model(doc: ReportDocument) -> dict[str, Any]:
 
 def _metric(a: Assertion) -> dict[str, Any]:
     f = a.finding
-    told: dict[str, Any] = {
-        "type": f"privgate:{f.metric}{f.suffix}",
-        "value": _text(f.value),
-        "slice": a.asked,
-    }
+    told: dict[str, Any] = {"type": f"privgate:{f.metric}{f.suffix}", "value": _text(f.value), "slice": a.asked}
     if not math.isnan(f.low) and not math.isnan(f.high):
         told["confidenceInterval"] = {"lowerBound": _text(f.low), "upperBound": _text(f.high)}
     return told

@@ -76,11 +76,7 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
         A self-contained page; the same rows give the same bytes.
     """
     lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    told = {
-        "lines": lines,
-        "now": moment(now),
-        "summary": _summary(lines),
-    }
+    told = {"lines": lines, "now": moment(now), "summary": _summary(lines)}
     return str(environment().get_template("index.html").render(**told))
 
 

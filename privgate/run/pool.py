@@ -201,17 +201,7 @@ def _build(data: TrainingData) -> AttackPool:
         "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
     shift = same_population.shift(data, trial)
-    return AttackPool(
-        np.arange(size) < n,
-        eligible,
-        trial,
-        unit,
-        labels,
-        removed,
-        twins,
-        shift,
-        float(hidden.mean()),
-    )
+    return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, twins, shift, float(hidden.mean()))
 
 
 def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, Bool]:
@@ -220,10 +210,7 @@ def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, 
     people: dict[str, set[int]] = {}
     for name, person in zip(inside, owner.tolist(), strict=True):
         people.setdefault(name, set()).add(person)
-    return (
-        np.array([name in known for name in inside]),
-        np.array([len(people[name]) > 1 for name in inside]),
-    )
+    return (np.array([name in known for name in inside]), np.array([len(people[name]) > 1 for name in inside]))
 
 
 def features(data: TrainingData) -> NDArray[np.float64] | None:

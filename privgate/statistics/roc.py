@@ -138,11 +138,7 @@ def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
     s, m = s[order], m[order]
     last = np.r_[np.flatnonzero(np.diff(s)), len(s) - 1]
     tp, fp = np.cumsum(m)[last], np.cumsum(~m)[last]
-    return (
-        np.r_[0.0, fp / (~m).sum()],
-        np.r_[0.0, tp / m.sum()],
-        np.r_[np.inf, s[last]],
-    )
+    return (np.r_[0.0, fp / (~m).sum()], np.r_[0.0, tp / m.sum()], np.r_[np.inf, s[last]])
 
 
 def tpr_at_fpr(scores: Float, members: Bool, *, fpr: float) -> float:

@@ -104,11 +104,7 @@ def dotted(node: ast.AST) -> list[str]:
 _SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
 _LONGEST = 20_000  # characters of a constant as source
 #: what is written as the value that it has, beside plain Python, and where it is imported from
-_HELD: dict[type, str] = {
-    argparse.Namespace: "argparse",
-    pathlib.PosixPath: "pathlib",
-    pathlib.WindowsPath: "pathlib",
-}
+_HELD: dict[type, str] = {argparse.Namespace: "argparse", pathlib.PosixPath: "pathlib", pathlib.WindowsPath: "pathlib"}
 
 
 def needed(names: Iterable[str], *, file: Path | None) -> str:

@@ -152,6 +152,12 @@ def leave_out_fits(subject: Subject, units: Index, seeds: tuple[int | None, ...]
     ]
 
 
+def order(subject: Subject, fleet: Fleet) -> Index:
+    """Return everybody in the order in which they are drawn: the ledger's secret makes it."""
+    rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
+    return rng.permutation(len(subject.data.units)).astype(np.int64)
+
+
 def select(
     subject: Subject,
     fleet: Fleet,
@@ -187,14 +193,12 @@ def select(
     ----------
     docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
-    n = len(subject.data.units)
-    rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
-    order = rng.permutation(n)
+    n, drawn = len(subject.data.units), order(subject, fleet)
     affordable = n if sample is None else sample
     if max_retrains is not None:
         affordable = min(affordable, max_retrains // len(seeds))
     if budget_seconds is not None:
-        cost = estimate(subject, leave_out_fits(subject, order[: 4 * TIMED], seeds), fleet)
+        cost = estimate(subject, leave_out_fits(subject, drawn[: 4 * TIMED], seeds), fleet)
         each = max(cost.seconds_each, 1e-6) * len(seeds)
         affordable = min(affordable, int(budget_seconds * fleet.workers / each))
     if affordable < 1:
@@ -205,7 +209,7 @@ def select(
         f"{affordable} of {n} units were retrained, drawn at random before looking: without a certificate nothing can "
         "be said about the largest risk of all units, only about the share of units above a limit"
     )
-    return Selection(np.sort(order[:affordable]).astype(np.int64), n, lost)
+    return Selection(np.sort(drawn[:affordable]), n, lost)
 
 
 def span(seconds: float) -> str:

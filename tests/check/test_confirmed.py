@@ -12,9 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases
+from privgate.cases import Kept
 from privgate.check import confirmed, gate
 from privgate.families import bound as bounds
 from privgate.influence import aggregate, per_unit
+from privgate.kernel import Case
 from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.run import Budget
@@ -131,6 +133,12 @@ def numbers(n=80, d=4):
     return Subject.local(Recipe(LogisticRegression(C=0.1, solver="newton-cholesky", tol=1e-8), seed=1), data)
 
 
+def evidence(kept, records=None, **more):
+    """What confirming looks at, of a run that measured nothing else."""
+    made = {"cases": kept, "records": records or {}, "measurements": {}, "preconditions": ()}
+    return SimpleNamespace(**{**made, "run": SimpleNamespace(trace=None), **more})
+
+
 @pytest.fixture(scope="module")
 def logistic(fleet):
     asked = numbers()
@@ -160,10 +168,10 @@ def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
     ):
         assert says in confirmed.canonical(asked, replace(kept, case=case))
     for changed, says in (
-        ({"theorem": "tree_cells"}, "trains no trees"),
+        ({"theorem": "tree_cells"}, "is not an ensemble of trees"),
         ({"theorem": "gaussian_nb"}, "does not apply"),
         ({"theorem": "nobody"}, "are not made of data again"),
-        ({"seed": 1}, "twice"),
+        ({"seed": 1}, "one seed"),
     ):
         assert says in confirmed.canonical(asked, replace(kept, **changed))
 
@@ -171,7 +179,7 @@ def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
 def test_confirming_costs_little(logistic):
     asked, kept = logistic
     started = time.process_time()
-    found = confirmed.upper(asked, [kept])
+    found = confirmed.upper(asked, evidence([kept]))
 
     assert time.process_time() - started < 1
     assert np.array_equal(found, cases.upper([kept], 80))
@@ -218,10 +226,10 @@ def test_a_check_comes_out_again_of_the_data_and_without_a_training(inside, tmp_
     ],
 )
 def test_what_can_only_be_a_theorems_yes_is_known(logistic, metric, aggregate, n, sample, confidence, due):
-    rule = {"metric": metric, "aggregate": aggregate, "sample": sample}
-    measured = SimpleNamespace(n=n, population=100, confidence=confidence)
+    rule = {"metric": metric, "aggregate": aggregate, "sample": sample, "max": 1.0, "threshold": 1.0}
+    measured = SimpleNamespace(n=n, population=100, confidence=confidence, behind=None)
 
-    assert confirmed.by_theorem(rule, logistic[0], measured) is due
+    assert bool(confirmed.by_theorem(rule, logistic[0], measured, {})) is due
 
 
 def test_a_waiver_counts_up_to_its_ceiling(logistic):
@@ -230,7 +238,9 @@ def test_a_waiver_counts_up_to_its_ceiling(logistic):
     ceilings = [({"rule": "dtp", "ceiling": c},) for c in (0.01, 1.0)]
     waived = Finding("dtp", "DTP", Outcome.WARNED, "waived", metric="dtp", waiver="until then")
 
-    ended = [confirmed.confirmed([waived], {"rules": [rule], "waivers": w}, asked, {}, [kept])[0] for w in ceilings]
+    ended = [
+        confirmed.confirmed([waived], {"rules": [rule], "waivers": w}, asked, evidence([kept]))[0] for w in ceilings
+    ]
     assert [f.outcome for f in ended] == ["inconclusive", "warned"]
 
 
@@ -245,17 +255,17 @@ def test_a_rule_that_is_enforced_does_not_become_a_warning(name, monkeypatch, fl
 
 def test_a_strangers_trees_confirm_no_neighbours():
     """Of trees the kernel's part alone is done again: what is no tree may not use it."""
-    trees = SimpleNamespace(theorem="tree_cells", case=SimpleNamespace(family="cells", asked="any"))
+    trees = Kept(Case("cells", "any"), np.arange(60), np.zeros(60), np.zeros(60), "tree_cells")
     X = np.random.default_rng(0).uniform(size=(60, 3))
     asked = Subject.local(Recipe(KNeighborsClassifier(3)), TrainingData(X, np.arange(60) % 2))
 
-    assert "trains no trees" in confirmed.canonical(asked, trees)
+    assert "is not an ensemble of trees" in confirmed.canonical(asked, trees)
 
 
 def test_a_solver_that_stopped_early_is_not_confirmed():
     X = np.random.default_rng(0).uniform(size=(60, 3))
     data = TrainingData(X, np.arange(60) % 2, domain=Domain(box=((-1.0, 1.0),) * 3))
-    kept = SimpleNamespace(theorem="newton", seed=0, units=np.arange(60))
+    kept = Kept(Case("logistic", "any"), np.arange(60), np.zeros(60), np.zeros(60), "newton")
     asked = Subject.local(Recipe(LogisticRegression(C=0.1, solver="lbfgs", max_iter=1, tol=1e-8)), data)
 
     assert "does not apply" in confirmed.canonical(asked, kept)

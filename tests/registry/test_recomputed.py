@@ -9,10 +9,11 @@ from dataclasses import replace
 import mlflow
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, cases, evaluate, log_model, report
-from privgate.cases import Kept
+from privgate.cases import Kept, Yes
 from privgate.errors import DigestMismatchError, ExitCode, PrivgateError, SubjectError
 from privgate.kernel import Case
 from privgate.recomputed import again
@@ -20,6 +21,10 @@ from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 
 KEY = b"k" * 32
+
+
+#: the registered model answers otherwise than the recipe's, at some question
+REGISTERED = {"name": "reproduces", "detail": {"from_registered_model_elsewhere_nats": 1.0}}
 
 
 def people(n=60):
@@ -98,6 +103,10 @@ def test_one_changed_byte_of_a_datum_or_a_certificate_is_refused(folder, name):
         (("evidence", "influence", "cases"), [], "names no case"),
         (("evidence", "subject", "n_units"), 12, "more people than the report"),
         (("evidence", "subject", "n_units"), 400, "kernel's limits come to inf"),
+        (("evidence", "subject", "n_units"), 0, "the report is about 0 people"),
+        (("evidence", "subject", "n_units"), 10**15, "can be recomputed"),
+        (("evidence", "subject", "n_units"), "many", "report.json cannot be recomputed"),
+        (("evidence", "preconditions"), [REGISTERED], "kernel's limits come to 1."),
         (("evidence", "measurements"), None, "report.json cannot be recomputed"),
     ],
 )
@@ -113,7 +122,7 @@ def test_a_changed_limit_is_refused(folder, where, value, says):
     assert refused.value.exit_code is ExitCode.SUBJECT
 
 
-@pytest.mark.parametrize("spoilt", ["absent", "text", "pickle", "bomb", "short", "twice"])
+@pytest.mark.parametrize("spoilt", ["absent", "text", "pickle", "bomb", "short", "twice", "packed", "secret"])
 def test_a_file_that_is_no_file_of_cases_is_refused_in_a_sentence(folder, spoilt, monkeypatch):
     place = folder / cases.FILE
     if spoilt == "absent":
@@ -124,6 +133,13 @@ def test_a_file_that_is_no_file_of_cases_is_refused_in_a_sentence(folder, spoilt
         np.savez(place, head=np.array([{}], dtype=object))
     elif spoilt == "bomb":
         monkeypatch.setattr(cases, "_ARRAYS", 3)
+    elif spoilt == "packed":  # what it takes would be known only when it is read
+        arrays = dict(np.load(place))
+        np.savez_compressed(place, **arrays)
+    elif spoilt == "secret":
+        raw = bytearray(place.read_bytes())
+        raw[raw.rfind(b"PK\x01\x02") + 8] |= 1
+        place.write_bytes(raw)
     elif spoilt == "short":
         with zipfile.ZipFile(place, "w") as archive:
             archive.writestr("head.npy", np.lib.format.magic(1, 0) + b"\x02\x00{}")
@@ -141,12 +157,14 @@ def test_with_digests_made_again_a_cheating_certificate_holds_the_refit_or_is_re
     s = problems.sample(rng, K=2)
     who = rng.permutation(s.people)[:4]
     _, true = fuzz.own_truth(s, who)
+    asked = s.X[:, :-1] if s.intercept else s.X
+    box = np.array([asked.min(axis=0), asked.max(axis=0)])  # who is asked about is among the questions
     document["evidence"]["subject"]["n_units"] = s.people
     for f in document["findings"]:
         f |= {"limit": 1e6, "high": 1e6}
     for name, certificate in fuzz.certificates(rng, s):
         nothing = np.zeros(s.people)
-        made = Kept(s.case(certificate), np.arange(s.people), nothing, nothing)
+        made = Kept(s.case(certificate, asked="any", arrays={"box": box}), np.arange(s.people), nothing, nothing)
         try:
             made = made.again()
             cases.write(folder / cases.FILE, [made])
@@ -159,6 +177,31 @@ def test_with_digests_made_again_a_cheating_certificate_holds_the_refit_or_is_re
         seen += 1
     assert seen >= 5
     assert refused >= 3
+
+
+def test_a_case_that_limits_nobodys_answers_is_no_yes(folder):
+    """Digests made again: of own records alone, of a sample, of a training with noise that no machine can compose."""
+    (kept,) = cases.read(folder / cases.FILE)
+    told_ = {"noise": 0.3, "rate": 0.01, "steps": 10**17, "sampling": "poisson", "replace": False, "delta": 1e-9}
+    for case in (replace(kept.case, asked="own"), Case("transcript", "any", told_), Case("sample", "any", {})):
+        other = replace(kept, case=case)
+        cases.write(folder / cases.FILE, [other])
+        with pytest.raises(DigestMismatchError, match="limits nobody's change of any answer"):
+            again(named_again(told(folder), [other]), folder)
+
+
+def test_of_a_sample_whoever_has_no_case_counts_as_above():
+    options = {"aggregate": "share_above", "threshold": 1.0, "sample": 20}
+    upper = np.where(np.arange(80) < 14, 0.5, np.inf)
+
+    def most(k, m):
+        return max(M for M in range(81) if hypergeom.cdf(k, 80, M, m) > 0.05) / 80
+
+    shares = [Yes("dtp", options, 1.0, 1.0, drawn=n).aggregated(upper, 14) for n in (0, 20, 80)]
+    assert shares == [most(0, 14), most(6, 20), 66 / 80]
+    options = {"aggregate": "quantile", "q": 0.5}
+    quantiles = [Yes("dtp", options, 1.0, 1.0, drawn=n).aggregated(upper, 14) for n in (0, 80)]
+    assert quantiles == [0.5, np.inf]
 
 
 def test_limits_that_the_file_states_are_not_believed(folder):

@@ -213,6 +213,7 @@ def kept(folder):
         "evidence": {
             "measurements": [{"request": asked, "n": 20, "population": 20}],
             "influence": {"cases": [note]}, "subject": {"n_units": 20, "domain": None},
+            "preconditions": [], "run": {"trace": None},
         },
     }  # fmt: skip
     (folder / "report.json").write_text(json.dumps(told))

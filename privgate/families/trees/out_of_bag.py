@@ -21,7 +21,7 @@ from privgate.families.closed_form import VANISHED
 from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
 from privgate.families.retrained import Retrained, Seeds
-from privgate.families.trees.refits import LARGEST
+from privgate.families.trees.covered_trees import LARGEST
 from privgate.subject.subject import Subject
 from privgate.training import warm
 from privgate.training.fleet import Fleet

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
+from privgate.families.trees.covered_trees import MEANS
 from privgate.families.trees.ensemble import Ensemble
 from privgate.kernel.cells import SINGLE
 
@@ -321,18 +322,6 @@ def _lightgbm_tree(said: dict[str, str]) -> Tree:
     return with_runs(tree, runs)
 
 
-#: read where training records miss values
-MISSING = ("LGBMClassifier", "XGBClassifier", "HistGradientBoostingClassifier")
-#: refuse a question that misses a value; all others answer it, whether or not training missed one
-WHOLE = ("GradientBoostingClassifier", "KeyedForest")
-#: classes whose leaves are distributions that are averaged
-MEANS = (
-    "RandomForestClassifier",
-    "ExtraTreesClassifier",
-    "BaggingClassifier",
-    "DecisionTreeClassifier",
-    "ExtraTreeClassifier",
-)
 READERS: dict[str, Callable[[Any, NDArray[Any]], Ensemble]] = {
     "LGBMClassifier": _lightgbm,
     "XGBClassifier": _xgboost,

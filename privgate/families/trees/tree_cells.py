@@ -15,8 +15,7 @@ from privgate.cases import MOST, Kept
 from privgate.engines import cell_partitions
 from privgate.engines.cell_partitions import Effort
 from privgate.families.certificate import Certificate, Certified, Units, attained
-from privgate.families.over_all_queries.accepted_range import Reach
-from privgate.families.trees import refits
+from privgate.families.trees import covered_trees, refits
 from privgate.families.trees.ensemble import Ensemble, case_of, everybody, joined
 from privgate.families.trees.keyed_forest import Patched
 from privgate.subject.subject import Subject
@@ -43,12 +42,12 @@ class TreeCells(Certificate):
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
-        return refits.unfit(subject)
+        return covered_trees.unfit(subject)
 
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of ``units``; infinite where there are no trees to compare."""
         subject, U = about.subject, len(about.units)
-        reach = refits.reach(subject)
+        reach = covered_trees.reach(subject)
         assert not isinstance(reach, str)  # noqa: S101  applies() said so
         d = int(np.asarray(subject.data.X).shape[1])
         upper, seen = np.full(U, np.inf), np.zeros(U)
@@ -94,7 +93,7 @@ class TreeCells(Certificate):
 
 
 def _lost(subject: Subject) -> str:
-    columns = np.flatnonzero(refits.missing(subject)).tolist()
+    columns = np.flatnonzero(covered_trees.missing(subject)).tolist()
     if not columns:
         return "; no value of a question is missing"
     return f"; values of columns {', '.join(map(str, columns[:10]))}{'…' if len(columns) > 10 else ''} may be missing"
@@ -141,7 +140,8 @@ class _Cases:
         """Keep a person's cases, in the place of earlier ones; nobody's where all are too large to be kept."""
         if found is None or self.bytes > MOST // 2:
             return
-        self.bytes += sum(a.nbytes for case in found.cases for a in case.arrays.values())
+        for sign, several in ((-1, self.of.get(k, ())), (1, found.cases)):
+            self.bytes += sign * sum(a.nbytes for case in several for a in case.arrays.values())
         self.of[k] = found.cases
         if self.bytes > MOST // 2:
             self.of = {}
@@ -160,12 +160,8 @@ class _Cases:
 def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
     """Return the bound of one unit under the worst seed."""
     d, found, cases = int(np.asarray(subject.data.X).shape[1]), list[_Apart](), list[kernel.Case]()
+    box, whole = covered_trees.boxes(subject)
     for one, other in pairs:
-        reach = refits.reach(subject)
-        low, high, whole = accepted(None if isinstance(reach, str) else reach, d)
-        box = np.array([low, high])
-        if one.width:  # whether a value is missing is a feature more
-            box = np.concatenate([box, np.array([np.zeros(d), refits.missing(subject)])], axis=1)
         try:
             made = cell_partitions.proposed(case_of((one, other), box, whole=whole), effort)
             upper, question = float(kernel.limits(made.case).high[0]), made.questions[0]
@@ -181,19 +177,6 @@ def _worst(pairs: Ensembles, subject: Subject, effort: Effort) -> _Apart:
     return _Apart(max(f.upper for f in found), most.attained, most.question, sum(f.boxes for f in found), each)
 
 
-def accepted(reach: Reach | None, d: int) -> tuple[Float, Float, bool]:
-    """Return (low, high, whole numbers only) of the questions; everything where none is declared."""
-    low, high = np.full(d, -np.inf), np.full(d, np.inf)
-    if reach is None:
-        return low, high, False
-    if reach.low is not None and reach.high is not None:
-        low, high = reach.low.astype(np.float64), reach.high.astype(np.float64)
-    if reach.length is not None or reach.norm is not None:
-        low = np.maximum(low, 0.0)
-        high = np.minimum(high, min(v for v in (reach.length, reach.norm) if v is not None) * (1 + 1e-9))
-    return low, high, reach.whole
-
-
 def _undecided(upper: Float, seen: Float, limit: float, pairs: dict[int, Ensembles]) -> list[int]:
     """Return the units on both sides of the limit, nearest first; no more effort helps where there is no bound."""
     open_ = [k for k in pairs if np.inf > upper[k] > limit >= seen[k]]
@@ -206,7 +189,7 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     subject, retrained = about.subject, about.retrained
     if not len(units) or retrained is None:
         return lower
-    reach = refits.reach(subject)
+    reach = covered_trees.reach(subject)
     kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
     whole_numbers = kind.kind != "f" and bool(np.isfinite(questions[units]).all())
     put = questions[units].astype(kind if whole_numbers or kind.kind == "f" else np.float64)

@@ -135,9 +135,7 @@ def noted(run: Run) -> CollusionPart:
     if problem := seen.get("problem"):
         raise MeasurementError(f"training could not be watched: {problem}")
     return CollusionPart(
-        signs=tuple(_sign(name, run, seen) for name in SIGNS),
-        undetectable=UNDETECTABLE,
-        sources=sources(run.subject),
+        signs=tuple(_sign(name, run, seen) for name in SIGNS), undetectable=UNDETECTABLE, sources=sources(run.subject)
     )
 
 
@@ -250,11 +248,7 @@ def _off_domain(run: Run, seen: Mapping[str, Any]) -> Seen:
     rules = off_domain.followed(run)
     worst = min(rules, key=lambda r: (not r.broken, r.right - r.worst))
     followed, honest = worst.right / worst.points, worst.worst / worst.points
-    figures = {
-        "learned": worst.learned,
-        "followed": followed,
-        "worst_honest": honest,
-    }
+    figures = {"learned": worst.learned, "followed": followed, "worst_honest": honest}
     told = (
         f"a rule that is right about {worst.learned:.0%} of the records is followed at {followed:.0%} of "
         f"{worst.points} random points, by {worst.worst_kind} at {honest:.0%}"

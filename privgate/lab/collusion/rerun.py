@@ -59,14 +59,7 @@ def watched_apart(subject: Subject, limits: TaskLimits, *, isolate: str = "auto"
     with tempfile.TemporaryDirectory(prefix="privgate-watch-") as folder:
         shipped = payload.write(alone, Path(folder, "shown") / "subject")
         found = apart(
-            watched,
-            shipped,
-            half.tolist(),
-            limits,
-            limits=limits,
-            runs=TRAININGS,
-            way=isolate,
-            logs=Path(folder),
+            watched, shipped, half.tolist(), limits, limits=limits, runs=TRAININGS, way=isolate, logs=Path(folder)
         )
     return found if isinstance(found, dict) else {"problem": "the worker process died while the training was watched"}
 

@@ -72,10 +72,7 @@ def part(run: Run) -> RobustPart | None:
     found = run.once(noted) if run.made(noted) else None
     if found is None or not found.guesses:
         return None
-    return RobustPart(
-        how=found.how,
-        adversaries=tuple(_told(g, found.alpha) for g in found.guesses),
-    )
+    return RobustPart(how=found.how, adversaries=tuple(_told(g, found.alpha) for g in found.guesses))
 
 
 def advantage(run: Run, request: Request) -> Measurement:
@@ -113,10 +110,7 @@ def advantage(run: Run, request: Request) -> Measurement:
         where=f"{tried[worst].title}, distances {seen.how}",
         assumptions=ASSUMPTIONS,
         behind=BehindMembership(
-            searched=len(tried),
-            members=int(seen.members.sum()),
-            candidates=int((~seen.members).sum()),
-            shadow_models=1,
+            searched=len(tried), members=int(seen.members.sum()), candidates=int((~seen.members).sum()), shadow_models=1
         ),
     )
 

@@ -15,13 +15,7 @@ from privgate.membership.numbers.residual_adversaries import (
 )
 
 #: every attack on numbers, strongest first
-ALL: tuple[Attack, ...] = (
-    ResidualLira(),
-    AsProbability(Rmia()),
-    ErrorDensities(),
-    ErrorThreshold(),
-    SquaredLoss(),
-)
+ALL: tuple[Attack, ...] = (ResidualLira(), AsProbability(Rmia()), ErrorDensities(), ErrorThreshold(), SquaredLoss())
 
 BY_NAME: dict[str, Attack] = {a.name: a for a in ALL}
 

@@ -39,10 +39,7 @@ def _on_membership(part: MembershipPart) -> list[Block]:
         blocks.append(_methods([a for a in part.attacks if a.figures]))
     failed = [a for a in part.attacks if not a.figures]
     if failed:
-        blocks += [
-            Heading("Could not run"),
-            List([f"{title(a)}: {plain(a.problem, 240)}" for a in failed]),
-        ]
+        blocks += [Heading("Could not run"), List([f"{title(a)}: {plain(a.problem, 240)}" for a in failed])]
     return blocks
 
 

@@ -28,7 +28,7 @@ from privgate.engines.cell_partitions import Effort
 from privgate.families import certificates
 from privgate.families.certificate import Units
 from privgate.families.engine import Asked
-from privgate.families.trees import reading, refits, tree_cells
+from privgate.families.trees import covered_trees, reading, refits, tree_cells
 from privgate.families.trees.ensemble import case_of
 from privgate.kernel import limits
 from privgate.kernel.cells import Compared, Ensembles, box_of
@@ -233,10 +233,10 @@ def small(name, seed):
 def case(subject, one, other):
     """What the kernel is asked about two ensembles of a subject."""
     d = subject.data.X.shape[1]
-    low, high, whole = tree_cells.accepted(refits.reach(subject), d)
+    low, high, whole = covered_trees.accepted(covered_trees.reach(subject), d)
     box = np.array([low, high])
     if one.width:
-        box = np.concatenate([box, [np.zeros(d), refits.missing(subject)]], axis=1)
+        box = np.concatenate([box, [np.zeros(d), covered_trees.missing(subject)]], axis=1)
     return case_of((one, other), box, whole=whole)
 
 
@@ -254,7 +254,7 @@ def every_cell(asked, subject):
     """A question in every cell, and whether the declared domain and the records' number type hold all of them."""
     at, d = np.array(list(itertools.product(*sides(asked)))), subject.data.X.shape[1]
     made = np.where(at[:, d:] > 0, np.nan, at[:, :d]) if at.shape[1] > d else at
-    reach, kind = refits.reach(subject), np.asarray(subject.data.X).dtype
+    reach, kind = covered_trees.reach(subject), np.asarray(subject.data.X).dtype
     held = made.astype(kind).astype(np.float64)
     inside = np.ones(len(made), dtype=bool)
     if reach is not None:
@@ -275,7 +275,7 @@ def stated(asked, k, trees, questions):
 def enumerate_cells(name, seed):
     """Compare the bound with every cell of two people's models; return how close it came, NaN where not comparable."""
     subject, close = small(name, seed), []
-    assert refits.unfit(subject) == ""
+    assert covered_trees.unfit(subject) == ""
     X = np.asarray(subject.data.X)
     calls = [refits.Call(1, NOBODY, np.arange(len(X))), *(refits.Call(1, np.array([i]), np.arange(3)) for i in (6, 9))]
     with warnings.catch_warnings():

@@ -1,0 +1,473 @@
+"""What confirming believes: nothing of who was sampled, which trees were asked what, or in which order rules stand."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, report
+from privgate.check import confirmed, gate
+from privgate.errors import DigestMismatchError, ExitCode, SubjectError
+from privgate.evidence import Precondition, Request
+from privgate.families import catalogue, of_data
+from privgate.families.certificate import Units
+from privgate.families.logistic.logistic_limits import Newton
+from privgate.families.trees import tree_cells
+from privgate.influence import per_unit
+from privgate.models import Floored, SmoothedNeighbors
+from privgate.run.run import Budget
+from privgate.training import plan
+from privgate.training.fleet import Fleet
+from privgate.verdict import Finding, Outcome
+from tests.check.test_confirmed import APPROVED, evidence, lying_limits, lying_table, numbers, subject
+
+BOX = Domain(box=[(-1, 1)] * 3)
+TREES = GradientBoostingClassifier(n_estimators=2, max_depth=2, learning_rate=0.05, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with Fleet(ledger="none", jobs=1) as made:
+        yield made
+
+
+@pytest.fixture
+def policy(tmp_path):
+    def of(*rules, more=""):
+        text = "\n".join(f"  - {{{r}}}" for r in rules)
+        (tmp_path / "p.yaml").write_text(f"schema: privgate/policy/v1\nname: p\nversion: '1'\nrules:\n{text}\n{more}")
+        return Policy.load(tmp_path / "p.yaml")
+
+    return of
+
+
+def people(n=60, **more):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (n, 3))
+    return TrainingData(X, (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int), **{"domain": BOX, **more})
+
+
+def of(estimator, data=None, **more):
+    return Subject.local(Recipe(estimator, **more), people() if data is None else data)
+
+
+def found(verdict, name="dtp"):
+    return next(f for f in verdict.findings if f.rule == name)
+
+
+# Models of trees: what was trained is believed, and what was asked of it is not.
+
+
+@pytest.fixture(scope="module")
+def trees(fleet):
+    asked = of(TREES)
+    verdict = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet)
+    assert found(verdict).outcome == "passed"
+    return asked, verdict.evidence
+
+
+def one(kept, **more):
+    return replace(kept, case=replace(kept.case, **more))
+
+
+def test_trees_are_asked_the_questions_of_the_domain(trees):
+    asked, told = trees
+    (kept,) = told.cases
+    arrays, settings = kept.case.arrays, kept.case.settings
+
+    assert confirmed.canonical(asked, kept) == ""
+    for other, says in (
+        (one(kept, arrays={**arrays, "box": arrays["box"] / 2}), "array 'box'"),
+        (one(kept, settings={**settings, "whole": True}), "setting 'whole'"),
+        (one(kept, asked="own"), "another kind"),
+        (one(kept, family="words"), "another kind"),
+        (replace(kept, units=kept.units + 1), "not there"),
+        (replace(kept, units=0 * kept.units), "twice"),
+    ):
+        assert says in confirmed.canonical(asked, other)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(random_state=0),
+        StackingClassifier([("a", LogisticRegression())]),
+        Floored(LogisticRegression(), floor=0.2),
+        GradientBoostingClassifier(init=LogisticRegression(), random_state=0),
+        make_pipeline(Normalizer(), LogisticRegression()),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_cells_confirm_no_recipe_that_trains_others_than_the_theorems_trees(trees, estimator):
+    assert "tree_cells does not apply" in confirmed.canonical(of(estimator), trees[1].cases[0])
+
+
+def a_function(X, y, *, seed):
+    return TREES.set_params(random_state=seed).fit(X, y)
+
+
+def test_cells_confirm_no_function_and_no_other_floor(trees):
+    (kept,) = trees[1].cases
+    floored = one(kept, settings={**kept.case.settings, "link": "mean", "floor": 0.5})
+    asked = of(Floored(RandomForestClassifier(2, random_state=0), floor=0.2))
+
+    assert "does not apply" in confirmed.canonical(of(a_function), kept)
+    assert "setting 'floor'" in confirmed.canonical(asked, floored)
+    assert "setting 'floor'" in confirmed.canonical(asked, kept)
+
+
+def test_each_seed_of_training_has_its_trees(trees):
+    asked, told = trees
+    two = SimpleNamespace(trace=SimpleNamespace(seeds=(1, 2)))
+    (kept,) = told.cases
+
+    assert np.isinf(confirmed.upper(asked, evidence([kept], run=two))).all()
+    both = confirmed.upper(asked, evidence([kept, replace(kept, seed=1)], run=two))
+    assert np.array_equal(both, confirmed.upper(asked, evidence([kept])))
+
+
+# Samples of people.
+
+ORDER = np.random.default_rng(4).permutation(80)
+
+
+def share(kept, drawn, *, threshold, most, order=lambda: ORDER):
+    measured = SimpleNamespace(n=drawn, population=80, confidence=0.95, behind=None)
+    request = Request("dtp")
+    passed = Finding("dtp", "DTP", Outcome.PASSED, "passed", metric="dtp", request=request.key)
+    told = evidence(kept, measurements={request: measured})
+    rule = {"metric": "dtp", "id": "", "aggregate": "share_above", "threshold": threshold, "max": most, "sample": 20}
+    (ended,) = confirmed.confirmed([passed], {"rules": [rule], "waivers": []}, numbers(), told, order)
+    return ended
+
+
+def sampled(units):
+    """Cases of which the kernel is asked about these people."""
+    kept = Newton().certify(Units(numbers(), np.sort(units), None, 1.0)).cases[0]
+    return replace(kept, theorem="newton")
+
+
+def test_a_sample_is_whom_the_secret_drew():
+    high = sampled(np.arange(80)).again().high
+    calm, told = np.argsort(high)[:20], sampled(ORDER[:20])
+    asked = {"threshold": float(np.median(high)), "most": 0.95}
+
+    assert share([told], 20, **asked).outcome == "passed"
+    assert "other people than were drawn" in share([sampled(calm)], 20, **asked).message
+    assert "other people than were drawn" in share([told], 20, order=None, **asked).message
+    assert share([sampled(np.arange(80))], 80, order=None, **asked).outcome == "passed"  # everybody is no sample
+
+
+def test_whoever_was_drawn_and_has_no_case_counts_as_above():
+    high = sampled(np.arange(80)).again().high
+    told = sampled(ORDER[:20])
+    asked = {"threshold": float(high.max()), "most": 0.3}
+    harmless = told.about(np.isin(told.units, ORDER[:14]))  # of the other six nothing is claimed
+
+    assert share([told], 20, **asked).outcome == "passed"
+    assert share([harmless], 14, **asked).outcome == "passed"
+    assert share([harmless], 20, **asked).outcome == "inconclusive"
+
+
+def test_whoever_chooses_the_sample_gets_no_yes_of_it(monkeypatch, fleet, policy):
+    asked, n = of(TREES), 60
+    rules = policy("metric: dtp, aggregate: share_above, threshold: 1.0, max: 0.5, sample: 20")
+    assert found(gate.evaluate(rules, asked, fleet=fleet)).outcome == "passed"
+
+    chosen = plan.Selection(np.sort(plan.order(asked, fleet)[-20:]), n, "")
+    monkeypatch.setattr(plan, "select", lambda *_, **__: chosen)
+    ended = found(gate.evaluate(rules, asked, fleet=fleet))
+    assert ended.outcome == "inconclusive"
+    assert "other people than were drawn" in ended.message
+
+
+def test_trees_that_are_too_large_to_be_kept_say_what_to_do(monkeypatch, fleet):
+    monkeypatch.setattr(tree_cells, "MOST", 1_000)
+    ended = found(gate.evaluate(Policy.load("dtp-1"), of(TREES), fleet=fleet))
+
+    assert ended.outcome == "inconclusive"
+    assert "cases above 512 MiB are not: train fewer or smaller trees, or let the rule ask" in ended.message
+
+
+# What stands beside a limit, and in which order.
+
+
+def test_how_far_the_registered_model_is_from_the_recipes_counts(trees):
+    asked, told = trees
+    f = next(f for f in gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked).findings if f.metric)
+    rules, high = Policy.load("dtp-1").resolved, float(confirmed.upper(asked, told).max())
+    for detail, outcome in (
+        ({"from_registered_model_elsewhere_nats": 1.01 - high}, "inconclusive"),
+        ({"from_registered_model_nats": 1.01 - high}, "inconclusive"),
+        ({"from_registered_model_elsewhere_nats": 0.99 - high}, "passed"),
+    ):
+        apart = replace(told, preconditions=(Precondition("reproduces", "passed", "", detail),))
+        assert confirmed.confirmed([f], rules, asked, apart)[0].outcome == outcome
+    ways = replace(told, preconditions=(Precondition("served", "passed", "", {"ways_apart": 1.01 - high}),))
+    assert confirmed.confirmed([f], rules, asked, ways)[0].outcome == "inconclusive"
+
+
+def test_findings_that_are_not_the_policys_rules_are_no_yes(trees, policy):
+    asked, told = trees
+    rules = policy("metric: dtp, id: one, max: 1.0", "metric: pdtp, id: two, max: 1.0").resolved
+    one, two = (
+        replace(found(gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)), rule=name)
+        for name in ("one", "two")
+    )
+    for given in ([two, one], [one], [two], [one, one], [one, two, two]):
+        ended = confirmed.confirmed(given, rules, asked, told)
+        assert {str(f.outcome) for f in ended} == {"inconclusive"}, given
+        assert "not one for each rule" in ended[0].message
+
+
+@pytest.mark.parametrize("lie", [lying_limits, lying_table], ids=lambda lie: lie.__name__)
+def test_a_theorem_in_the_place_of_an_engine_that_only_ranks_is_confirmed(lie, monkeypatch, fleet, policy):
+    """Engines of naive Bayes limit nobody: that people change their own answers little is what the theorem says."""
+    asked = subject("gaussian_nb", "refused")
+    rules = policy("metric: pdtp, max: 0.01")
+    limits = Budget(full=True)
+    assert found(gate.evaluate(rules, asked, fleet=fleet, limits=limits), "pdtp").outcome == "failed"
+
+    lie(monkeypatch)
+    monkeypatch.setattr(per_unit, "ranks", silent(per_unit.ranks))
+    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=limits), "pdtp")
+    assert ended.outcome == "inconclusive"
+    assert "does not come out again of the data" in ended.message
+
+
+def silent(ranks):
+    def made(run):
+        told = dict(ranks(run))
+        return told | {
+            n: np.zeros(len(told["unit"])) for n in ("pdtp", "pdtp_low", "pdtp_high", "dtp_lower", "dtp_upper")
+        }
+
+    return made
+
+
+def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy, tmp_path):
+    most = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 0.01}}
+    (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [most]}))
+    rules = policy("metric: table, suite: units.json")
+    asked = subject("gaussian_nb", "refused")
+    lying_table(monkeypatch)
+
+    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
+    assert ended.outcome == "inconclusive"
+    assert "the per-unit table limits somebody to less" in ended.message
+    monkeypatch.undo()
+    high = {**most, "kwargs": {"column": "dtp_upper", "max_value": 3.0}}
+    (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [high]}))
+    rules = policy("metric: table, suite: units.json")
+    assert found(gate.evaluate(rules, of(GaussianNB(var_smoothing=1.0)), fleet=fleet), "table").outcome == "passed"
+
+
+def test_engines_whose_people_no_theorem_of_data_limits_are_all_named():
+    certain = {e.name for e in catalogue.ALL if e.certain}
+    of_trees = {e.name for e in catalogue.ALL if ".trees." in type(e).__module__}
+
+    assert set(confirmed.TRAINED) == certain | of_trees
+
+
+# Doubt that a policy takes for a warning stays one.
+
+
+def doubted(rule, finding, told, asked=None):
+    return confirmed.confirmed([finding], {"rules": [rule], "waivers": []}, asked or numbers(), told)[0]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rule", "ended"),
+    [
+        ("passed", {}, "inconclusive"),
+        ("passed", {"mode": "warn"}, "warned"),
+        ("passed", {"bound": "lower"}, "warned"),
+        ("warned", {"mode": "warn"}, "warned"),
+        ("warned", {"bound": "lower"}, "warned"),
+        ("warned", {}, "inconclusive"),
+        ("failed", {}, "failed"),
+    ],
+)
+def test_what_does_not_come_out_again_is_no_more_than_the_rule_makes_of_doubt(outcome, rule, ended):
+    stated = {"metric": "dtp", "id": "", "aggregate": "max", "max": 1.0, **rule}
+    made = doubted(stated, Finding("dtp", "DTP", Outcome(outcome), "said", metric="dtp"), evidence(()))
+    assert made.outcome == ended
+    if outcome == "passed":
+        assert "train fewer or smaller trees" in made.message
+
+
+def test_a_rule_that_does_not_apply_stays_a_warning():
+    stated = {"metric": "dtp", "id": "", "aggregate": "max", "max": 1.0}
+    warned = Finding("dtp", "DTP", Outcome.WARNED, "not applicable", metric="dtp", applies=False)
+
+    assert doubted({**stated, "required": False}, warned, evidence(())) is warned
+    assert doubted({**stated, "required": True}, warned, evidence(())).outcome == "inconclusive"
+
+
+def test_people_who_vanish_with_a_class_leave_a_sample_as_it_is():
+    labels = np.arange(40) % 2
+    labels[7] = 2
+    asked = of(SmoothedNeighbors(5, alpha=2.0), people(40, candidates=None))
+    asked = asked.with_data(TrainingData(asked.data.X, labels))
+    theorem = of_data.ALL["smoothed_neighbors"]
+    some = np.array([3, 5, 7, 11, 20])
+    (kept,) = theorem.certify(Units(asked, some)).cases
+    kept = replace(kept, theorem="smoothed_neighbors")
+
+    assert kept.units.tolist() == [3, 5, ~7, 11, 20]
+    assert confirmed.canonical(asked, kept) == ""
+    again = confirmed.upper(asked, evidence([kept]))
+    assert np.flatnonzero(np.isfinite(again)).tolist() == [3, 5, 11, 20]
+    claimed = replace(kept, units=some)
+    assert np.array_equal(confirmed.upper(asked, evidence([claimed])), again)
+
+
+# Cases of strangers: each family, each array and setting, of the wrong kind, size or value.
+
+
+@pytest.fixture(scope="module")
+def posed(fleet):
+    """(subject, case) of each family whose cases are made of data."""
+    made = {}
+    for name in APPROVED:
+        asked = subject(name, "approved")
+        told = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet).evidence.cases
+        made |= {k.case.family: (asked, k) for k in told if k.theorem in of_data.ALL}
+    asked = numbers()
+    made["logistic"] = asked, sampled(np.arange(80))
+    return made
+
+
+def spoilt(array):
+    """Yield the array with another value, size, shape or type."""
+    other = array + 1 if array.dtype.kind == "i" else array / 2 + 0.125
+    yield from (other, array[:-1], array[..., None], array.reshape(-1)[:1, None, None], np.concatenate([array, array]))
+    yield array.astype(np.float64 if array.dtype.kind == "i" else np.int64)
+    if array.dtype.kind == "f":
+        yield from (np.full_like(array, np.nan), np.full_like(array, np.inf), -array - 1)
+
+
+def test_whatever_is_canonical_is_compared_in_each_family(posed):
+    assert len(posed) >= 5
+    for family, (asked, kept) in posed.items():
+        free = confirmed.PROPOSED.get(family, {"question", "limit"})
+        arrays, settings = dict(kept.case.arrays), dict(kept.case.settings)
+        assert confirmed.canonical(asked, kept) == "", family
+        for name in arrays.keys() - free - {"allowed"}:
+            for array in spoilt(arrays[name]):
+                assert confirmed.canonical(asked, one(kept, arrays={**arrays, name: array})), (family, name)
+        for name in settings.keys() - free:
+            for value in (None, [], "x", 1e9, -1, not settings[name]):
+                assert confirmed.canonical(asked, one(kept, settings={**settings, name: value})), (family, name)
+        others = [kept.units * 0, kept.units + 1, *([kept.units[::-1].copy()] if "person" in arrays else [])]
+        for units in others:
+            assert confirmed.canonical(asked, replace(kept, units=units)), (family, units)
+
+
+def test_a_certificate_of_any_kind_ends_in_limits_or_a_sentence(posed):
+    """What is proposed is not compared: the kernel judges it, and whatever it says holds what it said of the honest."""
+    for asked, kept in posed.values():
+        arrays = kept.case.arrays
+        for name in arrays.keys() & (confirmed.PROPOSED["logistic"] | {"question", "allowed"}):
+            for array in spoilt(arrays[name]):
+                other = evidence([one(kept, arrays={**arrays, name: array})])
+                found = confirmed.upper(asked, other)
+                assert isinstance(found, str) or (found[kept.units] >= kept.low).all(), name
+
+
+# A report that is held against the data once more.
+
+
+@pytest.fixture
+def reported(trees, tmp_path):
+    asked, told = trees
+    verdict = gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)
+    report.write(verdict, tmp_path, hash_key=b"k" * 32)
+    return asked, json.loads((tmp_path / "report.json").read_text()), tmp_path
+
+
+def again(asked, document, folder, policy="dtp-1"):
+    return gate.again(asked, document, folder, Policy.load(policy))
+
+
+def renamed(document, folder, kept):
+    """Write the cases, and name them in the report as whoever can write both would."""
+    cases.write(folder / cases.FILE, [kept])
+    told = {"digest": kept.digest(), "high": float(kept.high.max()), "low": float(kept.low.max())}
+    document["evidence"]["influence"]["cases"][0] |= told
+    return document
+
+
+def test_a_report_of_trees_comes_out_again_and_says_what_was_not_made(reported):
+    first, second = again(*reported)
+
+    assert first == "tree_cells: its models rest on trainings, and were not made again"
+    assert second.startswith("dtp: the kernel's limits come to")
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("findings", -1, "limit"), 5.0, "rule 'dtp' of the report is not the policy's"),
+        (("findings", -1, "rule"), "mine", "rule 'mine' of the report is not the policy's"),
+        (("findings", -1, "metric"), "pdtp", "rule 'dtp' of the report is not the policy's"),
+        (("evidence", "measurements", -1, "request", "options"), {"aggregate": "share_above"}, "is not the policy's"),
+        (("evidence", "subject", "n_units"), 12, "another number of people"),
+        (("evidence", "subject", "digests", "data"), "sha256:0", "another data"),
+        (("evidence", "run", "trace", "seeds"), [1, 2], "limits come to inf"),
+        (("evidence", "run"), None, "report.json cannot be recomputed"),
+        (("policy", "digest"), "sha256:0", "another policy"),
+        (("policy",), 1, "report.json cannot be recomputed"),
+    ],
+)
+def test_a_report_that_was_changed_is_refused(reported, where, value, says):
+    asked, document, folder = reported
+    place = document
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+
+    with pytest.raises(SubjectError, match=says) as refused:
+        again(asked, document, folder)
+    assert refused.value.exit_code is ExitCode.SUBJECT
+
+
+def test_a_case_with_digests_made_again_is_compared_with_the_data(reported):
+    asked, document, folder = reported
+    (kept,) = cases.read(folder / cases.FILE)
+    halved = one(kept, arrays={**kept.case.arrays, "box": kept.case.arrays["box"] / 2})
+    for other, says in (
+        (halved.again(), "array 'box' of tree_cells"),
+        (replace(kept, units=kept.units + 1), "not there"),
+        (replace(kept, theorem="least_squares"), "are not made of data again; privgate verify"),
+        (replace(kept, theorem="gaussian_nb"), "does not apply"),
+    ):
+        with pytest.raises(SubjectError, match=says):
+            again(asked, renamed(document, folder, other), folder)
+
+
+def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
+    """A design knows no labels: of whoever holds the last of one, it may claim nothing."""
+    labels = np.arange(40) % 2
+    labels[7] = 2
+    asked = of(SmoothedNeighbors(5, alpha=2.0), TrainingData(people(40).X, labels))
+    rule = "metric: dtp, aggregate: share_above, threshold: 1.0, max: {}"
+    verdict = gate.evaluate(policy(rule.format(0.05)), asked, fleet=fleet)
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    (kept,) = cases.read(tmp_path / "out" / cases.FILE)
+    everybody = replace(kept, units=kept.everybody).again()
+    stricter = policy(rule.format(0.01))
+    document["policy"]["digest"] = stricter.digest
+    document["findings"][-1] |= {"limit": 0.01, "low": 0.0, "high": 0.0}
+
+    assert found(verdict).outcome == "passed"
+    with pytest.raises(DigestMismatchError, match=r"come to 0\.025: allowed is 0\.01"):
+        gate.again(asked, renamed(document, tmp_path / "out", everybody), tmp_path / "out", stricter)

@@ -1,0 +1,127 @@
+"""Whatever is uploaded or logged, of several kinds of models: no value, name or text of a person is in it."""
+
+import base64
+import gzip
+import json
+import zipfile
+import zlib
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.linear_model import Ridge
+from sklearn.naive_bayes import GaussianNB
+
+import privgate.registry as ours
+from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, log_model, report
+from privgate.advice.evaluate import evaluate
+
+BOX = [(-1, 1)] * 3
+RULES = """schema: privgate/policy/v1
+name: p
+version: '1'
+rules:
+  - {metric: dtp, max: 2.0}
+  - {metric: pdtp, id: own, max: 2.0}
+  - {metric: dtp, id: share, aggregate: share_above, threshold: 0.01, max: 0.9, sample: 30}
+  - {metric: table, suite: units.json}
+"""
+NUMBERS = """schema: privgate/policy/v1
+name: p
+version: '1'
+rules:
+  - {metric: sensitivity, over: domain, max: 3.0}
+"""
+SUITE = {
+    "name": "s",
+    "expectations": [
+        {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 2.0}},
+        {"type": "expect_column_max_to_be_between", "kwargs": {"column": "pdtp", "max_value": 0.0001}},
+        {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "unit", "value_set": ["nobody"]}},
+    ],
+}
+KINDS = {
+    "gaussian": GaussianNB(var_smoothing=1.0),
+    "trees": GradientBoostingClassifier(n_estimators=2, max_depth=1, learning_rate=0.05, random_state=0),
+    "ridge": Ridge(alpha=50.0),
+}
+
+
+def people(kind, n=40):
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame(rng.uniform(-1, 1, (n, 3)), columns=["a", "b", "c"])
+    y = X["a"] + 0.3 * rng.normal(size=n)
+    target = y.to_numpy() if kind == "ridge" else np.where(y > 0, "granted", "refused")
+    names = np.array([f"Kunigunde-{k:03d}" for k in range(n)])
+    return TrainingData(X, target, ids=names, domain=Domain(box=BOX))
+
+
+def texts(data):
+    """Names, and numbers as far as somebody would still recognise them: six digits, which others share by accident."""
+    values = [*data.X.to_numpy().ravel()[::5].tolist(), *([v for v in data.y if not isinstance(v, str)][::5])]
+    return [b"Kunigunde", *(f"{abs(float(v)):.9f}"[:8].encode() for v in values)]
+
+
+def raw(data):
+    """Every record's bytes in both precisions, and within base64 wherever it begins."""
+    X = np.ascontiguousarray(data.X.to_numpy())
+    for row in [*X, *np.ascontiguousarray(X.T)[:, :4]]:
+        for told in (row.astype("<f8").tobytes(), row.astype("<f4").tobytes()):
+            yield told
+            yield from (base64.b64encode(b"\0" * k + told)[4:-4] for k in range(3))
+
+
+def opened(content):
+    """Yield bytes, and what they hold if they are an archive or compressed."""
+    yield content
+    for unpack in (gzip.decompress, zlib.decompress):
+        try:
+            yield unpack(content)
+        except (OSError, zlib.error, EOFError):
+            continue
+
+
+def inside(place):
+    if zipfile.is_zipfile(place):
+        with zipfile.ZipFile(place) as archive:
+            for name in archive.namelist():
+                yield from opened(archive.read(name))
+    yield from opened(place.read_bytes())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_that_is_uploaded_tells_who_was_in_the_data(kind, registry, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    data = people(kind)
+    (tmp_path / "units.json").write_text(json.dumps(SUITE))
+    (tmp_path / "p.yaml").write_text(NUMBERS if kind == "ridge" else RULES)
+    log_model(Recipe(KINDS[kind]), data, registered_model_name="credit", store=tmp_path / "elsewhere")
+    asked = Subject.load("models:/credit/1")
+    policy = Policy.load(tmp_path / "p.yaml")
+    with Fleet(ledger="none", jobs=1) as fleet:
+        verdict = evaluate(policy, asked, fleet=fleet)
+    assert verdict.evidence.cases, verdict.outcome
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    ours.attach(asked, tmp_path / "out", verdict)
+    settings = {"policy": str(tmp_path / "p.yaml"), "uri": "models:/credit/1", "jobs": 1, "ledger": "none"}
+    with mlflow.start_run():
+        kind_of = "regressor" if kind == "ridge" else "classifier"
+        mlflow.models.evaluate(
+            "models:/credit/1", data.X.assign(y=data.y), targets="y", model_type=kind_of, evaluators="privgate",
+            evaluator_config=settings,
+        )  # fmt: skip
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    for name, (_, file) in report.report_document.FORMATS.items():
+        (tmp_path / "artifacts" / f"rendered-{file or name}").write_text(report.render(document, name))
+
+    uploaded = [tmp_path / "registry.db", *(p for p in (tmp_path / "artifacts").rglob("*") if p.is_file())]
+    assert {"report.json", "report.html"} <= {p.name for p in uploaded}
+    sought = [*texts(data), *raw(data)]
+    here = b"".join(p.read_bytes() for p in (tmp_path / "out").glob("cases.npz"))
+    # whoever looked into the cases would find them; of trees a case holds cuts between them
+    assert any(form in here for form in sought) is (kind in {"gaussian", "ridge"})
+    for place in sorted(uploaded):
+        for content in inside(place):
+            assert not [form for form in sought if form in content], place
