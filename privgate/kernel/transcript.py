@@ -13,7 +13,8 @@ Gaussians is Gaussian, and its delta is in closed form (Balle and Wang 2018). Ba
 Rényi differential privacy (Wang, Balle and Kasiviswanathan 2019, Theorem 9).
 
 Axioms.  ``math.erfc`` errs by at most 8 units in the last place; numpy's FFT of N numbers errs by at most
-``_FFT log2 N`` units of roundoff times the product of the norms. docs/mathematics.md, section 17.
+``_FFT log2 N / 3`` units of roundoff times their norm (Higham 2002, Theorem 24.2, has 6.7). docs/mathematics.md,
+section 17.
 """
 
 import math
@@ -25,10 +26,10 @@ import numpy as np
 from privgate.kernel.assertion import Case, Float, Limits, Refused, every
 from privgate.kernel.rounding import EPS, gamma
 
-#: width of a step of the loss, nats
-_STEP = 1e-3
-#: units of roundoff of an FFT, an octave
-_FFT = 16
+#: largest width of a step of the loss, nats, and as a share of the deviation of one step's loss
+_STEP, _SHARE = 1e-3, 0.1
+#: units of roundoff of a convolution's three transforms, an octave
+_FFT = 24
 #: mass that a truncation may move, at either end
 _CUT = 1e-15
 #: products up to which losses are convolved term by term
@@ -81,15 +82,16 @@ class Transcript:
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """A privacy loss: mass (k,) at the losses ``(first + i) * _STEP``, and certain loss beside it."""
+    """A privacy loss: mass (k,) at the losses ``(first + i) * step``, and certain loss beside it."""
 
     mass: Float
     first: int
     certain: float
+    step: float
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon, at least."""
-        loss = (self.first + np.arange(len(self.mass))) * _STEP
+        loss = (self.first + np.arange(len(self.mass))) * self.step
         over = loss > epsilon
         told = float((self.mass[over] * -np.expm1(np.maximum(epsilon - loss[over], -_LARGEST))).sum())
         return min(1.0, told * (1 + (len(loss) + 8) * EPS) + self.certain)
@@ -101,11 +103,13 @@ class Loss:
         first, certain = self.first + other.first, self.certain + other.certain
         if len(self.mass) * len(other.mass) <= _DIRECT:  # sums of positive terms err by a share of themselves
             made = np.convolve(self.mass, other.mass) * (1 + 2 * gamma(short + 8))
-            return _cut(made, first, certain, _CUT)
+            return _cut(made, first, certain, _CUT, self.step)
         size = 1 << (n - 1).bit_length()
         made = np.fft.irfft(np.fft.rfft(self.mass, size) * np.fft.rfft(other.mass, size), size)[:n]
-        off = _FFT * size.bit_length() * EPS * float(np.linalg.norm(self.mass) * np.linalg.norm(other.mass))
-        return _cut(np.maximum(made, 0.0), first, certain + n * off, _CUT + 2 * n * off)
+        # no transform exceeds the mass: errors are shares of the larger norm, and n of them add up to root n times that
+        larger = max(float(np.linalg.norm(m)) * max(float(m.sum()), 1.0) for m in (self.mass, other.mass))
+        off = _FFT * size.bit_length() * EPS * math.sqrt(n) * larger
+        return _cut(np.maximum(made, 0.0), first, certain + off, _CUT + 2 * off, self.step)
 
     def times(self, count: int) -> "Loss":
         """Return the loss of so many releases, by squaring."""
@@ -120,19 +124,19 @@ class Loss:
         return found
 
 
-def _cut(mass: Float, first: int, certain: float, most: float) -> Loss:
+def _cut(mass: Float, first: int, certain: float, most: float, step: float) -> Loss:
     """Return the loss without tails of at most this mass: the upper one becomes certain, the lower one moves up."""
     above = np.cumsum(mass[::-1])[::-1]
     kept = np.flatnonzero(above > most)
     if not len(kept):
-        return Loss(np.zeros(1), 0, certain + float(mass.sum()))
+        return Loss(np.zeros(1), 0, certain + float(mass.sum()), step)
     last = int(kept[-1])
     certain += float(above[last + 1]) * (1 + len(mass) * EPS) if last + 1 < len(mass) else 0.0
     below = np.cumsum(mass)
     start = min(int(np.searchsorted(below, most)), last)
     made = mass[start : last + 1].copy()
     made[0] += float(below[start] - mass[start])
-    return Loss(made, first + start, certain)
+    return Loss(made, first + start, certain, step)
 
 
 def _tails(z: Float) -> tuple[Float, Float]:
@@ -166,12 +170,14 @@ def _loss(noise: float, here: tuple[Float, Float], there: tuple[Float, Float], *
     at = _log_density(edge, noise, here) - _log_density(edge, noise, there)
     rising = bool(at[-1] >= at[0])
     (mass, off, *tails), (other, other_off, *_) = (_pieces(edge, noise, mixture) for mixture in (here, there))
-    doubt = 1e-9 * _STEP + 64 * EPS * np.abs(at)
-    low = np.floor((np.minimum(at[1:], at[:-1]) - doubt[1:]) / _STEP).astype(np.int64)
-    high = np.ceil((np.maximum(at[1:], at[:-1]) + doubt[1:]) / _STEP).astype(np.int64)
+    spread = math.sqrt(float(np.average(((at[1:] + at[:-1]) / 2) ** 2, weights=mass + EPS)))
+    step = max(min(_STEP, _SHARE * spread), float(np.ptp(at)) * 16 / _MOST)
+    doubt = 1e-9 * step + 64 * EPS * np.abs(at)
+    low = np.floor((np.minimum(at[1:], at[:-1]) - doubt[1:]) / step).astype(np.int64)
+    high = np.ceil((np.maximum(at[1:], at[:-1]) + doubt[1:]) / step).astype(np.int64)
     first = int(low.min())
     every((int(high.max()) - first < _MOST, "one step tells more than fits the memory"))
-    most, least = np.exp(-low * _STEP), np.exp(-high * _STEP)
+    most, least = np.exp(-low * step), np.exp(-high * step)
     with np.errstate(all="ignore"):
         up = (mass * most - other + off * most + other_off) / (most - least) * (1 + 1e-12)
     up = np.clip(np.where(np.isnan(up), mass, up), 0.0, mass) + off
@@ -179,7 +185,7 @@ def _loss(noise: float, here: tuple[Float, Float], there: tuple[Float, Float], *
         low - first, np.maximum(mass - up, 0.0) + off, high.max() - first + 1
     )
     made[0] += tails[0] if rising else tails[1]
-    return _cut(made, first, (tails[1] if rising else tails[0]) * (1 + 64 * EPS), _CUT)
+    return _cut(made, first, (tails[1] if rising else tails[0]) * (1 + 64 * EPS), _CUT, step)
 
 
 def _log_density(x: Float, noise: float, mixture: tuple[Float, Float]) -> Float:
@@ -192,10 +198,8 @@ def _log_density(x: Float, noise: float, mixture: tuple[Float, Float]) -> Float:
 
 def _mixtures(told: Transcript) -> list[tuple[tuple[Float, Float], tuple[Float, Float]]]:
     """Return the pairs of mixtures that a step of Poisson sampling is, in both directions."""
-    k = np.arange(told.copies + 1, dtype=np.float64)
-    weights = (
-        np.array([math.comb(told.copies, int(i)) for i in k]) * told.rate**k * (1 - told.rate) ** (told.copies - k)
-    )
+    k, m = np.arange(told.copies + 1, dtype=np.float64), told.copies
+    weights = np.array([math.comb(m, int(i)) for i in k]) * told.rate**k * (1 - told.rate) ** (m - k)
     some, nothing = (weights, k), (np.ones(1), np.zeros(1))
     if not told.replace:
         return [(some, nothing), (nothing, some)]
@@ -224,13 +228,10 @@ def _fixed_size(told: Transcript, delta: float) -> float:
     share, best = math.log(size / told.records), math.inf
     one = 4 / (2 * told.noise**2)  # Rényi divergence an order: a replaced record moves the sum by two norms
 
-    def moment(order: int) -> float:
-        return min(math.log(2) + (order - 1) * order * one, math.inf)
-
     for order in (*range(2, 65), 96, 128, 192, 256, 512, 1024):
         second = min(math.log(4) + _log_expm1(2 * one), math.log(2) + 2 * one)
         terms = [0.0, 2 * share + _log_choose(order, 2) + second]
-        terms += [j * share + _log_choose(order, j) + moment(j) for j in range(3, order + 1)]
+        terms += [j * share + _log_choose(order, j) + math.log(2) + (j - 1) * j * one for j in range(3, order + 1)]
         renyi = float(np.logaddexp.reduce(terms)) / (order - 1) * (1 + 1e-9)
         # Canonne, Kamath and Steinke (2020), Proposition 12
         spent = told.steps * renyi + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
@@ -281,7 +282,5 @@ def bound(case: Case) -> Limits:
     """Return 0 and the epsilon of the transcript, as the limits of anybody."""
     names = {"noise": float, "rate": float, "steps": int, "sampling": str, "replace": bool}
     told = {name: case.setting(name, kind) for name, kind in names.items()}
-    more = {
-        name: case.setting(name, int, default) for name, default in (("records", 0), ("copies", 1), ("releases", 0))
-    }
+    more = {name: case.setting(name, int, least) for name, least in {"records": 0, "copies": 1, "releases": 0}.items()}
     return Limits(np.zeros(1), np.array([epsilon(Transcript(**told, **more), case.setting("delta", float))]))

@@ -105,7 +105,8 @@ def test_no_question_goes_beyond_a_limit_whatever_the_partition(name, classes, s
     subject = Subject(name, 100 * seed + classes, classes)
     truth, rng = subject.truth(), np.random.default_rng(seed)
 
-    honest = proposed(subject.case, Effort(boxes=300, limit=max(float(truth.max()), 1e-3)))
+    effort = Effort(boxes=300, limit=max(float(truth.max()), 1e-3))
+    honest = proposed(subject.case, effort)
     lazy = proposed(subject.case, Effort(boxes=1))
     wild = Case(
         "cells", "any", honest.settings, {**honest.arrays, "cuts": rng.normal(size=len(honest.arrays["cuts"])) * 3}
@@ -115,7 +116,7 @@ def test_no_question_goes_beyond_a_limit_whatever_the_partition(name, classes, s
     assert (found.high >= truth).all()
     assert (limits(lazy).high >= truth).all()
     assert (limits(wild).high >= truth).all()
-    assert (found.high <= limits(lazy).high + 1e-9).all()
+    assert (found.high <= limits(lazy).high + effort.close).all()  # so near to what is attained a search ends
     assert (found.low == 0).all()
 
 
