@@ -99,6 +99,7 @@ def attack(copy: Copy) -> None:
         ),
         before("    LiraOnline(),", "    Novelty(),"),
     )
+    copy.write(copy.row.instances, before('    "lira_online", ', '    "novelty",'))
 
 
 def certificate(copy: Copy) -> None:

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from privgate.evidence import AttackFigures, AttackResult, Estimate
 from privgate.evidence.attack_facts import CellAccuracy, RateAtFpr
+from privgate.evidence.figures import number, percent
 from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
-from privgate.report.text import number, percent, plain
+from privgate.report.text import plain
 
 Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import Measurement, NextStep
+from privgate.evidence.figures import number
 from privgate.policy.rules import about
 from privgate.report import assertions, found_blocks, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
-from privgate.report.text import clip, moment, number, plain, prose, whole
+from privgate.report.text import clip, moment, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
 

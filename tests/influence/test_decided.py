@@ -84,7 +84,7 @@ def test_the_report_says_what_was_not_computed(fleet, policy):
     document = report.document(verdict, hash_key=b"k" * 32)
 
     few = covered(verdict).n_measured
-    assert f"{few} of {N} people were trained without" in rule(verdict).message
+    assert f"{few} of {N} people measured" in rule(verdict).message
     assert "was not measured" in rule(verdict).meaning
     assert "--full" in rule(verdict).advice
     assert document["units"]["figures"] == {}  # the riskiest few are no distribution

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from privgate import evidence as parts
 from privgate import report
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
+from privgate.evidence.figures import percent
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
@@ -204,12 +205,12 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
 
     whose = SHARED[metric][1]
     assert shown["title"] == f"Share of people {whose}"
+    assert whose in shown["meaning"]
     for words in (shown["message"], shown["meaning"]):
-        assert whose in words
         assert "1 %" in words
         assert "5 %" not in words
         assert "Ada" not in words
-    assert "allowed is at most 1 %: failed" in shown["message"]
+    assert "at most 1 % is allowed: failed" in shown["message"]
     assert finding.suffix == "_share_above"
 
 
@@ -241,8 +242,9 @@ def test_how_few_records_a_file_carries_is_no_metric(runs, of):
     (found,) = judged.findings
 
     assert headline(judged)[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
-    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in found.message
-    assert found.message.startswith(f"between 1 and 9 of {n} records")
+    assert f"at most 0 {'%' if of == 'share' else 'records'} is allowed: failed" in found.message
+    told = "1 to 9 records" if of == "records" else f"{percent(1 / n)} to {percent(9 / n)}"
+    assert found.message.startswith(f"{told} (exact, certain); ")
 
 
 @pytest.mark.parametrize("few", [4, 396])

@@ -148,52 +148,20 @@ class LeaveOneOutRule(Rule):
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say of whom a share is one, and how few were trained without where the verdict was decided before others."""
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say for whom it is shown, and how few were trained without where the verdict was decided before others."""
         behind = BehindInfluence.of(measurement.behind)
-        if not behind.not_computed:
-            return self._share(measurement, outcome) or self._largest(measurement, outcome)
-        few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
-        seen = (
-            "a change without limit"
-            if np.isinf(measurement.low)
-            else f"at least {100 * measurement.low:.4g} % are people {self.beyond}"
-            if self.aggregate == "share_above"
-            else f"at least {measurement.low:.4g} {measurement.unit}"
-        )
-        limit = f"{100 * self.limit:.4g} %" if self.aggregate == "share_above" else f"{self.limit:.4g}"
-        if outcome is not Outcome.FAILED:
-            return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
-        where = f" ({measurement.where})" if measurement.where else ""
-        return f"{seen}{where}; allowed is at most {limit}: failed ({few}, no other could change the decision)"
-
-    def _largest(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the sentence about the largest value or a quantile, and for whom it is shown."""
-        text = super().sentence(measurement, outcome)
-        if BehindInfluence.of(measurement.behind).beyond is None or not np.isfinite(measurement.high):
-            return text
-        if outcome is Outcome.FAILED:
-            where = f" ({measurement.where})" if measurement.where else ""
-            least = f"at least {measurement.low:.4g} {measurement.unit}{where}, trained without for real"
-            return f"{least}; allowed is at most {self.limit:.4g}: {outcome.value}"
-        return text.replace("; allowed", f" {self._for_whom(measurement)}; allowed", 1)
+        if behind.not_computed:
+            why = "no other could change the decision"
+            return why if outcome is Outcome.FAILED else f"others not computed: already blocked by {behind.decided_by}"
+        shown = behind.beyond is not None and np.isfinite(measurement.high) and self.aggregate != "share_above"
+        return self._for_whom(measurement) if shown and outcome is not Outcome.FAILED else ""
 
     @staticmethod
     def _for_whom(measurement: Measurement) -> str:
         beyond = BehindInfluence.of(measurement.behind).beyond
         who = f"all but {100 * beyond:.2g} % of people at most" if beyond else "everybody"
         return f"for {who} ({100 * (measurement.confidence or 0):g} % sure)"
-
-    def _share(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the sentence about a share of people; empty where it is none."""
-        if self.aggregate != "share_above":
-            return ""
-        value, low, high = (f"{100 * v:.4g} %" for v in (measurement.value, measurement.low, measurement.high))
-        span = low if low == high else f"between {low} and {high}"
-        if measurement.kind == "point":
-            span = f"about {value} (a point estimate, no limit can be given)"
-        where = f" ({measurement.where})" if measurement.where else ""
-        return f"{span} are people {self.beyond}{where}; allowed is at most {100 * self.limit:.4g} %: {outcome.value}"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""

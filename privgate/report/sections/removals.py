@@ -4,10 +4,10 @@ import math
 from itertools import pairwise
 
 from privgate.evidence import Removals
+from privgate.evidence.figures import number
 from privgate.report import charts
 from privgate.report.blocks import Chart, Section, TableBlock
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import number
 
 TITLE = "Removing the riskiest people"
 
