@@ -14,6 +14,7 @@ from privgate.check import gate as about_run
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
+from privgate.evidence.telling import sampled
 from privgate.families import answering as families
 from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit
@@ -206,8 +207,8 @@ def _in_time(run: Run) -> None:
     if len(left) and not left_out.decided_by(run):
         seen = run.once(left_out.found).people - len(left)
         raise MeasurementError(
-            f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
-            "they break no rule; the others are open"
+            f"{sampled(seen, run.n_units)} in the time that there was, riskiest first; they break no rule, and the "
+            "others are open"
         )
 
 

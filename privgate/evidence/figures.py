@@ -47,14 +47,8 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
 
     Examples
     --------
-    >>> number(1.00004, against=1.0)
-    '1.00004'
-    >>> number("inf")
-    'unlimited'
-    >>> number(48842)
-    '48,842'
-    >>> number(1e-5)
-    '1×10⁻⁵'
+    >>> number(1.00004, against=1.0), number("inf"), number(48842), number(1e-5)
+    ('1.00004', 'unlimited', '48,842', '1×10⁻⁵')
     """
     x = real(value)
     if math.isnan(x):
@@ -87,10 +81,8 @@ def fold(nats: Any) -> str:
 
     Examples
     --------
-    >>> fold(1.0)
-    '2.72-fold'
-    >>> fold(7.4)
-    '1,636-fold'
+    >>> fold(1.0), fold(7.4)
+    ('2.72-fold', '1,636-fold')
     """
     x = real(nats)
     if math.isnan(x):
@@ -101,25 +93,13 @@ def fold(nats: Any) -> str:
 
 
 def factor(nats: float) -> str:
-    """Return e to the power of a finite number of nats, short.
-
-    Examples
-    --------
-    >>> factor(1.0)
-    '2.72'
-    """
+    """Return e to the power of a finite number of nats, short: 2.72 for 1."""
     times = math.exp(nats)
     return f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
 
 
 def percent(fraction: Any, digits: int = 3) -> str:
-    """Return a fraction as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.5031)
-    '50.3 %'
-    """
+    """Return a fraction as a percentage: "50.3 %"."""
     x = real(fraction)
     return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"
 
@@ -187,13 +167,10 @@ def threshold(limit: float, *, unit: str, direction: str) -> str:
     return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
 
 
-#: how an interval is meant, in words
-_KINDS = {"exact": "exact", "bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}
-
-
 def sure(m: Measurement) -> str:
     """Return how certain a figure is."""
     if m.problem:
         return say("not_measured")
+    kind = {"bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
     certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
-    return _KINDS[m.kind] if m.kind == "point" else f"{_KINDS[m.kind]}, {certain}"
+    return kind if m.kind == "point" else f"{kind}, {certain}"

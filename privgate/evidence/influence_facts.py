@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from privgate.evidence.json_values import EvidenceModel, Json, Number
-from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, cells, told
+from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, Sample, cells, told
 
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
 
@@ -138,7 +138,7 @@ _TRAININGS = {"plan": ("retrains", "leave_one_out"), "trace": ("training_calls",
 class UnitCoverage(EvidenceModel):
     """For how many units the figures speak."""
 
-    n_measured: int = Field(description="Units measured.")
+    n_measured: Sample = Field(description="Units measured.")
     n_units: int = Field(description="Units there are.")
     claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
     not_computed: int = Field(default=0, description="Units left out of the work, because the verdict was decided.")

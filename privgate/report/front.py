@@ -181,10 +181,7 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     if not decided:
         return say("why.none")
     a, f = decided[0], decided[0].finding
-    if math.isnan(f.limit) or not a.measured:
-        told = say("why.message", title=assertions.title(f), message=prose(f.message))
-    else:
-        told = say("why.figure", title=a.asked, measured=a.value, limit=a.threshold)
+    told = say("why.message", title=a.asked, message=prose(f.message))
     meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:

@@ -73,7 +73,6 @@ SENTENCES: Mapping[str, str] = {
     "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” are broken.",
     # why, and how sure
     "why.none": "No rule was judged.",
-    "why.figure": "{title} is {measured}; {limit} is allowed",
     "why.message": "{title}: {message}",
     "why.other_met": "The other rule is met as well.",
     "why.others_met": "The other {count} rules are met as well.",

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from privgate import evidence as parts
 from privgate import report
+from privgate.errors import SubjectError
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
 from privgate.evidence.figures import percent
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
@@ -22,6 +23,7 @@ from privgate.registry.attaching import headline
 from privgate.report import found_blocks
 from privgate.report.report_schema import read
 from privgate.report.unit_rows import Pseudonyms
+from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 
 KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
@@ -372,3 +374,75 @@ def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interv
 
 def test_a_share_that_is_no_count_stays():
     assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
+
+
+def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself():
+    """Four of a thousand people, between nobody and forty of them."""
+    request = ALL["pdtp"](max=0.2, aggregate="share_above", threshold=1.0).request()
+    made = Measurement(request, 0.004, 0.0, 0.04, unit="fraction", n=1000, population=1000)
+
+    assert (made.told.low, made.told.high, made.told.value) == (0.0, 0.04, 0.04)
+
+
+def items(part):
+    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+
+
+def planted(told, true):
+    """Yield what is told but for one hidden count, of each such count."""
+    known = dict(items(true))
+    for key, value in items(told):
+        with_one = [known[key]] if value is None and type(known.get(key)) is int else planted(value, known.get(key))
+        for other in with_one:
+            wrong = told.copy()
+            wrong[key] = other
+            yield wrong
+
+
+def test_a_report_that_tells_a_small_count_is_none(runs):
+    kept = runs.few(runs.golden("attacked"))
+    document = runs.document(runs.verdict(kept))
+    assert read(document)
+
+    found = list(planted(document["evidence"], kept["evidence"]))
+    assert len(found) > 5
+    for wrong in found:
+        with pytest.raises(SubjectError, match=r"tells a small count of people"):
+            read({**document, "evidence": wrong})
+
+
+@pytest.mark.parametrize("figure", ["value", "low", "high"])
+@pytest.mark.parametrize("part", ["findings", "measurements"])
+def test_a_report_that_tells_a_small_share_is_none(runs, part, figure):
+    document = runs.document("shares")
+    rows = document["findings"] if part == "findings" else document["evidence"]["measurements"]
+    row = next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])
+    row[figure] = 4 / 120
+
+    with pytest.raises(SubjectError, match=r"tells a small count of people"):
+        read(document)
+
+
+@pytest.mark.parametrize("name", ["told_as", "limits"])
+def test_no_report_states_how_it_is_told(runs, name):
+    document = runs.document("shares")
+    document["evidence"]["measurements"][0][name] = [0.0, 1.0]
+
+    with pytest.raises(SubjectError, match="no report states it"):
+        read(document)
+
+
+@pytest.mark.parametrize("floor", [0, 295])
+def test_how_many_were_left_out_of_a_sample_is_not_told(runs, floor):
+    """298 of 300 people were measured; whoever judges again comes to the same end."""
+    request = ALL["pdtp"](max=1.0).request()
+    made = Measurement(request, 0.5, 0.5, np.inf, unit="nats", n=298, population=300)
+    evidence = Evidence({"n_units": 300}, (), {request: made},
+                        influence=InfluencePart(coverage=parts.UnitCoverage(n_measured=298, n_units=300)))  # fmt: skip
+    for audit in ({"min_units": floor}, {"min_coverage": floor / 300}):
+        told = Verdict({"source": {"audit": audit}}, (), evidence).told()["evidence"]
+        (measured,) = told["measurements"]
+
+        assert (measured["n"], measured["population"]) == (max(floor, 291), 300)
+        assert told["influence"]["coverage"]["n_measured"] == max(floor, 291)
+    assert "at least 291 of 300 people measured" in ALL["pdtp"](max=1.0).judge(made).message

@@ -27,9 +27,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule, percent, wrong
+from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 

@@ -8,10 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
-from privgate.evidence import BehindInfluence, Count, Measurement, Request
+from privgate.evidence import BehindInfluence, Measurement, Request
+from privgate.evidence.figures import fold, percent
+from privgate.evidence.telling import sampled
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, percent, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
@@ -165,18 +167,15 @@ class LeaveOneOutRule(Rule):
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
-        if BehindInfluence.of(measurement.behind).not_computed:
-            least = (
-                f"at least {100 * measurement.low:.3g} % of the people in the data are people {self.beyond}"
-                if self.threshold is not None
-                else f"without one of the people in the data, an answer's probability changes {folds(measurement.low)}"
-            )
-            return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
+        stopped = BehindInfluence.of(measurement.behind).not_computed
+        more = "; how far it changes without the others was not measured" if stopped else ""
         if self.aggregate != "share_above":
-            return self.change(measurement)
+            return self.change(measurement) + more
+        # people are trained without one after the other: where that stopped, a share is at least so large
+        share = f"at least {percent(measurement.low)}" if stopped else self.deciding(measurement, percent)
         return averaged(measurement) + (
-            f"{self.deciding(measurement, percent)} of the people in the data are people {self.beyond} without them "
-            f"(threshold {self.threshold:g} {self.about.unit})"
+            f"{share} of the people in the data are people {self.beyond} without them "
+            f"(threshold {self.threshold:g} {self.about.unit}){more}"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -195,7 +194,7 @@ class LeaveOneOutRule(Rule):
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
         if measurement.n < measurement.population:
-            some = f"{Count(measurement.n, measurement.population)} of {measurement.population} people were measured"
+            some = sampled(measurement.n, measurement.population)
             if self.aggregate == "max":
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
@@ -226,6 +225,4 @@ def folds(nats: float) -> str:
     >>> folds(1.0), folds(float("inf"))
     ('2.72-fold', 'without any limit')
     """
-    if not np.isfinite(nats):
-        return "without any limit"
-    return f"{np.exp(nats):.3g}-fold" if nats < 30 else f"e^{nats:.3g}-fold"
+    return fold(nats) if np.isfinite(nats) else "without any limit"

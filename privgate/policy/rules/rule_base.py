@@ -19,11 +19,6 @@ from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
 
 
-def percent(share: float) -> str:
-    """Return a share in percent, three digits."""
-    return f"{100 * share:.3g} %"
-
-
 def points(share: float) -> str:
     """Return a difference of shares."""
     return f"{100 * share:.1f} percentage points"
