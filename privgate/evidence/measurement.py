@@ -307,7 +307,7 @@ class Measurement:
             of_all = (self.low / (per or 1), self.high / (per or 1))
             found = share(*of_all, people, [v / (per or 1) for v in self.limits])
             low, high = true if found == of_all else (per * found[0], per * found[1])
-            if share(value / (per or 1), value / (per or 1), people)[0] != value / (per or 1):
+            if len({value / (per or 1), *share(value / (per or 1), value / (per or 1), people)}) > 1:
                 value = high  # the interval around it may hide nothing
         return replace(self, value=value if (low, high) == true else high, low=low, high=high)
 

@@ -319,22 +319,6 @@ def tradeoff(name: str, title: str, desc: str, *, points: Sequence[tuple[float, 
     return d.svg
 
 
-def removals(name: str, title: str, desc: str, *, path: Sequence[float], best: int, limit: float, ylabel: str) -> str:
-    """Return the largest value over the people removed, the best number of them marked; every value is finite."""
-    with Drawing(name, title, desc) as d:
-        ax = d.axes
-        ax.plot(range(len(path)), path, color=SERIES[0], marker=".", label="largest value of all who are left")
-        ax.plot([best], [path[best]], color=SERIES[1], marker="D", linestyle="none", label=f"{best} removed")
-        ax.axhline(limit, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2, label=f"limit {number(limit)}")
-        ax.set_ylim(bottom=0)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("people removed, the riskiest first")
-        ax.set_ylabel(ylabel)
-        ax.grid()
-        d.figure.legend(loc="outside lower center", ncols=3, fontsize=10)
-    return d.svg
-
-
 def curve(name: str, title: str, desc: str, *, points: Sequence[tuple[float, float]], xlabel: str, ylabel: str) -> str:
     """Return a falling step line with its points, for example capacity over a required probability."""
     with Drawing(name, title, desc) as d:

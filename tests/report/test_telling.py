@@ -22,6 +22,7 @@ from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report import found_blocks
 from privgate.report.report_schema import read
+from privgate.report.sections import removals
 from privgate.report.unit_rows import Pseudonyms
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
@@ -376,10 +377,11 @@ def test_a_share_that_is_no_count_stays():
     assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
 
 
-def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself():
-    """Four of a thousand people, between nobody and forty of them."""
+@pytest.mark.parametrize("few", [1, 4, 9])
+def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself(few):
+    """A few of a thousand people, between nobody and forty of them."""
     request = ALL["pdtp"](max=0.2, aggregate="share_above", threshold=1.0).request()
-    made = Measurement(request, 0.004, 0.0, 0.04, unit="fraction", n=1000, population=1000)
+    made = Measurement(request, few / 1000, 0.0, 0.04, unit="fraction", n=1000, population=1000)
 
     assert (made.told.low, made.told.high, made.told.value) == (0.0, 0.04, 0.04)
 
@@ -446,3 +448,25 @@ def test_how_many_were_left_out_of_a_sample_is_not_told(runs, floor):
         assert (measured["n"], measured["population"]) == (max(floor, 291), 300)
         assert told["influence"]["coverage"]["n_measured"] == max(floor, 291)
     assert "at least 291 of 300 people measured" in ALL["pdtp"](max=1.0).judge(made).message
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
+    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
+)
+def test_how_many_lie_above_a_value_does_not_follow_from_the_series_of_removals(one, other, path, another):
+    """Both ends are told, and that it took some: not where the saw crosses which value, nor how many that took."""
+
+    def told(best, values):
+        series = (5.0, *values[: best - 1], 0.9, *values[best:])
+        found = parts.Removals(
+            meaning="certified DTP", path=series, limit=1.0, best=best, stopped="the budget is spent"
+        )
+        made = parts.RunPart(removals=found).payload(Known(units=1000))["removals"]
+        again = parts.Removals.model_validate(made)
+        return made, removals.reading(found), removals.reading(again)
+
+    assert told(one, path) == told(other, another)
+    assert len(set(told(one, path)[1:])) == 1
