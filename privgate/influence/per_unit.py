@@ -303,8 +303,8 @@ def _frame(run: Run) -> Any:
 
     frame = pd.DataFrame(dict(run.once(table)))
     if left_out.decided_by(run):
-        few = f"not computed: already blocked by {left_out.decided_by(run)}; --full measures everybody"
-        raise MeasurementError(f"{sampled(len(frame), run.n_units)}: {few}")
+        by = f"already blocked by {left_out.decided_by(run)} ({sampled(len(frame), run.n_units)})"
+        raise MeasurementError(f"not computed: {by}; --full measures everybody")
     if len(frame) != run.n_units:
         raise MeasurementError(f"the per-unit table is not whole: {sampled(len(frame), run.n_units)}")
     return frame

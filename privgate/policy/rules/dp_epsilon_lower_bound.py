@@ -93,9 +93,9 @@ class DpEpsilonLowerBound(Rule):
         return judged.finding(outcome, judged.sentence(measurement, outcome), measurement)
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say that what an audit does not find may be there."""
+        """Say what an audit shows: a leak, never that there is none."""
         del measurement
-        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else ""
+        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim is broken"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
