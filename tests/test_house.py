@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 75_075),
+    "package, lines": (42_000, 75_073),
     "package, files": (280, 409),
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
@@ -197,4 +197,4 @@ def test_whoever_judges_loads_no_models_and_trains_nothing():
 
 
 #: lines that judging loads
-JUDGING = 7_560
+JUDGING = 7_520
