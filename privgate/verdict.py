@@ -190,7 +190,9 @@ class Verdict:
     def told(self) -> dict[str, Any]:
         """Return findings and evidence as JSON values that may be told."""
         asked = dict(self.policy.get("source") or {}).get("audit") or {}
-        floors = [v for v in dict(asked).values() if isinstance(v, int)]
+        least = math.ceil((asked.get("min_coverage") or 0) * int(self.evidence.subject.get("n_units") or 0))
+        # by either rounding of the product
+        floors = [*(v for v in dict(asked).values() if isinstance(v, int)), least - 1, least]
         return {
             "findings": [self.said(f).payload() for f in self.findings],
             "evidence": self.evidence.payload(floors, self.limits),

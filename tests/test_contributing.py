@@ -115,6 +115,7 @@ def attack(copy: Copy) -> None:
         ),
         before("    LiraOnline(),", "    Novelty(),"),
     )
+    copy.write(copy.row.instances, before('    "lira_online", ', '    "novelty",'))
 
 
 #: the theorem of a model that answers every question with the shares of labels: a design

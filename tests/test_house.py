@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 75_110),
+    "package, lines": (42_000, 75_073),
     "package, files": (280, 409),
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
@@ -208,19 +208,18 @@ def test_what_a_small_count_is_stands_once():
 
 
 def test_whoever_judges_loads_no_models_and_trains_nothing():
-    """Rules are pure: of attacks a policy knows the names alone, which their own catalogue says."""
+    """Rules are pure: of attacks a policy knows the names alone."""
     judges = {name for name in FILES if name.startswith("privgate.policy")}
     loaded = closure(judges) - {"privgate"}
     rooms = {name.split(".")[1] for name in loaded}
 
     assert not rooms & {"families", "models", "subject", "training", "influence", "kernel", "artifact", "check"}
-    assert {name for name in loaded if "membership" in name and "policy" not in name} <= set(ATTACKS)
+    assert {name for name in loaded if "membership" in name and "policy" not in name} == {"privgate.membership"}
     assert lines(FILES[name] for name in loaded) <= JUDGING + EACH["lines"] * added()
 
 
-ATTACKS = [n for n in FILES if n == "privgate.membership" or re.match(r"privgate\.membership\.(attacks|numbers)\b", n)]
 #: lines that judging loads
-JUDGING = 8_816
+JUDGING = 7_530
 
 
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")

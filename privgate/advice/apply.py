@@ -20,6 +20,7 @@ from privgate.advice.change import learners as inside
 from privgate.advice.point import Point
 from privgate.arrays import Float
 from privgate.errors import PrivgateError, UsageError
+from privgate.evidence import Count
 from privgate.models import FrozenEncoder
 from privgate.policy import Policy
 from privgate.registry.load import read_recipe
@@ -97,7 +98,7 @@ def unfit(subject: Subject, public: Public) -> str:
         return f"training records are no table of {public.X.shape[1]} finite numbers, as the public ones are"
     known = {row.tobytes() for row in own + 0.0}  # -0 and 0 are one number
     if shared := sum(row.tobytes() in known for row in public.X + 0.0):
-        raise UsageError(f"{shared} of {len(public.X)} public records are training records: they are not public")
+        raise UsageError(f"{Count(shared)} of {len(public.X)} public records are training records: they are not public")
     return ""
 
 

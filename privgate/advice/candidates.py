@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privgate.advice.change import EARLY, Change, Knob, Place, Replacement, Setting, learners, sites
 from privgate.check import prepare
 from privgate.errors import PrivgateError
+from privgate.evidence import Count
 from privgate.influence import risky_removal
 from privgate.policy import Policy
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -301,7 +302,7 @@ def removed(units: NDArray[np.int64]) -> Iterator[Change]:
     """Yield these people removed; nothing where there are none."""
     if len(units):
         yield Change(
-            says="the riskiest person removed" if len(units) == 1 else f"the {len(units)} riskiest people removed",
+            says=f"the riskiest people removed ({Count(len(units))})",
             kind="remove",
             removed=tuple(int(u) for u in units),
         )

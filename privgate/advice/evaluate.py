@@ -110,7 +110,7 @@ def _compared(search: Trials, verdict: Verdict, found: list[Point]) -> list[tupl
     """Return each candidate beside the model as it stands, both with their usefulness, the most useful first."""
     if not found:
         return []
-    now = search.with_use(search.pointed(candidates.NOTHING, probing.of(verdict.findings)))
+    now = search.with_use(search.pointed(candidates.NOTHING, probing.of(verdict)))
     used = sorted(map(search.with_use, found), key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
     return [(p, now) for p in used]
 

@@ -13,7 +13,8 @@ from privgate.check import gate, questions
 from privgate.check import gate as about_run
 from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError, PrivgateError
-from privgate.evidence import Evidence, Measurement, Request, RunPart
+from privgate.evidence import Count, Evidence, Measurement, Request, RunPart
+from privgate.evidence.telling import sampled
 from privgate.families import answering as families
 from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit
@@ -28,7 +29,7 @@ from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome, Verdict, together
+from privgate.verdict import Finding, Outcome, Verdict
 
 # Risk of one candidate, judged by the policy's own rules without the controls of a check: enough to search by.
 
@@ -88,7 +89,7 @@ def probe(
         influence=influence.part(run),
         membership=attack_figures.part(run),
     )
-    return of(policy.judge(evidence, today=dt.datetime.now(dt.UTC).date()).findings)
+    return of(Verdict({}, policy.judge(evidence, today=dt.datetime.now(dt.UTC).date()).findings, evidence))
 
 
 def hopeless(policy: Policy, run: Run) -> str:
@@ -110,7 +111,8 @@ def _too_little(policy: Policy, run: Run) -> str:
     except MeasurementError as exc:
         return str(exc)
     usable = int((pool.trial & ~pool.members).sum())
-    return f"the policy wants {people} candidates, and {usable} are usable: give more" if usable < people else ""
+    few = Count(usable, int((~pool.members).sum()))
+    return f"the policy wants {people} candidates, and {few} are usable: give more" if usable < people else ""
 
 
 def too_long(run: Run, seconds: float) -> str:
@@ -129,11 +131,14 @@ def too_long(run: Run, seconds: float) -> str:
     return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
 
 
-def of(findings: Sequence[Finding]) -> Risk:
-    """Return the risk that findings show: the worst outcome, and the number nearest to or furthest beyond its limit."""
-    enforced = [f for f in findings if f.mode == "enforce" and f.applies]
+def of(verdict: Verdict) -> Risk:
+    """Return the risk that findings show: the worst outcome, and the number nearest to or furthest beyond its limit.
+
+    Advice prints it: a number that tells a few people is the one that may be told.
+    """
+    enforced = [verdict.said(f) for f in verdict.findings if f.mode == "enforce" and f.applies]
     told_of = max(enforced, key=lambda f: (f.outcome.rank, _rank(_of_limit(f))), default=None)
-    outcome = together(findings)
+    outcome = verdict.outcome
     if told_of is None:
         return Risk(outcome)
     return Risk(
@@ -200,8 +205,8 @@ def _in_time(run: Run) -> None:
     if len(left) and not left_out.decided_by(run):
         seen = run.once(left_out.found).people - len(left)
         raise MeasurementError(
-            f"{seen} of {run.n_units} people, riskiest first, were trained without in the time that there was, and "
-            "they break no rule; the others are open"
+            f"{sampled(seen, run.n_units)} in the time that there was, riskiest first; they break no rule, and the "
+            "others are open"
         )
 
 
@@ -323,7 +328,7 @@ def _one_try(policy: Policy, checked: Verdict) -> bool:
 
 
 def _confirmed(point: Point, checked: Verdict) -> Point:
-    risk = of(checked.findings)
-    same = next((unsafe(f) for f in checked.findings if f.rule == point.rule), math.nan)
+    risk = of(checked)
+    same = next((unsafe(checked.said(f)) for f in checked.findings if f.rule == point.rule), math.nan)
     why = point.why if checked.outcome.releases else risk.why
     return point.model_copy(update={"confirmed": checked.outcome.value, "confirmed_value": same, "why": why})

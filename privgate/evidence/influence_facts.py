@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from privgate.evidence.json_values import EvidenceModel, Json, Number
-from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, cells, told
+from privgate.evidence.json_values import EvidenceModel, Json, Number, encode
+from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, Sample, cells, told
 
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
 
@@ -54,13 +54,22 @@ class StepMeasured(EvidenceModel):
 
 
 class Removals(EvidenceModel):
-    """The largest value while the riskiest people go one after another; it may rise when one goes."""
+    """The largest value while the riskiest people go one after another: reports hold both ends.
+
+    Between them lies how many people are beyond each value.
+    """
 
     meaning: str = Field(description="What the values are: certified DTP, or PDTP of direct queries.")
-    path: tuple[Number, ...] = Field(description="Largest upper limit over all who are left after 0, 1, … removals.")
+    path: tuple[Number, ...] = Field(description="Largest upper limit over all and over who is left; in a run each.")
     limit: Number = Field(description="The policy's strictest limit on people, in the same unit.")
-    best: int = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
+    best: OfUnits = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
     stopped: str = Field(description="Why no more were removed, one sentence.")
+
+    @property
+    def least(self) -> float:
+        """The value after the best removals."""
+        known = self.best is not None and self.best < len(self.path)
+        return self.path[self.best if known and self.best is not None else -1]
 
 
 class NextStep(EvidenceModel):
@@ -120,6 +129,8 @@ class RunPart(EvidenceModel):
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values, as if nine people had been retrained where a few were: each takes a training a seed."""
         made = super().payload(known)
+        if self.removals and known:
+            made["removals"]["path"] = encode((self.removals.path[0], self.removals.least))
         if known and Count(known.retrained).hidden:
             more = (SMALL_CELL - 1 - known.retrained) * max(1, (made["seeds"] or {}).get("paired") or 0)
             for part, keys in _TRAININGS.items():
@@ -138,7 +149,7 @@ _TRAININGS = {"plan": ("retrains", "leave_one_out"), "trace": ("training_calls",
 class UnitCoverage(EvidenceModel):
     """For how many units the figures speak."""
 
-    n_measured: int = Field(description="Units measured.")
+    n_measured: Sample = Field(description="Units measured.")
     n_units: int = Field(description="Units there are.")
     claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
     not_computed: int = Field(default=0, description="Units left out of the work, because the verdict was decided.")

@@ -200,6 +200,10 @@ def _request(value: Any) -> Any:
     return Request.from_payload(value) if isinstance(value, Mapping) else value
 
 
+def _unstated(value: Any) -> Any:
+    raise ValueError(f"{value!r}: what is told of a number is decided where it is made, no report states it")
+
+
 _REQUEST = {
     "type": "object",
     "description": "What was asked.",
@@ -263,16 +267,16 @@ class Measurement:
     stopped_by: Annotated[str, Field(description="Precondition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
     #: what is told of an interval from which a small count follows in a way that only its question knows
-    told_as: Annotated[tuple[float, float] | None, Field(exclude=True)] = None
+    told_as: Annotated[tuple[float, float] | None, Field(exclude=True), BeforeValidator(_unstated)] = None
     #: of the rules that judge it: what is told of it lies on the same side of each
-    limits: Annotated[tuple[float, ...], Field(exclude=True)] = ()
+    limits: Annotated[tuple[float, ...], Field(exclude=True), BeforeValidator(_unstated)] = ()
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""
         known = known or Known()
         said, n, population = self.against(*known.limits.get(self.request.key, ())).told, self.n, self.population
-        if n == population and self.unit not in ("people", "records"):
-            n = population = known.sample(n)
+        if self.unit not in ("people", "records"):
+            n, population = known.sample(n), known.sample(n) if n == population else population
         made = None if self.behind is None else self.behind.payload(known, self.population or None)
         if isinstance(self.behind, BehindMembership) and made:
             both = (self.behind.members or 0) + (self.behind.candidates or 0)
@@ -303,6 +307,8 @@ class Measurement:
             of_all = (self.low / (per or 1), self.high / (per or 1))
             found = share(*of_all, people, [v / (per or 1) for v in self.limits])
             low, high = true if found == of_all else (per * found[0], per * found[1])
+            if len({value / (per or 1), *share(value / (per or 1), value / (per or 1), people)}) > 1:
+                value = high  # the interval around it may hide nothing
         return replace(self, value=value if (low, high) == true else high, low=low, high=high)
 
     @classmethod

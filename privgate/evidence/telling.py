@@ -117,6 +117,18 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
     return count
 
 
+def sampled(n: int, of: int) -> str:
+    """Return in words how many of how many were looked at.
+
+    Examples
+    --------
+    >>> sampled(4, 280), sampled(298, 300), sampled(300, 300)
+    ('4 of 280 people measured', 'at least 291 of 300 people measured', '300 of 300 people measured')
+    """
+    least = at_least(n, [of])
+    return f"{'' if least == n else 'at least '}{least} of {of} people measured"
+
+
 def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
     """Return the interval of a share of people whose ends tell no small count, on the same side of every limit.
 

@@ -136,10 +136,10 @@ class ShardedMembers(ByDesign):
         if why := learner(subject):
             words.append(why)
         if made.public is not None:
-            both = int(made.published(subject.data.X, subject.data.y).sum())
+            both = "some" if made.published(subject.data.X, subject.data.y).any() else "no"
             words.append(
-                f"public= is declared to hold nobody's records; {both} training records are among them, too, and count "
-                "as being in every shard"
+                f"public= is declared to hold nobody's records; {both} training records are among them, "
+                "too, and count as being in every shard"
             )
         if self.alone(subject):
             words.append(f"{made.shards} shards are clipping: attacks stay as they were; the attack rule judges them")

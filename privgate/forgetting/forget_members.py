@@ -11,6 +11,7 @@ import numpy as np
 
 from privgate import registry
 from privgate.errors import DigestMismatchError, PrivgateError, UsageError
+from privgate.evidence import Count
 from privgate.families import sharded_members
 from privgate.families.sharded_members import declared
 from privgate.influence.risky_removal import without
@@ -86,8 +87,8 @@ def forget(
     gone = np.concatenate([subject.data.units[int(u)] for u in units])
     if public := int(old.published(subject.data.X, subject.data.y)[gone].sum()):
         raise UsageError(
-            f"{public} of their {len(gone)} records are among the public records of the recipe, which every member is "
-            "trained on; take them out of public= and train the whole again"
+            f"{Count(public, len(gone))} of their {len(gone)} records are among the public records of the recipe, "
+            "which every member is trained on; take them out of public= and train the whole again"
         )
     left = without(subject.data, units)
     concerned = tuple(np.unique(old.shard_of(subject.data.X)[gone]).tolist())

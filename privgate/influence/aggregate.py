@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Request
+from privgate.evidence.telling import sampled
 from privgate.families.retrained import OPEN, Retrained, Shown
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
@@ -204,7 +205,7 @@ def maximum(value: Float, low: Float, high: Float, population: int, unmeasured_h
     if len(value) < population:
         top = max(top, unmeasured_high)
         if not np.isfinite(unmeasured_high):
-            claim = f"{len(value)} of {population} units were measured: nothing is claimed about the largest value"
+            claim = f"{sampled(len(value), population)}: nothing is claimed about the largest value"
     return Aggregated(float(np.max(value)), float(np.max(low)), top, worst, claim)
 
 

@@ -23,6 +23,7 @@ from privgate.evidence import (
     Request,
     SeedNoise,
 )
+from privgate.evidence.telling import sampled
 from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import certificates
@@ -302,10 +303,8 @@ def _frame(run: Run) -> Any:
 
     frame = pd.DataFrame(dict(run.once(table)))
     if left_out.decided_by(run):
-        few = f"{len(frame)} of {run.n_units} people were trained without"
-        raise MeasurementError(
-            f"not computed: already blocked by {left_out.decided_by(run)} ({few}); --full measures everybody"
-        )
+        by = f"already blocked by {left_out.decided_by(run)} ({sampled(len(frame), run.n_units)})"
+        raise MeasurementError(f"not computed: {by}; --full measures everybody")
     if len(frame) != run.n_units:
-        raise MeasurementError(f"the per-unit table has {len(frame)} of {run.n_units} units")
+        raise MeasurementError(f"the per-unit table is not whole: {sampled(len(frame), run.n_units)}")
     return frame

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindMembership, Measurement, Request
+from privgate.evidence import BehindMembership, Count, Measurement, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.families.retrained import Shadows, Status
 from privgate.kernel.sample import lower_limit, upper_limit
@@ -248,7 +248,9 @@ def summarized(
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
     hidden = board.pool.hidden
     if hidden:
-        said = (*said, f"{hidden:.1%} of the members, copies of whom are among the candidates, count as found")
+        n = board.run.subject.data.n  # a share of a known number is a count
+        few = Count(round(hidden * n), n)
+        said = (*said, f"{few} of {n} members, copies of whom are among the candidates, count as found")
     if missing:
         said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
     high = max(f[2].high for f in found)

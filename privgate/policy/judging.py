@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Precondition, RunPart
+from privgate.evidence.telling import sampled
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import Rule
@@ -232,10 +233,9 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
         if measurement.n < audit.min_units:
-            measured = Count(measurement.n, measurement.population)
-            return f"{measured} units were measured, the policy wants {audit.min_units}"
+            return f"{sampled(measurement.n, measurement.population)}, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
-            return f"{covered:.1%} of the units were measured, the policy wants {audit.min_coverage:.1%}"
+            return f"{sampled(measurement.n, measurement.population)}, the policy wants {audit.min_coverage:.1%}"
     if Need.LEAVE_ONE_OUT in needs:
         seeds = _seeds(evidence.run)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
-from privgate.membership import attacks, numbers
+from privgate.membership import NAMES
 from privgate.policy import document_shape, rules
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
@@ -284,7 +284,7 @@ def expected_of(held: Mapping[str, str]) -> dict[str, int]:
 
 def _crossed(document: Document, facts: Mapping[str, Any]) -> Iterator[tuple[Place, str, str, str]]:
     names = {rule.name: rule for rule in document.rules}
-    known = ["any", *attacks.BY_NAME, *numbers.BY_NAME]
+    known = ["any", *NAMES]
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
         if attack not in known:

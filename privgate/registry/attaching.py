@@ -75,7 +75,7 @@ def attach(
         run_id = report_place.keep(client, str(model_id), Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
-        tags = _tags(verdict, policy, f"runs:/{run_id}/{place}")
+        tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
             for key in (k for k in tags if k not in _NOT_ON_VERSIONS):
@@ -149,7 +149,10 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
 _NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
 
 
-def _tags(verdict: Verdict, policy: str, place: str) -> dict[str, str]:
+def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str, str]:
+    written = out_dir / "report.json"  # there the assertions name nobody
+    found = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
+    said = {f["rule"]: f["message"] for f in found}
     counted = [f for f in verdict.findings if not f.outcome.releases]
     more = f", and {len(counted) - 1} more" if len(counted) > 1 else ""
     return {
@@ -160,7 +163,9 @@ def _tags(verdict: Verdict, policy: str, place: str) -> dict[str, str]:
         "privgate.decided_at": _decided_at(verdict).isoformat(timespec="seconds"),
         "privgate.report": f"{place}/report.html",
         # last: whoever waits for a check to be attached waits for this one
-        "privgate.findings": f"{counted[0].title[:200]}: {counted[0].outcome.value}{more}" if counted else "none",
+        "privgate.findings": f"{counted[0].title[:200]}: {said.get(counted[0].rule, '')[:4000]}{more}"
+        if counted
+        else "none",
     }
 
 

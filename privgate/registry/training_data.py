@@ -17,6 +17,7 @@ import numpy as np
 from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
+from privgate.evidence import Count
 from privgate.registry import addresses, layout
 from privgate.registry.client import answering
 from privgate.subject import storing
@@ -306,6 +307,6 @@ def refuse_new_labels(data: TrainingData) -> None:
     new = ~np.isin(data.candidates[1], data.classes())
     if new.any():
         raise SubjectError(
-            f"{int(new.sum())} candidates have a label that no training record has, first candidate "
+            f"{Count(int(new.sum()))} candidates have a label that no training record has, first candidate "
             f"{int(new.argmax())}; remove them, or train on records of that label too"
         )

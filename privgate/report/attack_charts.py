@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from privgate import digest
 from privgate.evidence import AgainstPdtp, AttackResult, NullRuns
+from privgate.evidence.figures import number, percent
 from privgate.report import charts
 from privgate.report.blocks import Block, Chart, TableBlock, Text
 from privgate.report.charts import Curve, Ran, estimate, finds_most, thinned, title
-from privgate.report.text import number, percent, plain
+from privgate.report.text import plain
 
 #: curves drawn at once; more cannot be told apart
 _CURVES = 4

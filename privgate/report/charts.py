@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from privgate.evidence import AttackFigures, AttackResult, Estimate
 from privgate.evidence.attack_facts import CellAccuracy, RateAtFpr
+from privgate.evidence.figures import number, percent
 from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
-from privgate.report.text import number, percent, plain
+from privgate.report.text import plain
 
 Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
@@ -315,22 +316,6 @@ def tradeoff(name: str, title: str, desc: str, *, points: Sequence[tuple[float, 
         ax.set_ylabel(ylabel)
         ax.grid()
         d.limit(1.0, "limit")
-    return d.svg
-
-
-def removals(name: str, title: str, desc: str, *, path: Sequence[float], best: int, limit: float, ylabel: str) -> str:
-    """Return the largest value over the people removed, the best number of them marked; every value is finite."""
-    with Drawing(name, title, desc) as d:
-        ax = d.axes
-        ax.plot(range(len(path)), path, color=SERIES[0], marker=".", label="largest value of all who are left")
-        ax.plot([best], [path[best]], color=SERIES[1], marker="D", linestyle="none", label=f"{best} removed")
-        ax.axhline(limit, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2, label=f"limit {number(limit)}")
-        ax.set_ylim(bottom=0)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("people removed, the riskiest first")
-        ax.set_ylabel(ylabel)
-        ax.grid()
-        d.figure.legend(loc="outside lower center", ncols=3, fontsize=10)
     return d.svg
 
 

@@ -12,12 +12,13 @@ from privgate.evidence import (
     RobustPart,
     SensitivityFigures,
 )
+from privgate.evidence.figures import number, percent
 from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.blocks import Block, Facts, Heading, TableBlock, Text
 from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
-from privgate.report.text import moment, number, percent, plain, shown
+from privgate.report.text import moment, plain, shown
 from privgate.run.needs import Need
 
 # What was found in the model's file, for the section on the model; and whether answers or file were judged.

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import Measurement, NextStep
+from privgate.evidence.figures import number
 from privgate.policy.rules import about
 from privgate.report import assertions, found_blocks, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
-from privgate.report.text import clip, moment, number, plain, prose, whole
+from privgate.report.text import clip, moment, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
 
@@ -180,10 +181,7 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     if not decided:
         return say("why.none")
     a, f = decided[0], decided[0].finding
-    if math.isnan(f.limit) or not a.measured:
-        told = say("why.message", title=assertions.title(f), message=prose(f.message))
-    else:
-        told = say("why.figure", title=a.asked, measured=a.value, limit=a.threshold)
+    told = say("why.message", title=a.asked, message=prose(f.message))
     meaning = prose(f.meaning)
     others = ""
     if len(decided) > 1 and count_others:

@@ -27,11 +27,12 @@ def render(doc: ReportDocument) -> str:
     for asserted in cases:
         finding = asserted.finding
         case = ET.SubElement(suite, "testcase", classname=policy, name=_say(finding.rule), time="0")
+        said = _say(f"{asserted.asked}: {asserted.sentence}")
         if kind := _kind(finding):
             tally[kind] += 1
-            ET.SubElement(case, kind, message=_say(finding.message)).text = _body(asserted)
+            ET.SubElement(case, kind, message=said).text = _body(asserted)
         elif finding.outcome is Outcome.WARNED:
-            ET.SubElement(case, "system-out").text = _say(f"warning: {finding.message} {finding.waiver}")
+            ET.SubElement(case, "system-out").text = f"warning: {said}"
     if not cases:
         tally["error"] = 1
         case = ET.SubElement(suite, "testcase", classname=policy, name="policy", time="0")
@@ -50,8 +51,7 @@ def _kind(finding: Finding) -> str:
 
 
 def _body(a: Assertion) -> str:
-    parts = (a.finding.title, f"measured: {a.value}", f"limit: {a.threshold}", a.finding.meaning, a.finding.advice)
-    return "\n".join(_say(p) for p in parts if p)
+    return "\n".join(_say(p) for p in (a.finding.meaning, a.finding.advice) if p)
 
 
 def _say(value: str) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from privgate.errors import SubjectError
+from privgate.evidence.figures import fold, number
 from privgate.report import front, two_reports
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
-from privgate.report.text import fold, moment, number, plain
+from privgate.report.text import moment, plain
 from privgate.verdict import Outcome
 
 # The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves.

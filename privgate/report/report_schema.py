@@ -1,17 +1,17 @@
 """The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.errors import SubjectError
-from privgate.evidence import EvidenceDocument, NextStep
+from privgate.evidence import Evidence, EvidenceDocument, NextStep
 from privgate.evidence.json_values import EvidenceModel, Json, Number
 from privgate.report.unit_rows import FigureName, Quantiles, UnitsSummary
-from privgate.verdict import Finding, Outcome
+from privgate.verdict import Finding, Outcome, Verdict
 
 # What a report says of the subject, the policy and who asked: parts of the report document.
 
@@ -257,10 +257,32 @@ def read(document: Any) -> ReportDocument:
     Raises
     ------
     SubjectError
-        It is no report, another version of privgate wrote it, or a value is missing or of the wrong kind.
+        It is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or it tells a
+        number that may not be told.
     """
     _known(document, SCHEMA, "a report")
-    return _checked(ReportDocument, document)
+    made = _checked(ReportDocument, document)
+    again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
+    if place := next(_untold({k: document[k] for k in again}, again), ""):
+        raise SubjectError(
+            f"the report is broken: {place} tells a small count of people; privgate wrote no such report"
+        )
+    return made
+
+
+def _untold(given: Any, told: Any, place: str = "") -> Iterator[str]:
+    """Yield where a report tells what is told otherwise when it is told again: what may be told stays as it is."""
+    if isinstance(given, Mapping) and isinstance(told, Mapping):
+        # its limits are no count, and its people are rounded
+        figures = () if "at_fpr" in str(given.get("request")) else ("value", "low", "high")
+        yield from (f"{place}.{k}" for k in figures if "request" in given and given[k] != told[k])
+        for k in (given.keys() & told.keys()) - {"removals"}:  # earlier versions told the series
+            yield from _untold(given[k], told[k], f"{place}.{k}".strip("."))
+    elif isinstance(given, list) and isinstance(told, list):
+        for i, (one, other) in enumerate(zip(given, told, strict=False)):
+            yield from _untold(one, other, f"{place}.{i}")
+    elif told is None and given is not None:
+        yield place
 
 
 def read_comparison(document: Any) -> Comparison:

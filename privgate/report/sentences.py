@@ -7,7 +7,10 @@ carries as text. ``tests/report/test_sentences.py`` renders page one in another 
 
 from collections.abc import Mapping
 
+from privgate.evidence.figures import WORDS
+
 SENTENCES: Mapping[str, str] = {
+    **WORDS,
     # headings and labels
     "masthead": "Privacy check before release",
     "skip": "Skip to the evidence",
@@ -70,7 +73,6 @@ SENTENCES: Mapping[str, str] = {
     "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” are broken.",
     # why, and how sure
     "why.none": "No rule was judged.",
-    "why.figure": "{title} is {measured}; {limit} is allowed",
     "why.message": "{title}: {message}",
     "why.other_met": "The other rule is met as well.",
     "why.others_met": "The other {count} rules are met as well.",
@@ -190,23 +192,6 @@ SENTENCES: Mapping[str, str] = {
     "scope.group": "the worst group",
     "scope.record": "single records",
     "scope.other": "{option} {value}",
-    # figures
-    "not_measured": "not measured",
-    "unlimited": "unlimited",
-    "at_least": "at least {figure}",
-    "at_most": "at most {figure}",
-    "at_least.open": "at least {figure}, no upper limit known",
-    "no_limit": "no limit known",
-    "point": "about {figure}, no interval",
-    "exact": "{fold} ({nats}, exact)",
-    "span": "{low} to {high}",
-    "fold": "{factor}-fold",
-    "fold.huge": "over 1,000,000-fold",
-    "fold.up_to": "up to {high}",
-    "fold.span": "{low}- to {high}",
-    "nats": "{count} nats",
-    "nats.one": "1 nat",
-    "limit.none": "none",
     # the terminal
     "terminal.passed": "APPROVED",
     "terminal.warned": "APPROVED, with warnings",
@@ -214,7 +199,6 @@ SENTENCES: Mapping[str, str] = {
     "terminal.failed": "BLOCKED",
     "terminal.head": "{decision}  {subject}  by policy {policy}",
     "terminal.subject": "{name} version {version}",
-    "terminal.told": "{measured}{whose}; {limit} is allowed: {result}{waived}",
 }
 
 

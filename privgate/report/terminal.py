@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from privgate.evidence.figures import fold
 from privgate.report import assertions, words
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
-from privgate.report.text import fold, prose, shown
+from privgate.report.text import prose, shown
 from privgate.verdict import Outcome
 
 _MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
@@ -42,7 +43,7 @@ def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
         if a.outcome is Outcome.PASSED and a.condition:
             continue
         title = say("row.title", title=a.asked) if a.condition else a.asked
-        yield f"  {_MARKS[a.outcome]} {title}: {a.figures}"
+        yield f"  {_MARKS[a.outcome]} {title}: {a.sentence}"
         if advice and a.finding.advice:
             yield f"      {prose(a.finding.advice)}"
 

@@ -1,11 +1,10 @@
-"""Foreign text made harmless, and numbers made readable, for every format.
+"""Foreign text made harmless, for every format.
 
 Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, ten
 thousand characters, workflow commands of a CI log. ``plain`` is applied to every text that is rendered; the escapes of
 the formats come after it.
 """
 
-import math
 import re
 import unicodedata
 from collections.abc import Callable
@@ -13,12 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from privgate.evidence import Count
-from privgate.report.sentences import say
+from privgate.evidence.figures import number
 
 #: longest foreign text shown anywhere; the JSON keeps all of it
 LONGEST = 600
 
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _WHITE = re.compile(r"\s+")
 # marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -117,45 +115,6 @@ def markdown(value: Any, limit: int = LONGEST) -> str:
     return _MARKDOWN.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), plain(value, limit))
 
 
-def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
-    """Return a number for people: ``digits`` significant ones, more if it would look equal to ``against``.
-
-    Parameters
-    ----------
-    value : float or "inf", "-inf", "nan"
-        Anything that is no number reads "not measured".
-    digits : int
-        Significant digits.
-    against : float
-        The limit beside which it will stand; 1.00004 must not be printed as 1 next to a limit of 1.
-
-    Examples
-    --------
-    >>> number(1.00004, against=1.0)
-    '1.00004'
-    >>> number("inf")
-    'unlimited'
-    >>> number(48842)
-    '48,842'
-    >>> number(1e-5)
-    '1×10⁻⁵'
-    """
-    x = real(value)
-    if math.isnan(x):
-        return say("not_measured")
-    if math.isinf(x):
-        return say("unlimited") if x > 0 else "minus infinity"
-    if x == int(x) and abs(x) < 1e15:
-        return f"{int(x):,}".replace("-", "−")
-    while digits < 15 and x != against and f"{x:.{digits}g}" == f"{against:.{digits}g}":
-        digits += 1
-    shown = f"{x:,.1f}" if 1000 <= abs(x) < 1e15 else f"{x:.{digits}g}"
-    if "e" in shown:
-        mantissa, exponent = shown.split("e")
-        shown = f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
-    return shown.replace("-", "−")
-
-
 def people(count: int) -> str:
     """Return a count of people; one that was never told is a range."""
     return " to ".join(number(end) for end in dict.fromkeys(Count(count).ends))
@@ -170,46 +129,6 @@ def shown(value: Any, write: Callable[[Any], str] = people) -> str:
     ('1,234', '1 to 9', 'suppressed')
     """
     return "suppressed" if value is None else write(value)
-
-
-def real(value: Any) -> float:
-    """Return the float behind a JSON value; NaN for anything that is none, so that it never looks measured."""
-    if isinstance(value, bool) or value is None:
-        return math.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def fold(nats: Any) -> str:
-    """Return a change in nats as a factor: ``"2.72-fold"``.
-
-    Examples
-    --------
-    >>> fold(1.0)
-    '2.72-fold'
-    >>> fold(7.4)
-    '1,636-fold'
-    """
-    x = real(nats)
-    if math.isnan(x):
-        return say("not_measured")
-    if x > math.log(1e6):
-        return say("unlimited" if math.isinf(x) else "fold.huge")
-    return say("fold", factor=factor(x))
-
-
-def factor(nats: float) -> str:
-    """Return e to the power of a finite number of nats, short.
-
-    Examples
-    --------
-    >>> factor(1.0)
-    '2.72'
-    """
-    times = math.exp(nats)
-    return f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
 
 
 def moment(value: Any) -> str:
@@ -227,15 +146,3 @@ def moment(value: Any) -> str:
     if when.tzinfo is None:
         return f"{when:%Y-%m-%d %H:%M}" if (when.hour, when.minute) != (0, 0) else f"{when:%Y-%m-%d}"
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def percent(fraction: Any, digits: int = 3) -> str:
-    """Return a fraction as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.5031)
-    '50.3 %'
-    """
-    x = real(fraction)
-    return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"

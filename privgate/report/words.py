@@ -3,10 +3,10 @@
 import math
 
 from privgate.evidence import AttackResult
+from privgate.evidence.figures import number
 from privgate.policy.rules import about
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
-from privgate.report.text import number
 from privgate.verdict import Finding, Outcome
 
 #: what a report never shows, whatever it finds

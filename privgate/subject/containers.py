@@ -343,8 +343,8 @@ def _refuse_missing(missing: NDArray[Any], what: str) -> None:
     if missing.any():
         meant = {"y": "a label", "groups": "one person", "ids": "a name"}.get(what.rpartition(" ")[2], "a value")
         raise SubjectError(
-            f"{what} is missing (None or NaN) for {int(missing.sum())} records, first for record "
-            f"{int(missing.argmax())}; nothing is not {meant}: fill it in or remove those records"
+            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps "
+            f"others; nothing is not {meant}: fill it in or remove those records"
         )
 
 

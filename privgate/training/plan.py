@@ -10,6 +10,7 @@ import numpy as np
 from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import MeasurementError, UsageError
+from privgate.evidence.telling import sampled
 from privgate.subject.subject import Subject
 from privgate.training import context
 from privgate.training.fit import Call, Fit
@@ -206,7 +207,7 @@ def select(
     if affordable >= n:
         return Selection(np.arange(n, dtype=np.int64), n, "")
     lost = (
-        f"{affordable} of {n} units were retrained, drawn at random before looking: without a certificate nothing can "
+        f"{sampled(affordable, n)}, drawn at random before looking: without a certificate nothing can "
         "be said about the largest risk of all units, only about the share of units above a limit"
     )
     return Selection(np.sort(drawn[:affordable]), n, lost)

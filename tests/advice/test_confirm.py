@@ -15,9 +15,9 @@ from privgate.advice.advice_search import Search
 from privgate.advice.change import Change
 from privgate.advice.point import Point
 from privgate.advice.probe import FINALISTS, stricter
-from privgate.evidence import BehindClaim, Measurement
+from privgate.evidence import BehindClaim, Evidence, Measurement
 from privgate.kernel.sample import upper_limit
-from privgate.verdict import together
+from privgate.verdict import Verdict
 
 #: people asked, searches, candidates of each
 PEOPLE, SEARCHES, CANDIDATES = 2000, 600, 12
@@ -71,9 +71,7 @@ def found(policy, accuracy, rng, kind="confidence"):
         high = float(upper_limit(right, PEOPLE, alpha=1 - rule.confidence))
         measured[rule.request()] = Measurement(rule.request(), right / PEOPLE, 0.5, high, kind=kind, n=PEOPLE)
     findings = tuple(rule.judge(measured[rule.request()]) for rule in policy.rules)
-    return SimpleNamespace(
-        findings=findings, outcome=together(findings), evidence=SimpleNamespace(measurements=measured)
-    )
+    return Verdict({}, findings, Evidence({}, (), measured))
 
 
 def passing(count):
@@ -117,9 +115,7 @@ def test_limits_whose_level_nobody_names_have_one_try(kind, tried, monkeypatch):
         asked.append(judge)
         measured = {r.request(): Measurement(r.request(), 2.0, 2.0, 3.0, kind=kind, n=40) for r in judge.rules}
         findings = tuple(r.judge(measured[r.request()]) for r in judge.rules)
-        return SimpleNamespace(
-            findings=findings, outcome=together(findings), evidence=SimpleNamespace(measurements=measured)
-        )
+        return Verdict({}, findings, Evidence({}, (), measured))
 
     monkeypatch.setattr(confirming.gate, "evaluate", evaluate)
     search = Search(policy, subject(), None, points=passing(CANDIDATES))

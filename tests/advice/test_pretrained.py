@@ -76,7 +76,7 @@ def test_the_change_replaces_the_whole_recipe_and_only_what_public_records_give_
 
 def test_training_records_are_not_public(subject, public):
     X = np.concatenate([public.X, subject.data.X[:2]])
-    with pytest.raises(UsageError, match=rf"^2 of {len(X)} public records are training records"):
+    with pytest.raises(UsageError, match=rf"^1 to 9 of {len(X)} public records are training records"):
         apply.unfit(subject, apply.Public(X, np.append(public.y, [0, 1]), "mixed"))
 
 

@@ -197,12 +197,14 @@ def test_a_sentence_says_for_whom_it_is_shown():
         return rule.judge(m)
 
     assert said(0.2, 0.2).message == (
-        "0.2 nats (ada) for all but 4.8 % of people at most (95 % sure); allowed is at most 1: passed "
-        "(approved for direct queries only)"
+        "1.22-fold (0.2 nats) (estimate, 95 % confidence); at most 2.72-fold (1 nat) is allowed: passed "
+        "(for all but 4.8 % of people at most (95 % sure); approved for direct queries only) (ada)"
     )
-    assert "0.2 nats (ada) for everybody (95 % sure)" in said(0.2, 0.2, 0.0).message
+    assert "passed (for everybody (95 % sure); " in said(0.2, 0.2, 0.0).message
     assert said(0.2, 0.2).meaning.startswith("for all but 4.8 % of people at most (95 % sure): without this person")
-    assert said(3.0, 3.0).message == ("at least 3 nats (ada), trained without for real; allowed is at most 1: failed")
+    assert said(3.0, 3.0).message == (
+        "20.1-fold (3 nats) (estimate, 95 % confidence); at most 2.72-fold (1 nat) is allowed: failed (ada)"
+    )
 
 
 @pytest.mark.parametrize(

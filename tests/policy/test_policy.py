@@ -236,9 +236,9 @@ def test_pdtp_never_satisfies_a_dtp_rule():
 @pytest.mark.parametrize(
     ("audit", "options", "words"),
     [
-        ("min_units: 2000", {}, "1000 units were measured, the policy wants 2000"),
-        ("min_coverage: 1.0", {"population": 2000}, "50.0% of the units"),
-        ("min_coverage: 0.1", {"population": 0}, "0.0% of the units"),
+        ("min_units: 2000", {}, "1000 of 1000 people measured, the policy wants 2000"),
+        ("min_coverage: 1.0", {"population": 2000}, "1000 of 2000 people measured, the policy wants 100.0%"),
+        ("min_coverage: 0.1", {"population": 0}, "1000 of 0 people measured, the policy wants 10.0%"),
         ("min_seeds: 5", {}, "0 paired seeds"),
         ("min_seeds: 2", {"told": RunPart(trace=RunTrace(seeds=(1,)))}, "1 paired seeds were used, the policy wants 2"),
         ("min_shadow_models: 65", {}, "64 shadow models"),

@@ -1,6 +1,7 @@
 """Attaching and promoting: on a SQLite registry and behind a real server."""
 
 import contextlib
+import json
 import math
 import select
 import socket
@@ -35,6 +36,7 @@ def out(tmp_path):
     folder.mkdir()
     for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "cases.npz", "notes.txt"):
         (folder / name).write_text(name)
+    (folder / "report.json").write_text(json.dumps({"findings": [{"rule": "dtp", "message": "4-fold; 2 is allowed"}]}))
     return folder
 
 
@@ -146,7 +148,7 @@ def test_a_description_of_somebody_is_left_alone(registry, recipe, data, out):
     attach(Subject.load("models:/credit/1"), out, verdict(Outcome.FAILED))
     version = mlflow.MlflowClient().get_model_version("credit", "1")
     assert version.description == "ours"
-    assert version.tags["privgate.findings"] == "DTP: failed"
+    assert version.tags["privgate.findings"] == "DTP: 4-fold; 2 is allowed"
 
 
 def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, out):
@@ -193,7 +195,7 @@ def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, reci
         with pytest.raises(RegistryError, match=f"attaching the report.*stays in {out}.*not yours") as caught:
             attach(subject, out, verdict())
     assert caught.value.exit_code is ExitCode.SUBJECT
-    assert (out / "report.json").read_text() == "report.json"
+    assert (out / "summary.md").read_text() == "summary.md"
 
     attach(subject, out, verdict())  # completing it later is possible
     assert mlflow.MlflowClient().get_model_version("credit", "1").tags["privgate.outcome"] == "passed"

@@ -226,7 +226,9 @@ def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, mon
 
 def test_labels_that_nobody_has_been_trained_on_are_refused_at_logging(registry, recipe, data):
     wrong = TrainingData(data.X, data.y, candidates=(data.X[:3], [0, 7, 1]))
-    with pytest.raises(SubjectError, match="1 candidates have a label that no training record has, first candidate 1"):
+    with pytest.raises(
+        SubjectError, match="1 to 9 candidates have a label that no training record has, first candidate 1"
+    ):
         log_model(recipe, wrong, store="artifacts")
 
 

@@ -326,13 +326,17 @@ def _kept(verdict):
     }))  # fmt: skip
 
 
+#: of a measurement: no report states them
+UNSTATED = ("request", "limits")
+
+
 def true(value):
     """Return the true numbers of a part of the evidence."""
     if isinstance(value, BaseModel):
         names = value.model_fields_set if isinstance(value, Behind) else type(value).model_fields
         return {name: true(getattr(value, name)) for name in type(value).model_fields if name in names}
     if isinstance(value, Measurement | Precondition | Expectation | Observation | SelfTest):
-        return {f.name: true(getattr(value, f.name)) for f in fields(value) if f.name not in ("request", "limits")}
+        return {f.name: true(getattr(value, f.name)) for f in fields(value) if f.name not in UNSTATED}
     if isinstance(value, Mapping):
         return {str(k): true(v) for k, v in value.items() if isinstance(k, str)}
     return [true(v) for v in value] if isinstance(value, list | tuple) else value
@@ -371,7 +375,11 @@ def verdict(kept):
     """Return the verdict that a golden holds, through the real classes."""
     given = golden(kept) if isinstance(kept, str) else kept
     records = {k: np.array(v, dtype=KINDS_OF.get(k, float)) for k, v in given["records"].items()}
+    told_as = [m.pop("told_as", None) for m in given["evidence"]["measurements"]]
     evidence = Evidence.from_payload(given["evidence"])
+    made = zip(evidence.measurements.items(), told_as, strict=True)
+    measured = {r: replace(m, told_as=None if ends is None else tuple(ends)) for (r, m), ends in made}
+    object.__setattr__(evidence, "measurements", measured)
     object.__setattr__(evidence, "records", records)
     findings = tuple(Finding.from_payload(f) for f in given["findings"])
     return Verdict(given["policy"], findings, evidence, given["observed"], given["detail"])

@@ -21,7 +21,8 @@ _ALONE = r"(?<![\w.,=-])(?<! to )(?<!-fold )"
 # "4 of 1000 people were trained without": how large a sample is tells nothing about anybody in it
 _PART = re.compile(rf"{_ALONE}(?<!was trained without )(?P<part>{_NUMBER}) of "
                    rf"(?P<all>(?:the |all |these )?)(?P<total>{_NUMBER})"
-                   rf"(?![\w.,]*\d| (?:{_THINGS})\b| units were (?:measured|retrained)| people were trained without)"
+                   rf"(?![\w.,]*\d| (?:{_THINGS})\b| units were (?:measured|retrained)"
+                   r"| people (?:measured|were trained without))"
                    rf"(?P<noun> {_PEOPLE}\b)?(?P<share> \([\d.e+-]+ %\))?")  # fmt: skip
 _COUNT = re.compile(rf"{_ALONE}(?<!up to )(?<!at most )(?<!at least )(?<!than )(?<!\d of )(?<!group of )"
                     rf"(?<!all )(?<!these )"

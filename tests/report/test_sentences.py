@@ -7,6 +7,7 @@ from html import unescape
 import pytest
 
 from privgate import report
+from privgate.evidence import figures
 from privgate.report import assertions, sentences
 from privgate.report.report_schema import read
 
@@ -27,6 +28,7 @@ def elsewhere(monkeypatch):
 
     monkeypatch.setattr(sentences, "SENTENCES", {k: foreign(v) for k, v in sentences.SENTENCES.items()})
     monkeypatch.setattr(assertions, "SENTENCES", sentences.SENTENCES)
+    monkeypatch.setattr(figures, "WORDS", sentences.SENTENCES)
 
 
 def strings(value):
@@ -73,8 +75,8 @@ def test_every_sentence_is_used_and_every_used_one_exists():
     from pathlib import Path
 
     folder = Path(sentences.__file__).parent
-    code = "".join(p.read_text(encoding="utf-8") for p in [*folder.rglob("*.py"), *folder.rglob("*.html")]
-                   if p.name != "sentences.py")  # fmt: skip
+    files = [Path(figures.__file__), *folder.rglob("*.py"), *folder.rglob("*.html")]
+    code = "".join(p.read_text(encoding="utf-8") for p in files if p.name != "sentences.py")
     prefixes = ("condition.", "kind.", "release.", "result.", "scope.", "terminal.", "mode.", "column.", "next.",
                 "sentence.", "decision.", "why.")  # fmt: skip
     for key in sentences.SENTENCES:

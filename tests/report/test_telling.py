@@ -14,13 +14,17 @@ from pydantic import BaseModel
 
 from privgate import evidence as parts
 from privgate import report
+from privgate.errors import SubjectError
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
+from privgate.evidence.figures import percent
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report import found_blocks
 from privgate.report.report_schema import read
+from privgate.report.sections import removals
 from privgate.report.unit_rows import Pseudonyms
+from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 
 KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
@@ -204,12 +208,12 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
 
     whose = SHARED[metric][1]
     assert shown["title"] == f"Share of people {whose}"
+    assert whose in shown["meaning"]
     for words in (shown["message"], shown["meaning"]):
-        assert whose in words
         assert "1 %" in words
         assert "5 %" not in words
         assert "Ada" not in words
-    assert "allowed is at most 1 %: failed" in shown["message"]
+    assert "at most 1 % is allowed: failed" in shown["message"]
     assert finding.suffix == "_share_above"
 
 
@@ -241,8 +245,9 @@ def test_how_few_records_a_file_carries_is_no_metric(runs, of):
     (found,) = judged.findings
 
     assert headline(judged)[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
-    assert f"allowed is at most 0{' %' if of == 'share' else ''}: failed" in found.message
-    assert found.message.startswith(f"between 1 and 9 of {n} records")
+    assert f"at most 0 {'%' if of == 'share' else 'records'} is allowed: failed" in found.message
+    told = "1 to 9 records" if of == "records" else f"{percent(1 / n)} to {percent(9 / n)}"
+    assert found.message.startswith(f"{told} (exact, certain); ")
 
 
 @pytest.mark.parametrize("few", [4, 396])
@@ -370,3 +375,98 @@ def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interv
 
 def test_a_share_that_is_no_count_stays():
     assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
+
+
+@pytest.mark.parametrize("few", [1, 4, 9])
+def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself(few):
+    """A few of a thousand people, between nobody and forty of them."""
+    request = ALL["pdtp"](max=0.2, aggregate="share_above", threshold=1.0).request()
+    made = Measurement(request, few / 1000, 0.0, 0.04, unit="fraction", n=1000, population=1000)
+
+    assert (made.told.low, made.told.high, made.told.value) == (0.0, 0.04, 0.04)
+
+
+def items(part):
+    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+
+
+def planted(told, true):
+    """Yield what is told but for one hidden count, of each such count."""
+    known = dict(items(true))
+    for key, value in items(told):
+        with_one = [known[key]] if value is None and type(known.get(key)) is int else planted(value, known.get(key))
+        for other in with_one:
+            wrong = told.copy()
+            wrong[key] = other
+            yield wrong
+
+
+def test_a_report_that_tells_a_small_count_is_none(runs):
+    kept = runs.few(runs.golden("attacked"))
+    document = runs.document(runs.verdict(kept))
+    assert read(document)
+
+    found = list(planted(document["evidence"], kept["evidence"]))
+    assert len(found) > 5
+    for wrong in found:
+        with pytest.raises(SubjectError, match=r"tells a small count of people"):
+            read({**document, "evidence": wrong})
+
+
+@pytest.mark.parametrize("figure", ["value", "low", "high"])
+@pytest.mark.parametrize("part", ["findings", "measurements"])
+def test_a_report_that_tells_a_small_share_is_none(runs, part, figure):
+    document = runs.document("shares")
+    rows = document["findings"] if part == "findings" else document["evidence"]["measurements"]
+    row = next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])
+    row[figure] = 4 / 120
+
+    with pytest.raises(SubjectError, match=r"tells a small count of people"):
+        read(document)
+
+
+@pytest.mark.parametrize("name", ["told_as", "limits"])
+def test_no_report_states_how_it_is_told(runs, name):
+    document = runs.document("shares")
+    document["evidence"]["measurements"][0][name] = [0.0, 1.0]
+
+    with pytest.raises(SubjectError, match="no report states it"):
+        read(document)
+
+
+@pytest.mark.parametrize("floor", [0, 295])
+def test_how_many_were_left_out_of_a_sample_is_not_told(runs, floor):
+    """298 of 300 people were measured; whoever judges again comes to the same end."""
+    request = ALL["pdtp"](max=1.0).request()
+    made = Measurement(request, 0.5, 0.5, np.inf, unit="nats", n=298, population=300)
+    evidence = Evidence({"n_units": 300}, (), {request: made},
+                        influence=InfluencePart(coverage=parts.UnitCoverage(n_measured=298, n_units=300)))  # fmt: skip
+    for audit in ({"min_units": floor}, {"min_coverage": floor / 300}):
+        told = Verdict({"source": {"audit": audit}}, (), evidence).told()["evidence"]
+        (measured,) = told["measurements"]
+
+        assert (measured["n"], measured["population"]) == (max(floor, 291), 300)
+        assert told["influence"]["coverage"]["n_measured"] == max(floor, 291)
+    assert "at least 291 of 300 people measured" in ALL["pdtp"](max=1.0).judge(made).message
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
+    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
+)
+def test_how_many_lie_above_a_value_does_not_follow_from_the_series_of_removals(one, other, path, another):
+    """Both ends are told, and that it took some: not where the saw crosses which value, nor how many that took."""
+
+    def told(best, values):
+        series = (5.0, *values[: best - 1], 0.9, *values[best:])
+        found = parts.Removals(
+            meaning="certified DTP", path=series, limit=1.0, best=best, stopped="the budget is spent"
+        )
+        made = parts.RunPart(removals=found).payload(Known(units=1000))["removals"]
+        again = parts.Removals.model_validate(made)
+        return made, removals.reading(found), removals.reading(again)
+
+    assert told(one, path) == told(other, another)
+    assert len(set(told(one, path)[1:])) == 1

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.report.text import LONGEST, item, markdown, moment, number, percent, plain, real, whole
+from privgate.evidence.figures import number, percent, real
+from privgate.report.text import LONGEST, item, markdown, moment, plain, whole
 
 ANY = st.text(st.characters(codec=None), max_size=300)
 

@@ -154,7 +154,7 @@ def test_labels_that_would_become_others_are_refused(y, words):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([1.0, float("nan"), 2.0, float("nan")], "2 records, first for record 1"),
+        ([1.0, float("nan"), 2.0, float("nan")], "for record 1 and perhaps others"),
         (["a", None, "b", "c"], "record 1"),
         ([1, "1", 2, 3], "mixes int"),
     ],

@@ -67,13 +67,6 @@ class Collusion(Rule):
     max: NonNegativeInt = Field(default=0, description="Signs that are allowed.")
     signs: tuple[Sign, ...] | None = Field(default=None, description="What is looked for; everything if absent.")
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return what was seen, and how many signs that is."""
-        low, high = measurement.low, measurement.high
-        count = f"{high:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
-        seen = f": {measurement.where}" if measurement.where else ""
-        return f"{count} of {measurement.n} signs; allowed is at most {self.max}{seen}: {outcome.value}"
-
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
         del facts

@@ -27,9 +27,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule, percent, wrong
+from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -62,15 +63,6 @@ class ArtifactRecords(Rule):
         """Return why no file could break this rule: everybody may be in it."""
         people = 1 if self.of == "share" else facts.get("n_records")
         return "the file may carry everybody" if people and self.max >= people else ""
-
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return how many records leave traces."""
-        n = measurement.population
-        low, high = (f"{v * n if self.of == 'share' else v:.0f}" for v in (measurement.low, measurement.high))
-        span = low if low == high else f"between {low} and {high}"
-        limit = f"{100 * self.limit:.4g} %" if self.of == "share" else f"{self.limit:.4g}"
-        where = f" ({measurement.where})" if measurement.where and measurement.high else ""
-        return f"{span} of {n} records leave traces in the file{where}; allowed is at most {limit}: {outcome.value}"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""

@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import percent
 
 METRIC = Metric(
     "attack_accuracy",

@@ -18,11 +18,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
 from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import percent
 from privgate.statistics.roc import least_nonmembers
 
 METRIC = Metric(

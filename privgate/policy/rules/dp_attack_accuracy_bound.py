@@ -18,10 +18,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
 from privgate.policy.policy_part import OpenFraction
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import percent, wrong
+from privgate.policy.rules.rule_base import wrong
 
 METRIC = Metric(
     "dp_attack_accuracy_bound",

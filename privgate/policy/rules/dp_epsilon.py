@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from privgate.evidence import BehindClaim, Measurement
+from privgate.evidence.figures import fold
 from privgate.policy.policy_part import OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
@@ -63,8 +64,8 @@ class DpEpsilon(GuaranteeRule):
         delta = self.delta if held is None else held
         but = f", except with probability about {delta:g}" if delta > 0 else ""
         whose = "the guarantee lets one person's data" if self.broken(measurement) else "one person's data can"
-        fold = self.deciding(measurement, lambda epsilon: f"{np.exp(min(epsilon, 700)):.3g}-fold")
+        times = self.deciding(measurement, fold)
         return (
-            f"whatever anybody else knows, {whose} shift the odds of any guess about that person {fold}{but}, as far "
+            f"whatever anybody else knows, {whose} shift the odds of any guess about that person {times}{but}, as far "
             f"as training reaches people's data only through {way(measurement)}"
         )

@@ -89,11 +89,13 @@ class DpEpsilonLowerBound(Rule):
             text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
         judged = self.model_copy(update={"max": limit})
-        if low > limit:
-            text = f"the claim is broken: an audit shows epsilon of at least {low:.4g}, above {limit:.4g}: failed"
-            return judged.finding(Outcome.FAILED, text, measurement)
-        text = f"an audit shows epsilon of at least {low:.4g}, which does not contradict {limit:.4g}: passed"
-        return judged.finding(Outcome.PASSED, text, measurement)
+        outcome = Outcome.FAILED if low > limit else Outcome.PASSED
+        return judged.finding(outcome, judged.sentence(measurement, outcome), measurement)
+
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say what an audit shows: a leak, never that there is none."""
+        del measurement
+        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim is broken"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

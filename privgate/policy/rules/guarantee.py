@@ -38,12 +38,12 @@ class GuaranteeRule(Rule):
         description="true: a guarantee counts although nobody observed it; the approval rests on its author's word.",
     )
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Say aloud that the number rests on a claim nobody observed, where the policy accepts that."""
-        text = super().sentence(measurement, outcome)
+        del outcome
         if self.accept_declared_claims and BehindClaim.of(measurement.behind).declared_only:
-            text = f"{text} (DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee)"
-        return text
+            return "DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee"
+        return ""
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""

@@ -8,10 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
-from privgate.evidence import BehindInfluence, Count, Measurement, Request
+from privgate.evidence import BehindInfluence, Measurement, Request
+from privgate.evidence.figures import fold, percent
+from privgate.evidence.telling import sampled
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, percent, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
 from privgate.verdict import Outcome
@@ -148,35 +150,14 @@ class LeaveOneOutRule(Rule):
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say of whom a share is one, and how few were trained without where the verdict was decided before others."""
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Say for whom it is shown, and how few were trained without where the verdict was decided before others."""
         behind = BehindInfluence.of(measurement.behind)
-        if not behind.not_computed:
-            return self._share(measurement, outcome) or self._largest(measurement, outcome)
-        few = f"{measurement.n} of {measurement.n + behind.not_computed} people were trained without"
-        seen = (
-            "a change without limit"
-            if np.isinf(measurement.low)
-            else f"at least {100 * measurement.low:.4g} % are people {self.beyond}"
-            if self.aggregate == "share_above"
-            else f"at least {measurement.low:.4g} {measurement.unit}"
-        )
-        limit = f"{100 * self.limit:.4g} %" if self.aggregate == "share_above" else f"{self.limit:.4g}"
-        if outcome is not Outcome.FAILED:
-            return f"not computed: already blocked by {behind.decided_by} ({few}; so far {seen})"
-        where = f" ({measurement.where})" if measurement.where else ""
-        return f"{seen}{where}; allowed is at most {limit}: failed ({few}, no other could change the decision)"
-
-    def _largest(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the sentence about the largest value or a quantile, and for whom it is shown."""
-        text = super().sentence(measurement, outcome)
-        if BehindInfluence.of(measurement.behind).beyond is None or not np.isfinite(measurement.high):
-            return text
-        if outcome is Outcome.FAILED:
-            where = f" ({measurement.where})" if measurement.where else ""
-            least = f"at least {measurement.low:.4g} {measurement.unit}{where}, trained without for real"
-            return f"{least}; allowed is at most {self.limit:.4g}: {outcome.value}"
-        return text.replace("; allowed", f" {self._for_whom(measurement)}; allowed", 1)
+        if behind.not_computed:
+            why = "no other could change the decision"
+            return why if outcome is Outcome.FAILED else f"others not computed: already blocked by {behind.decided_by}"
+        shown = behind.beyond is not None and np.isfinite(measurement.high) and self.aggregate != "share_above"
+        return self._for_whom(measurement) if shown and outcome is not Outcome.FAILED else ""
 
     @staticmethod
     def _for_whom(measurement: Measurement) -> str:
@@ -184,31 +165,17 @@ class LeaveOneOutRule(Rule):
         who = f"all but {100 * beyond:.2g} % of people at most" if beyond else "everybody"
         return f"for {who} ({100 * (measurement.confidence or 0):g} % sure)"
 
-    def _share(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the sentence about a share of people; empty where it is none."""
-        if self.aggregate != "share_above":
-            return ""
-        value, low, high = (f"{100 * v:.4g} %" for v in (measurement.value, measurement.low, measurement.high))
-        span = low if low == high else f"between {low} and {high}"
-        if measurement.kind == "point":
-            span = f"about {value} (a point estimate, no limit can be given)"
-        where = f" ({measurement.where})" if measurement.where else ""
-        return f"{span} are people {self.beyond}{where}; allowed is at most {100 * self.limit:.4g} %: {outcome.value}"
-
     def meaning(self, measurement: Measurement) -> str:
         """Return the share of people, or the change of probability as a factor, and over what it is averaged."""
-        if BehindInfluence.of(measurement.behind).not_computed:
-            least = (
-                f"at least {100 * measurement.low:.3g} % of the people in the data are people {self.beyond}"
-                if self.threshold is not None
-                else f"without one of the people in the data, an answer's probability changes {folds(measurement.low)}"
-            )
-            return f"{averaged(measurement)}{least}; how far it changes without the others was not measured"
+        stopped = BehindInfluence.of(measurement.behind).not_computed
+        more = "; how far it changes without the others was not measured" if stopped else ""
         if self.aggregate != "share_above":
-            return self.change(measurement)
+            return self.change(measurement) + more
+        # people are trained without one after the other: where that stopped, a share is at least so large
+        share = f"at least {percent(measurement.low)}" if stopped else self.deciding(measurement, percent)
         return averaged(measurement) + (
-            f"{self.deciding(measurement, percent)} of the people in the data are people {self.beyond} without them "
-            f"(threshold {self.threshold:g} {self.about.unit})"
+            f"{share} of the people in the data are people {self.beyond} without them "
+            f"(threshold {self.threshold:g} {self.about.unit}){more}"
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -227,7 +194,7 @@ class LeaveOneOutRule(Rule):
                 "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
             )
         if measurement.n < measurement.population:
-            some = f"{Count(measurement.n, measurement.population)} of {measurement.population} people were measured"
+            some = sampled(measurement.n, measurement.population)
             if self.aggregate == "max":
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
@@ -258,6 +225,4 @@ def folds(nats: float) -> str:
     >>> folds(1.0), folds(float("inf"))
     ('2.72-fold', 'without any limit')
     """
-    if not np.isfinite(nats):
-        return "without any limit"
-    return f"{np.exp(nats):.3g}-fold" if nats < 30 else f"e^{nats:.3g}-fold"
+    return fold(nats) if np.isfinite(nats) else "without any limit"

@@ -64,7 +64,7 @@ class Pdtp(LeaveOneOutRule):
             f"{own_pair(measurement)}"
         )
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Add that only direct queries were judged."""
-        text = super().sentence(measurement, outcome)
-        return f"{text} (approved for direct queries only)" if outcome is Outcome.PASSED else text
+        more = ["approved for direct queries only"] if outcome is Outcome.PASSED else []
+        return "; ".join(filter(None, [super().remark(measurement, outcome), *more]))

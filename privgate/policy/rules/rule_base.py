@@ -10,17 +10,13 @@ import numpy as np
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement, Request, figures
+from privgate.evidence.telling import sampled
 from privgate.policy.policy_part import Audit, Part
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
-
-
-def percent(share: float) -> str:
-    """Return a share in percent, three digits."""
-    return f"{100 * share:.3g} %"
 
 
 def points(share: float) -> str:
@@ -180,17 +176,19 @@ class Rule(Part, ABC):
         return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return measured value, interval and limit in one sentence."""
-        word = {"max": "at most", "min": "at least"}[self.direction]
-        unit = f" {measurement.unit}" if measurement.unit else ""
-        low, high = measurement.low, measurement.high
-        same = f"{low:.4g}" == f"{high:.4g}"
-        span = f"{low:.4g}" if same else f"between {low:.4g} and {high:.4g}"
-        exact = " (exact)" if same and np.isfinite(low) and measurement.kind in ("exact", "bound") else ""
-        if measurement.kind == "point":
-            span = f"about {measurement.value:.4g} (a point estimate, no limit can be given)"
-        where = f" ({measurement.where})" if measurement.where else ""
-        return f"{span}{unit}{exact}{where}; allowed is {word} {self.limit:.4g}: {outcome.value}"
+        """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
+        m, more = measurement, self.remark(measurement, outcome)
+        unit = self.about.written_as or m.unit
+        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit=unit, direction=self.direction)
+        behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
+        limit = figures.threshold(self.limit, unit=unit, direction=self.direction)
+        told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.value}"
+        return f"{told}{more and f' ({more})'}{m.where and f' ({m.where})'}"
+
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return what belongs to the assertion and is none of its figures; usually nothing."""
+        del measurement, outcome
+        return ""
 
     def broken(self, measurement: Measurement) -> bool:
         """Whether all of the interval lies beyond the limit: then its lower end is what is known."""

@@ -47,13 +47,11 @@ class Table(Rule):
 
     max: NonNegativeInt = Field(default=0, description="Expectations that may be violated.")
 
-    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return how many expectations of how many are met."""
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name the expectations that are not met."""
+        del outcome
         broken = BehindInfluence.of(measurement.behind).violated
-        names = f" ({'; '.join(broken[:5])})" if broken else ""
-        low, high = measurement.low, measurement.high
-        count = f"{high:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
-        return f"{count} of {measurement.n} expectations are not met{names}: {outcome.value}"
+        return f"not met, of {measurement.n}{': ' if broken else ''}{'; '.join(broken[:5])}"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

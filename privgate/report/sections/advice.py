@@ -2,10 +2,10 @@
 
 import math
 
+from privgate.evidence.figures import number, percent
 from privgate.report import charts
 from privgate.report.blocks import Chart, Section, TableBlock
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import number, percent
 
 
 def section(doc: ReportDocument) -> Section | None:

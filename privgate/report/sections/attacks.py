@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 
 from privgate.evidence import AttackResult, MembershipPart, SelfTest
+from privgate.evidence.figures import number, percent
 from privgate.report import attack_charts, found_blocks, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock
 from privgate.report.charts import Ran, ran, rate, title, told
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import number, percent, plain
+from privgate.report.text import plain
 
 #: attacks whose labels and groups are drawn; those of the others are in tables
 _DRAWN = 3

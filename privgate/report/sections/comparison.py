@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from privgate.evidence.figures import number
 from privgate.report import charts
 from privgate.report.assertions import interval, limit, result, title, unit
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
@@ -15,7 +16,7 @@ from privgate.report.report_schema import (
     RuleFigures,
 )
 from privgate.report.sections.units import NAMES
-from privgate.report.text import number, plain
+from privgate.report.text import plain
 from privgate.report.unit_rows import FigureName, Quantile
 
 _QUANTILES: Mapping[Quantile, str] = {

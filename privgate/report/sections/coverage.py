@@ -1,9 +1,10 @@
 """Coverage and limits: for whom the figures speak, what the run planned, and what it could never conclude."""
 
 from privgate.evidence import InfluencePart, RunPart
+from privgate.evidence.figures import fold, number
 from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import fold, number, plain, prose, shown
+from privgate.report.text import plain, prose, shown
 
 
 def section(doc: ReportDocument) -> Section | None:

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 from privgate.evidence import DeletionRow
+from privgate.evidence.figures import number, percent
 from privgate.report import charts
 from privgate.report.blocks import Block, Chart, Section, TableBlock
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import number, percent
 
 
 def section(doc: ReportDocument) -> Section | None:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 
 from privgate.evidence import ClaimsPart, GuaranteeBound
+from privgate.evidence.figures import number, percent
 from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.charts import Curve, estimate, ran, thinned, title
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import number, percent, plain
+from privgate.report.text import plain
 
 _CLAIM = {
     "mechanism": "Mechanism",

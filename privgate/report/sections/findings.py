@@ -1,9 +1,10 @@
 """All findings, in full words, with their ids for engineers."""
 
+from privgate.evidence.figures import number
 from privgate.report import assertions, front, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import moment, number, plain, prose
+from privgate.report.text import moment, plain, prose
 
 
 def section(doc: ReportDocument) -> Section:
@@ -11,7 +12,7 @@ def section(doc: ReportDocument) -> Section:
     told = [a for a in assertions.of(doc) if not a.condition]
     named = {a.finding.rule: a.asked for a in told}
     rows = [
-        (a.asked, a.result, a.figures, words.capital(prose(a.finding.meaning)), plain(a.finding.rule, 80),
+        (a.asked, a.result, a.sentence, words.capital(prose(a.finding.meaning)), plain(a.finding.rule, 80),
          plain(a.finding.mode, 20))
         for a in told
     ]  # fmt: skip

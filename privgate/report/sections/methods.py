@@ -14,11 +14,11 @@ from privgate.evidence import (
     RegisteredPair,
     SeedNoise,
 )
+from privgate.evidence.figures import fold, number, percent, sure
 from privgate.evidence.telling import Part
-from privgate.report.assertions import sure
 from privgate.report.blocks import Block, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import fold, number, percent, plain, prose, shown
+from privgate.report.text import plain, prose, shown
 
 _SOURCES = (
     ("PDTP and DTP", "Long, Bindschaedler, Gunter (2017), Towards Measuring Membership Privacy, section 4"),

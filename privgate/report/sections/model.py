@@ -1,10 +1,11 @@
 """Model and release context: what was trained, from what, and what a query returns."""
 
+from privgate.evidence.figures import number
 from privgate.report import found_blocks
 from privgate.report.blocks import Block, Facts, Section, Text
 from privgate.report.found_blocks import released
 from privgate.report.report_schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
-from privgate.report.text import number, plain
+from privgate.report.text import plain
 
 
 def section(doc: ReportDocument) -> Section | None:

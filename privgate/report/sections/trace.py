@@ -1,10 +1,11 @@
 """The trace: digests, seeds, versions, and how to run the check again."""
 
 from privgate.evidence import RunTrace
+from privgate.evidence.figures import number
 from privgate.report import front
 from privgate.report.blocks import Block, Code, Facts, Section
 from privgate.report.report_schema import SCHEMA, ReportDocument
-from privgate.report.text import number, plain
+from privgate.report.text import plain
 
 
 def section(doc: ReportDocument) -> Section:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from privgate.evidence.figures import fold, number
 from privgate.policy.rules import about
 from privgate.report import charts, found_blocks, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
-from privgate.report.text import fold, number, plain, shown
+from privgate.report.text import plain, shown
 from privgate.report.unit_rows import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
 
 #: figures of the per-unit table, in words

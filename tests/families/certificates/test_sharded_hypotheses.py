@@ -51,7 +51,7 @@ def test_whose_record_is_public_too_is_in_every_shard(records, public):
     assert (found.upper[:5] > 2).all()
     assert (found.upper[5:] <= 1).all()
     assert CERTIFICATE.every_data_set(about) == np.inf
-    assert any("5 training records are among them" in a for a in found.assumptions)
+    assert any("some training records are among them" in a for a in found.assumptions)
 
 
 def test_a_public_record_with_another_label_is_another_record():

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 
 from privgate.errors import MeasurementError
-from privgate.membership import attacks
+from privgate.membership import NAMES, attacks, numbers
 from privgate.membership.attacks.self_test import blind_tolerance, self_test
 from privgate.statistics.roc import auc
 
 EVERY = pytest.mark.parametrize("attack", attacks.ALL, ids=lambda a: a.name)
+
+
+def test_a_policy_knows_every_attack_by_name_and_no_other():
+    assert set(NAMES) == {*attacks.BY_NAME, *numbers.BY_NAME}
+    assert len(NAMES) == len(set(NAMES))
 
 
 def rng(k=0):

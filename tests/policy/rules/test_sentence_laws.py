@@ -2,12 +2,18 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
+from privgate import report
+from privgate.advice.probe import of
+from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
 from privgate.policy.rules import ALL
+from privgate.registry.attaching import headline
 from privgate.report.assertions import of_rules
+from privgate.report.report_document import FORMATS
 from privgate.verdict import Outcome, Verdict
 from tests.policy.rules.rule_pages import example
 
@@ -47,7 +53,7 @@ def told(rule, low, high, *others):
     evidence = Evidence({"n_units": N, "n_records": N}, (), {taken.request: taken})
     made = Verdict({}, findings, evidence)
     asserted = of_rules(map(made.said, findings), evidence.measurements.values())
-    return findings[0], asserted, made.told()
+    return findings[0], asserted, made.told(), made
 
 
 def written(x):
@@ -64,7 +70,7 @@ def says(text, x):
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.request().key)
 def test_a_finding_says_threshold_and_deciding_number_and_nothing_that_is_not_known(rule, outcome):
     low, high = interval(rule, outcome)
-    finding, (asserted,), leaving = told(rule, low, high)
+    finding, (asserted,), leaving, _ = told(rule, low, high)
     texts = [finding.message, finding.meaning, finding.advice, asserted.asked, asserted.value, asserted.consequence]
 
     # an audit has no upper end, and never leaves doubt
@@ -90,7 +96,7 @@ def test_nothing_that_is_told_depends_on_which_of_the_hidden_counts_is_true(rule
     one, other = rule.with_limit(limit / per), rule.with_limit((limit + 1) / per)
     said = {}
     for count in counts:
-        finding, asserted, leaving = told(one, count / per, count / per, other)
+        finding, asserted, leaving, _ = told(one, count / per, count / per, other)
         side = tuple(f["outcome"] for f in leaving["findings"])
         said.setdefault(side, set()).add(
             (finding.message, finding.meaning, finding.advice, repr([a.value for a in asserted]), repr(leaving))
@@ -101,3 +107,35 @@ def test_nothing_that_is_told_depends_on_which_of_the_hidden_counts_is_true(rule
                 f["outcome"] == "passed",
             )
     assert [len(texts) for texts in said.values()] == [1] * len(said)
+
+
+@pytest.mark.parametrize("rule", SHARES + FILES, ids=lambda r: r.request().key)
+@pytest.mark.parametrize("limit", [5, 20, 145])
+@pytest.mark.parametrize("counts", [(1, 4, 6, 9), (N - 9, N - 4, N - 6, N - 1)])
+def test_nothing_that_renders_depends_on_which_of_the_hidden_counts_is_true(rule, limit, counts):
+    """Page, summary, terminal, JUnit, card, bill, notebook, and what a dashboard shows: from the point too."""
+    per = 1 if rule.metric == "artifact_records" and rule.limit > 1 else N
+    said = {}
+    for count in counts:
+        for low, high in ((count, count), (0, max(20, count)), (count, N)):
+            *_, made = told(rule.with_limit(limit / per), low / per, high / per)
+            (taken,) = made.evidence.measurements.values()
+            point = {taken.request: replace(taken, value=count / per)}
+            findings = tuple(rule.with_limit(limit / per).judge(m) for m in point.values())
+            policy = {"name": "p", "version": "1", "digest": "sha256:0", "path": "", "source": {}}
+            made = Verdict(policy, findings, replace(made.evidence, measurements=point))
+            document = report.document(made, hash_key=b"k" * 32)
+            shown = [report.render(document, format_) for format_ in FORMATS]
+            side = (made.outcome, low == high, low == 0)
+            said.setdefault(side, set()).add((*shown, overview(made), repr(headline(made)), findings[0].message))
+    assert [len(texts) for texts in said.values()] == [1] * len(said)
+
+
+@pytest.mark.parametrize("rule", SHARES + FILES, ids=lambda r: r.request().key)
+@pytest.mark.parametrize("counts", [range(1, 10), range(N - 9, N)])
+def test_no_hidden_count_follows_from_advice(rule, counts):
+    """What a search prints of a model, and what it compares: the risk of each candidate."""
+    per = 1 if rule.metric == "artifact_records" and rule.limit > 1 else N
+    for side in (0, N):
+        risks = {repr(of(told(rule.with_limit(side / per), count / per, count / per)[-1])) for count in counts}
+        assert len(risks) == 1

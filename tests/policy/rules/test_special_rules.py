@@ -68,7 +68,8 @@ def test_a_claim_is_broken_when_the_audit_exceeds_it():
     broken = rule.judge(measured(rule, 2.5, math.inf, behind=claim))
     held = rule.judge(measured(rule, 2.0, math.inf, behind=claim))
     assert (broken.outcome, broken.limit) == (Outcome.FAILED, 2.0)
-    assert "the claim is broken" in broken.message
+    assert "at least epsilon 2.5, no upper limit known" in broken.message
+    assert "(the claim is broken)" in broken.message
     assert held.outcome is Outcome.PASSED
     assert "no audit can prove" in held.meaning
 
@@ -114,7 +115,7 @@ def test_a_table_names_what_is_violated():
 
     finding = rule.judge(m)
     assert finding.outcome is Outcome.FAILED
-    assert "1 of 3 expectations are not met (pdtp is small: 4 records (0.4 %))" in finding.message
+    assert "not met, of 3: pdtp is small: 4 records (0.4 %)" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""Figures in words: a number with its unit, an interval beside its limit, and what they say together, once."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from privgate.evidence.measurement import Measurement
+
+WORDS: Mapping[str, str] = {
+    "not_measured": "not measured",
+    "unlimited": "unlimited",
+    "at_least": "at least {figure}",
+    "at_most": "at most {figure}",
+    "at_least.open": "at least {figure}, no upper limit known",
+    "no_limit": "no limit known",
+    "point": "about {figure}, no interval",
+    "span": "{low} to {high}",
+    "fold": "{factor}-fold",
+    "fold.huge": "over 1,000,000-fold",
+    "fold.up_to": "up to {high}",
+    "fold.span": "{low}- to {high}",
+    "nats": "{count} nats",
+    "nats.one": "1 nat",
+    "limit.none": "none",
+}
+
+
+def say(key: str, **values: object) -> str:
+    """Return the words of a key with their values in place."""
+    return WORDS[key].format(**values)
+
+
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
+    """Return a number for people: ``digits`` significant ones, more if it would look equal to ``against``.
+
+    Parameters
+    ----------
+    value : float or "inf", "-inf", "nan"
+        Anything that is no number reads "not measured".
+    digits : int
+        Significant digits.
+    against : float
+        The limit beside which it will stand; 1.00004 must not be printed as 1 next to a limit of 1.
+
+    Examples
+    --------
+    >>> number(1.00004, against=1.0), number("inf"), number(48842), number(1e-5)
+    ('1.00004', 'unlimited', '48,842', '1×10⁻⁵')
+    """
+    x = real(value)
+    if math.isnan(x):
+        return say("not_measured")
+    if math.isinf(x):
+        return say("unlimited") if x > 0 else "minus infinity"
+    if x == int(x) and abs(x) < 1e15:
+        return f"{int(x):,}".replace("-", "−")
+    while digits < 15 and x != against and f"{x:.{digits}g}" == f"{against:.{digits}g}":
+        digits += 1
+    shown = f"{x:,.1f}" if 1000 <= abs(x) < 1e15 else f"{x:.{digits}g}"
+    if "e" in shown:
+        mantissa, exponent = shown.split("e")
+        shown = f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
+    return shown.replace("-", "−")
+
+
+def real(value: Any) -> float:
+    """Return the float behind a JSON value; NaN for anything that is none, so that it never looks measured."""
+    if isinstance(value, bool) or value is None:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def fold(nats: Any) -> str:
+    """Return a change in nats as a factor: ``"2.72-fold"``.
+
+    Examples
+    --------
+    >>> fold(1.0), fold(7.4)
+    ('2.72-fold', '1,636-fold')
+    """
+    x = real(nats)
+    if math.isnan(x):
+        return say("not_measured")
+    if x > math.log(1e6):
+        return say("unlimited" if math.isinf(x) else "fold.huge")
+    return say("fold", factor=factor(x))
+
+
+def factor(nats: float) -> str:
+    """Return e to the power of a finite number of nats, short: 2.72 for 1."""
+    times = math.exp(nats)
+    return f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
+
+
+def percent(fraction: Any, digits: int = 3) -> str:
+    """Return a fraction as a percentage: "50.3 %"."""
+    x = real(fraction)
+    return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"
+
+
+def figure(x: float, unit: str, *, against: float = math.nan) -> str:
+    """Return a number with its unit; nats as a factor first, fractions as percentages.
+
+    Examples
+    --------
+    >>> figure(1.0, "nats"), figure(0.5, "fraction"), figure(12, "records")
+    ('2.72-fold (1 nat)', '50 %', '12 records')
+    """
+    if math.isnan(x):
+        return say("not_measured")
+    if unit == "nats":
+        return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else say("unlimited")
+    if unit == "epsilon":
+        return f"epsilon {number(x, against=against)}"
+    many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
+    return _short(x, unit, against) + (f" {many}" if unit not in ("", "fraction") else "")
+
+
+def _nats(x: float, against: float = math.nan) -> str:
+    return say("nats.one") if x == 1 else say("nats", count=number(x, against=against))
+
+
+def interval(value: float, low: float, high: float, *, limit: float, unit: str, direction: str) -> str:
+    """Return a figure with its interval beside a limit, in one phrase."""
+    if math.isnan(low) or math.isnan(high):
+        return say("not_measured") if math.isnan(value) else say("point", figure=figure(value, unit))
+    if low == high or number(low, against=limit) == number(high, against=limit):
+        # certain within rounding: the end nearer to breaking the limit is the one to show
+        low = low if direction == "min" else high
+        if math.isinf(low):
+            return say("unlimited")
+        return figure(low, unit, against=limit)
+    if math.isinf(high):
+        return (
+            say("no_limit")
+            if math.isinf(low) or low == 0
+            else say("at_least.open", figure=figure(low, unit, against=limit))
+        )
+    if math.isinf(low):
+        return say("at_most", figure=figure(high, unit, against=limit))
+    if unit == "nats":
+        # changes are never below 0: the lower end of an interval that reaches it says nothing
+        up_to = low <= 0
+        factors = say("fold.up_to" if up_to else "fold.span", low=factor(low), high=fold(high))
+        return f"{factors} ({say('span', low=number(low, against=limit), high=_nats(high, limit))})"
+    words = "" if unit in ("", "fraction", "epsilon") else f" {unit}"
+    before = "epsilon " if unit == "epsilon" else ""
+    return f"{before}{say('span', low=_short(low, unit, limit), high=_short(high, unit, limit))}{words}"
+
+
+def _short(x: float, unit: str, against: float) -> str:
+    if unit != "fraction":
+        return number(x, against=against)
+    return percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
+
+
+def threshold(limit: float, *, unit: str, direction: str) -> str:
+    """Return the limit in words: "at most 2.72-fold (1 nat)"."""
+    if math.isnan(limit):
+        return say("limit.none")
+    return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
+
+
+def sure(m: Measurement) -> str:
+    """Return how certain a figure is."""
+    if m.problem:
+        return say("not_measured")
+    kind = {"bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
+    certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
+    return kind if m.kind == "point" else f"{kind}, {certain}"
