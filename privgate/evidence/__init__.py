@@ -58,7 +58,6 @@ from privgate.evidence.influence_facts import (
     TrainingPlan,
     UnitCoverage,
 )
-from privgate.evidence.json_values import EvidenceModel, Json, Number, Option, decode, encode
 from privgate.evidence.measurement import (
     Behind,
     BehindClaim,
@@ -70,7 +69,7 @@ from privgate.evidence.measurement import (
     Precondition,
     Request,
 )
-from privgate.evidence.telling import Count
+from privgate.evidence.telling import Count, EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
     "COLUMNS", "SENSITIVITY_COLUMNS", "SIGNS", "AgainstPdtp", "ArtifactPart", "AttackFigures", "AttackResult",

@@ -7,8 +7,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from privgate.evidence.json_values import EvidenceModel, Json, Number
-from privgate.evidence.telling import Count, Known, OfRecords, Part, Sample, share, told
+from privgate.evidence.telling import Count, EvidenceModel, Json, Known, Number, OfRecords, Part, Sample, share, told
 
 # The second question: whether an attack tells who was in the training data.
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from privgate.evidence.attack_facts import Estimate
-from privgate.evidence.json_values import EvidenceModel, Number
+from privgate.evidence.telling import EvidenceModel, Number
 
 # What a rerun of a recipe that claims differential privacy was seen to do.
 

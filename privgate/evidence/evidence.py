@@ -12,9 +12,8 @@ from pydantic import Field, ValidationError
 from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, CollusionPart, MembershipPart, RobustPart
 from privgate.evidence.claim_facts import ClaimsPart
 from privgate.evidence.influence_facts import InfluencePart, RunPart
-from privgate.evidence.json_values import EvidenceModel, Json, encode
 from privgate.evidence.measurement import BehindMembership, Measurement, Precondition, Request
-from privgate.evidence.telling import Known, told
+from privgate.evidence.telling import EvidenceModel, Json, Known, encode, told
 
 #: columns of the per-unit table that always exist, with their meaning
 COLUMNS: Mapping[str, str] = {

@@ -7,8 +7,20 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from privgate.evidence.json_values import EvidenceModel, Json, Number, encode
-from privgate.evidence.telling import SMALL_CELL, Count, Known, OfUnits, Part, Sample, cells, told
+from privgate.evidence.telling import (
+    SMALL_CELL,
+    Count,
+    EvidenceModel,
+    Json,
+    Known,
+    Number,
+    OfUnits,
+    Part,
+    Sample,
+    cells,
+    encode,
+    told,
+)
 
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
 

@@ -7,8 +7,21 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from privgate.evidence.claim_facts import AuditRuns
-from privgate.evidence.json_values import EvidenceModel, Json, Number, Option, encode
-from privgate.evidence.telling import Count, Known, Part, Sample, beside, nested, share, told
+from privgate.evidence.telling import (
+    Count,
+    EvidenceModel,
+    Json,
+    Known,
+    Number,
+    Option,
+    Part,
+    Sample,
+    beside,
+    encode,
+    nested,
+    share,
+    told,
+)
 
 # What stands behind one number, by question: the fields that rules read beside value and interval.
 #

@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.errors import SubjectError
 from privgate.evidence import Evidence, EvidenceDocument, NextStep
-from privgate.evidence.json_values import EvidenceModel, Json, Number
+from privgate.evidence.telling import EvidenceModel, Json, Number
 from privgate.report.unit_rows import FigureName, Quantiles, UnitsSummary
 from privgate.verdict import Finding, Outcome, Verdict
 

@@ -12,8 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from privgate.errors import UsageError
 from privgate.evidence import Count, encode
-from privgate.evidence.json_values import EvidenceModel, Number
-from privgate.evidence.telling import SMALL_CELL, Part
+from privgate.evidence.telling import SMALL_CELL, EvidenceModel, Number, Part
 from privgate.report import histograms
 
 # The per-unit table as a reader may see it: a part of the report document.

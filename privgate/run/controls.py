@@ -11,11 +11,11 @@ from privgate.evidence import Precondition, SeedControl
 from privgate.families import answering as families
 from privgate.families.refit import no_answers
 from privgate.run import changed, recipe_controls, reproduction
+from privgate.run.recipe_controls import reads_no_seed
 from privgate.run.reproduction import DETERMINISTIC
 from privgate.run.run import Run
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
 from privgate.subject import tasks
-from privgate.subject.seedless import reads_no_seed
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet

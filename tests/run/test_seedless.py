@@ -14,8 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import all_estimators
 
 from privgate import models
+from privgate.run.recipe_controls import _READS_NONE, reads_no_seed
 from privgate.subject.recipe import Recipe
-from privgate.subject.seedless import _READS_NONE, reads_no_seed
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
