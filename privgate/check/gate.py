@@ -42,7 +42,7 @@ from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitiv
 from privgate.membership import attack_figures
 from privgate.membership import board as boards
 from privgate.policy import Policy
-from privgate.policy.rules import METRICS
+from privgate.policy.rules import METRICS, about
 from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
@@ -305,11 +305,11 @@ def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]])
     """Raise ``DigestMismatchError`` where a finding has another limit or question than the policy's rule."""
     asked = {m["request"]["key"]: m["request"] for m in document["evidence"]["measurements"]}
     for f in document["findings"]:
-        if f["metric"] not in ("dtp", "pdtp", "sensitivity"):
+        if Need.LEAVE_ONE_OUT not in about(f["metric"]).needs:
             continue
         rule, options = rules.get(f["rule"], {}), asked[f["request"]]["options"]
         differ = [n for n in ("aggregate", "q", "threshold", "sample", "over") if options.get(n) != rule.get(n)]
-        if differ or (rule.get("metric"), rule.get("max")) != (f["metric"], f["limit"]):
+        if differ or (rule.get("metric"), rule.get(f["direction"])) != (f["metric"], f["limit"]):
             raise DigestMismatchError(f"rule {f['rule']!r} of the report is not the policy's")
 
 

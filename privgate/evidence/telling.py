@@ -109,12 +109,12 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
 
     Examples
     --------
-    >>> at_least(298, [300]), at_least(298, [300], [295]), at_least(250, [300])
-    (291, 295, 250)
+    >>> at_least(298, [300]), at_least(298, [300], [295]), at_least(250, [300]), at_least(2, [4])
+    (291, 295, 250, 1)
     """
     for total in totals if count and count not in totals else ():
         if 0 < total - count < SMALL_CELL:
-            return max([total - SMALL_CELL + 1, *(f for f in floors if f <= count)])
+            return max([1, total - SMALL_CELL + 1, *(f for f in floors if f <= count)])
     return count
 
 

@@ -233,7 +233,7 @@ def test_limits_of_a_figure_must_meet_the_suite_as_well():
 
     assert (found.value, found.low, found.high) == (0.0, 0.0, 1.0)
     assert rule.judge(found).outcome is Outcome.INCONCLUSIVE
-    assert "between 0 and 1 of 3" in rule.judge(found).message
+    assert "0 to 1 expectations" in rule.judge(found).message
     assert rule.judge(floor).outcome is Outcome.INCONCLUSIVE
     assert rule.judge(surely).outcome is Outcome.FAILED
 
@@ -247,7 +247,7 @@ def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
 def test_a_table_that_misses_units_or_a_column_cannot_be_judged():
     half = bench(expect(max_value=1))
     half._made[per_unit.table] = {"unit": np.array(["0", "1"]), "pdtp": np.array([0.1, 0.2])}
-    with pytest.raises(MeasurementError, match="2 of 4 units"):
+    with pytest.raises(MeasurementError, match="at least 1 of 4 people measured"):
         per_unit.measure(half, ASKED)
     with pytest.raises(MeasurementError, match="there is no column 'dtp_uper'"):
         per_unit.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
