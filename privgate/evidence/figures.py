@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from privgate.evidence.measurement import Measurement
@@ -102,6 +103,12 @@ def percent(fraction: Any, digits: int = 3) -> str:
     """Return a fraction as a percentage: "50.3 %"."""
     x = real(fraction)
     return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"
+
+
+def percent_at_most(fraction: float, digits: int = 2) -> str:
+    """Return a fraction as a percentage that is not below it: 0.0104 as "1.1 %"."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(100 * Decimal(repr(float(fraction))))
+    return f"{rounded.normalize():f} %"
 
 
 def figure(x: float, unit: str, *, against: float = math.nan) -> str:

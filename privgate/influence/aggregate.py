@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Request
+from privgate.evidence.figures import percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.families.retrained import OPEN, Retrained, Shown
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
@@ -93,7 +94,7 @@ class Ranking:
         some = f"{Count(people, population)} of {population} people" if people < population else "people"
         return (
             f"{' and '.join(self.names)} only ranked {some}; {drawn} drawn at random were trained without: with "
-            f"{1 - ALPHA:.0%} confidence at most {100 * count / population:.3g} % of all exceed this"
+            f"{1 - ALPHA:.0%} confidence at most {percent_at_most(count / population, 3)} of all exceed this"
         )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.evidence.figures import number, percent, real
+from privgate.evidence.figures import number, percent, percent_at_most, real
 from privgate.report.text import LONGEST, item, markdown, moment, plain, whole
 
 ANY = st.text(st.characters(codec=None), max_size=300)
@@ -71,3 +71,14 @@ def test_times_keep_their_day_and_lose_their_zone():
     assert moment("2026-11-21") == "2026-11-21"
     assert moment("tomorrow") == "tomorrow"
     assert moment(None) == ""
+
+
+@given(st.floats(0, 1), st.integers(1, 6))
+def test_what_at_most_a_share_is_is_never_less_than_it(share, digits):
+    shown = float(percent_at_most(share, digits).removesuffix(" %"))
+
+    assert 100 * share * (1 - 1e-15) <= shown <= 100 * share * (1 + 10.0 ** (1 - digits)) + 1e-300
+
+
+def test_a_share_of_one_and_a_bit_is_not_told_as_one():
+    assert [percent_at_most(v) for v in (0.0104, 0.05, 0.0)] == ["1.1 %", "5 %", "0 %"]

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
 
 from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.evidence.figures import fold, percent
+from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
@@ -162,7 +162,7 @@ class LeaveOneOutRule(Rule):
     @staticmethod
     def _for_whom(measurement: Measurement) -> str:
         beyond = BehindInfluence.of(measurement.behind).beyond
-        who = f"all but {100 * beyond:.2g} % of people at most" if beyond else "everybody"
+        who = f"all but {percent_at_most(beyond)} of people at most" if beyond else "everybody"
         return f"for {who} ({100 * (measurement.confidence or 0):g} % sure)"
 
     def meaning(self, measurement: Measurement) -> str:
