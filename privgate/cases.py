@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.documents import DocumentError, DocumentLimits, strict_json
 from privgate.kernel import Case
-from privgate.kernel.sample import exceeding_limit, quantile_rank
+from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 FILE = "cases.npz"
 #: the theorem about models that training makes
@@ -173,12 +173,21 @@ class Yes:
         upper = upper / self.unit + self.apart
         if how == "share_above":
             above = n - int((upper <= float(self.options["threshold"])).sum())
-            return (exceeding_limit(above - (n - asked), asked, n, alpha=_ALPHA) if asked < n else above) / n
+            return (
+                exceeding_limit(above - (n - asked), asked, n, alpha=self._alpha(asked, n)) if asked < n else above
+            ) / n
         if how == "quantile":
             q = float(self.options["q"])
             rank = quantile_rank(asked, q, alpha=_ALPHA) if asked < n else int(np.ceil(q * n))
             return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
         return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
+
+    def _alpha(self, asked: int, people: int) -> float:
+        """Return what a first look at fewer people leaves of the level, where the sample grew."""
+        first, then = self.options.get("sample"), self.options.get("up_to")
+        if not first or not then or not int(first) < asked == min(int(then), people):
+            return _ALPHA
+        return max(Looks((int(first), asked), people, int(self.limit * people + 1e-9), _ALPHA).left()[0], 1e-12)
 
 
 def at_most(found: float, stated: float) -> bool:
@@ -186,14 +195,17 @@ def at_most(found: float, stated: float) -> bool:
     return found <= stated or found - stated <= _SAME * (1 + min(abs(found), abs(stated)))
 
 
-def apart(details: Mapping[str, Mapping[str, Any]], *, every: bool) -> float:
-    """Return how far released answers are from the recipe's by what controls found, name -> figures; nats.
+def apart(details: Iterable[tuple[str, Mapping[str, Any]]], *, every: bool) -> float:
+    """Return how far released answers are from the recipe's by what controls found, (name, figures) each; nats.
 
     At ``every`` question, or at people's own records.
     """
-    reproduced, served = details.get("reproduces", {}), details.get("served", {})
     names = ("from_registered_model_nats", "from_registered_model_elsewhere_nats")[: 2 if every else 1]
-    return max(float(reproduced.get(n) or 0.0) for n in names) + float(served.get("ways_apart") or 0.0)
+    most = {"reproduces": 0.0, "served": 0.0}
+    for control, found in details:
+        for name in {"reproduces": names, "served": ("ways_apart",)}.get(control, ()):
+            most[control] = max(most[control], float(found.get(name) or 0.0))
+    return most["reproduces"] + most["served"]
 
 
 # As arrays and JSON values: in the ledger among others, in a file by themselves.

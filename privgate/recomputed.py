@@ -28,7 +28,7 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
     """
     told = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
     domain = document["evidence"]["subject"].get("domain") or {}
-    details = {p["name"]: p["detail"] for p in document["evidence"]["preconditions"]}
+    details = [(p["name"], p["detail"]) for p in document["evidence"]["preconditions"]]
     for f in document["findings"]:
         found = told.get(f["request"])
         if f["outcome"] != "passed" or found is None or found["request"]["metric"] != f["metric"]:

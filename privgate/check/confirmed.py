@@ -76,7 +76,8 @@ def confirmed(
         return tuple(_doubted(f, {}, why) if f.outcome.releases else f for f in made)
     for k, rule in enumerate(rules, start=first):
         f, m = made[k], told.get(made[k].request)
-        waived = [float(w["ceiling"]) for w in policy["waivers"] if f.waiver and w["rule"] == f.rule]
+        told_up_to = [w for w in policy["waivers"] if f.waiver.startswith(f"waived up to {w['ceiling']:g} until ")]
+        waived = [float(w["ceiling"]) for w in told_up_to if w["rule"] == f.rule]
         soft = _soft(rule) or (not f.applies and not rule.get("required", True))
         released = f.outcome == "passed" or (f.outcome == "warned" and not soft)
         rests = by_theorem(rule, subject, m, evidence.records) if released or waived else ""
@@ -84,15 +85,19 @@ def confirmed(
             continue
         if found is None:
             found = upper(subject, evidence) if kept else NOTHING_KEPT
+        off = cases.apart(((p.name, p.detail) for p in evidence.preconditions), every=rule["metric"] == "dtp")
+        most = max([float(rule["max"]), *waived])
         if isinstance(found, str):
             why = found
-        elif rests == "table":
-            why = _untrue(subject, evidence.records, found)
-        else:
-            off = cases.apart({p.name: p.detail for p in evidence.preconditions}, every=rule["metric"] == "dtp")
-            most = max([float(rule["max"]), *waived])
+        elif m is not None and rule["metric"] != "table" and m.population != len(found):
+            why = f"it is about {m.population} people, and the data hold {len(found)}"
+        elif rests == "limits":
             yes = Yes(f.rule, rule, most, np.inf, apart=off, drawn=0 if m is None else m.n)
             why = _strangers(yes, kept, len(found), order) or yes.shortfall(found, cases.people(kept))
+        else:
+            why = _untrue(subject, evidence.records, found, whole=rule["metric"] == "table")
+            if rests == "ranked" and not why:
+                why = _unlimited(rule, most, subject, evidence.records, found + off)
         if why:
             made[k] = _doubted(f, rule, why)
     return tuple(made)
@@ -113,44 +118,65 @@ def _strangers(yes: Yes, kept: Sequence[Kept], people: int, order: Callable[[], 
     named = np.unique(np.concatenate([k.units[k.units >= 0] for k in kept]))
     drawn = max(yes.drawn, len(named))
     whole = yes.options.get("aggregate", "max") == "max" or drawn >= people
+    sizes = [min(int(yes.options[n]), people) for n in ("sample", "up_to") if yes.options.get(n)]
+    if not whole and sizes and drawn not in sizes:
+        return f"{drawn} people are no sample that the rule asks for"
     fine = whole or (order is not None and np.isin(named, order()[:drawn]).all())
     return "" if fine else "its cases are about other people than were drawn at random"
 
 
 def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records: Mapping[str, Any]) -> str:
-    """Return what of a rule's yes is a theorem's: "limits" of people, those that the "table" holds, or nothing.
+    """Return what of a rule's yes is a theorem's: "limits" of people, those of the "ranked", the "table"'s, or nothing.
 
     About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
     people were trained without than there are, or than the rule's sample asks for, and nothing is concluded from a
     sample; and where theorems limit in place of an engine that only ranks people. A suite is about the table.
+    Regressors are not confirmed.
     """
     domain, metric = subject.data.domain, rule["metric"]
     listed = domain is not None and domain.queries is not None
     if subject.task != "classification" or (listed and metric != "pdtp"):
         return ""
-    if metric == "dtp" or (metric == "pdtp" and measured is None):
+    if metric == "dtp" or (metric in ("pdtp", "table") and measured is None):
         return "limits"
-    if metric not in ("pdtp", "table") or measured is None:
+    if metric not in ("pdtp", "table"):
         return ""
     limits = np.asarray(records.get("dtp_upper", ()), dtype=np.float64)
     ranked = ~np.isin(np.asarray(records.get("engine", ()), dtype=str), TRAINED)
     if metric == "table":
-        seen = ranked.any() or any("dtp_upper" in str(e) for e in getattr(measured.behind, "expectations", ()))
-        return "table" if seen and np.isfinite(limits).any() else ""
-    share = rule["aggregate"] == "share_above"
-    ranked &= (limits <= float(rule["threshold"] if share else rule["max"])) & (not listed)
+        return "table" if ranked.any() or (limits < np.inf).any() else ""
+    ranked, share = ranked & (not listed), rule["aggregate"] == "share_above"
     few = measured.n < min(measured.population, rule.get("sample") or measured.population)
     sampled = share or rule["aggregate"] != "max" or getattr(measured.behind, "beyond", None) is not None
     sure = measured.confidence is None or not sampled
     if sure and (few or (len(ranked) > 0 and ranked.all())):
         return "limits"
-    return "table" if ranked.any() else ""
+    if sure and ranked.any():
+        return "ranked"
+    return "table" if (ranked & (limits < np.inf)).any() else ""
 
 
-def _untrue(subject: Subject, records: Mapping[str, Any], found: Float) -> str:
-    """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
+def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
+    """Return the positions of the people of a table."""
     place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
-    whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
+    return [place[name] for name in np.asarray(records["unit"]).tolist()]
+
+
+def _unlimited(rule: Mapping[str, Any], most: float, subject: Subject, records: Mapping[str, Any], found: Float) -> str:
+    """Return that of those whom an engine only ranked more are beyond the limit than the rule lets; empty if not."""
+    ranked = found[_whose(subject, records)][~np.isin(np.asarray(records["engine"], dtype=str), TRAINED)]
+    how, people = rule["aggregate"], len(found)
+    limit = float(rule["threshold"]) if how == "share_above" else most
+    left = {"share_above": most, "quantile": 1 - float(rule.get("q") or 1.0)}.get(how, 0.0) * people
+    beyond = int((~(ranked <= limit)).sum())
+    return "people whom an engine only ranked are beyond it" if beyond > left else ""
+
+
+def _untrue(subject: Subject, records: Mapping[str, Any], found: Float, *, whole: bool) -> str:
+    """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
+    whose = _whose(subject, records)
+    if whole and sorted(whose) != list(range(len(found))):
+        return "the per-unit table is not of everybody"
     fine = (found[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-unit table limits somebody to less than the kernel does"
 

@@ -12,7 +12,7 @@ exceeds ``allowed``. No released probability for a record of theirs (asked "own"
 
 Certificate, none of it believed.  ``at`` (C, p): near the minimum. ``factor`` W (C p, C p): near an inverse Cholesky
 factor of the Hessian H there. ``moves`` (U, C, p): near what a person's absence adds to the minimum; NaN for whom
-nothing is shown. ``swept`` (S,), or the setting ``sweep``: for whom the gradient at ``at + moves`` is computed anew
+nothing is shown. ``swept`` (S,): for whom the gradient at ``at + moves`` is computed anew
 over all records. ``alone_people`` (A,), ``alone_at`` (A, C, p), ``alone_factor`` (A, C p, C p): minimum and factor
 without that person. ``question`` (U, d): where, beside their records, ``low`` is looked for.
 
@@ -83,8 +83,9 @@ def everybody(case: Case) -> Metric:
 def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, Float]:
     """Return scores (R, C) and bounds (R,) with everybody, then the same without person ``whose`` (R,), at ``rows``.
 
-    No difference of two scores at a row of ``rows`` (R, p), and so no log-probability, is farther than the bound from
-    that of any training that the claim is about; infinite where the certificate shows nothing. ``known`` is what
+    No difference of two scores at a row of ``rows`` (R, p), and so no log-probability but for what a library loses when
+    it releases one, is farther than the bound from that of any training that the claim is about; infinite where the
+    certificate shows nothing. ``known`` is what
     ``everybody`` returned for such a case, and saves its time if it is about the same.
 
     Raises

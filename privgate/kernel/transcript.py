@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privgate.kernel.assertion import Case, Float, Limits, Refused, every
+from privgate.kernel.assertion import Case, Float, Index, Limits, Refused, every
 from privgate.kernel.rounding import EPS, gamma
 
 #: largest width of a step of the loss, nats, and as a share of the deviation of one step's loss
@@ -31,7 +31,7 @@ _STEP, _SHARE = 1e-3, 0.1
 #: units of roundoff of a convolution's three transforms, an octave
 _FFT = 24
 #: mass that a truncation may move, at either end
-_CUT = 1e-15
+_CUT = 1e-18
 #: products up to which losses are convolved term by term
 _DIRECT = 3e7
 #: numbers held by one loss
@@ -75,7 +75,11 @@ class Transcript:
     def __post_init__(self) -> None:
         every(
             (math.isfinite(self.noise) and self.noise >= 0 and 0 < self.rate <= 1, "no such noise or rate"),
-            (self.steps >= 1 and self.copies >= 1 and self.records >= 0, "no such numbers of steps or records"),
+            (
+                self.steps >= 1 and 1 <= self.copies <= 1_000 and self.records >= 0,
+                "no such numbers of steps or records",
+            ),
+            (self.noise <= 1e9 and self.rate >= 1e-12, "so much noise, or so few records, are not accounted for"),
             (self.sampling in ("poisson", "fixed_size", "shuffled", "unknown"), "the sampling is unknown"),
         )
 
@@ -101,15 +105,17 @@ class Loss:
         n, short = len(self.mass) + len(other.mass) - 1, min(len(self.mass), len(other.mass))
         every((n <= _MOST, "the losses do not fit the memory"))
         first, certain = self.first + other.first, self.certain + other.certain
-        if len(self.mass) * len(other.mass) <= _DIRECT:  # sums of positive terms err by a share of themselves
-            made = np.convolve(self.mass, other.mass) * (1 + 2 * gamma(short + 8))
+        (big, rest), (many, few) = (_largest(m, int(_DIRECT / n)) for m in (self.mass, other.mass))
+        # sums of positive terms err by a share of themselves; what is concentrated needs no transform
+        made = (_shifted(big, self.mass, other.mass) + _shifted(many, other.mass, rest)) * (1 + 2 * gamma(short + 8))
+        if not few.any() or not rest.any():
             return _cut(made, first, certain, _CUT, self.step)
         size = 1 << (n - 1).bit_length()
-        made = np.fft.irfft(np.fft.rfft(self.mass, size) * np.fft.rfft(other.mass, size), size)[:n]
-        # no transform exceeds the mass: errors are shares of the larger norm, and n of them add up to root n times that
-        larger = max(float(np.linalg.norm(m)) * max(float(m.sum()), 1.0) for m in (self.mass, other.mass))
-        off = _FFT * size.bit_length() * EPS * math.sqrt(n) * larger
-        return _cut(np.maximum(made, 0.0), first, certain + off, _CUT + 2 * off, self.step)
+        made += np.maximum(np.fft.irfft(np.fft.rfft(rest, size) * np.fft.rfft(few, size), size)[:n], 0.0)
+        # a transform is at most the mass: errors are shares of the other's norm, and n of them add up to root n times
+        ends = sum(float(a.sum() * np.linalg.norm(b)) for a, b in ((rest, few), (few, rest)))
+        off = _FFT * size.bit_length() * EPS * math.sqrt(n) * ends
+        return _cut(made, first, certain + off, _CUT + 2 * off, self.step)
 
     def times(self, count: int) -> "Loss":
         """Return the loss of so many releases, by squaring."""
@@ -122,6 +128,22 @@ class Loss:
         if found is None:
             raise Refused("a composition of no steps")
         return found
+
+
+def _largest(mass: Float, most: int) -> tuple[Index, Float]:
+    """Return where the largest masses are, so many at most, and the others in their place."""
+    big = np.argsort(mass)[::-1][:most]
+    rest = mass.copy()
+    rest[big] = 0.0
+    return big, rest
+
+
+def _shifted(at: Index, mass: Float, other: Float) -> Float:
+    """Return the convolution of the masses there with another's, term by term."""
+    made = np.zeros(len(mass) + len(other) - 1)
+    for i in at.tolist():
+        made[i : i + len(other)] += mass[i] * other
+    return made
 
 
 def _cut(mass: Float, first: int, certain: float, most: float, step: float) -> Loss:
@@ -199,7 +221,7 @@ def _log_density(x: Float, noise: float, mixture: tuple[Float, Float]) -> Float:
 def _mixtures(told: Transcript) -> list[tuple[tuple[Float, Float], tuple[Float, Float]]]:
     """Return the pairs of mixtures that a step of Poisson sampling is, in both directions."""
     k, m = np.arange(told.copies + 1, dtype=np.float64), told.copies
-    weights = np.array([math.comb(m, int(i)) for i in k]) * told.rate**k * (1 - told.rate) ** (m - k)
+    weights = np.array([float(math.comb(m, int(i))) for i in k]) * told.rate**k * (1 - told.rate) ** (m - k)
     some, nothing = (weights, k), (np.ones(1), np.zeros(1))
     if not told.replace:
         return [(some, nothing), (nothing, some)]

@@ -26,7 +26,15 @@ from privgate.run.run import Budget
 from privgate.training import plan
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
-from tests.check.test_confirmed import APPROVED, evidence, lying_limits, lying_table, numbers, subject
+from tests.check.test_confirmed import (
+    APPROVED,
+    evidence,
+    lying_aggregation,
+    lying_limits,
+    lying_table,
+    numbers,
+    subject,
+)
 
 BOX = Domain(box=[(-1, 1)] * 3)
 TREES = GradientBoostingClassifier(n_estimators=2, max_depth=2, learning_rate=0.05, random_state=0)
@@ -138,12 +146,13 @@ def test_each_seed_of_training_has_its_trees(trees):
 ORDER = np.random.default_rng(4).permutation(80)
 
 
-def share(kept, drawn, *, threshold, most, order=lambda: ORDER):
+def share(kept, drawn, *, threshold, most, order=lambda: ORDER, sample=20, up_to=None):
     measured = SimpleNamespace(n=drawn, population=80, confidence=0.95, behind=None)
     request = Request("dtp")
     passed = Finding("dtp", "DTP", Outcome.PASSED, "passed", metric="dtp", request=request.key)
     told = evidence(kept, measurements={request: measured})
-    rule = {"metric": "dtp", "id": "", "aggregate": "share_above", "threshold": threshold, "max": most, "sample": 20}
+    rule = {"metric": "dtp", "id": "", "aggregate": "share_above", "threshold": threshold, "max": most}
+    rule |= {"sample": sample, "up_to": up_to}
     (ended,) = confirmed.confirmed([passed], {"rules": [rule], "waivers": []}, numbers(), told, order)
     return ended
 
@@ -172,7 +181,8 @@ def test_whoever_was_drawn_and_has_no_case_counts_as_above():
     harmless = told.about(np.isin(told.units, ORDER[:14]))  # of the other six nothing is claimed
 
     assert share([told], 20, **asked).outcome == "passed"
-    assert share([harmless], 14, **asked).outcome == "passed"
+    assert share([harmless], 14, sample=14, **asked).outcome == "passed"
+    assert share([harmless], 14, **asked).outcome == "inconclusive"  # whoever may choose how many, chooses well
     assert share([harmless], 20, **asked).outcome == "inconclusive"
 
 
@@ -262,6 +272,12 @@ def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy,
     ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
     assert ended.outcome == "inconclusive"
     assert "the per-unit table limits somebody to less" in ended.message
+    monkeypatch.undo()
+    table = per_unit.table
+    nothing = {"dtp_upper": np.full(len(asked.data.units), -np.inf)}
+    monkeypatch.setattr(per_unit, "table", lambda run: {**table(run), **nothing})
+    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
+    assert ended.outcome == "inconclusive"
     monkeypatch.undo()
     high = {**most, "kwargs": {"column": "dtp_upper", "max_value": 3.0}}
     (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [high]}))
@@ -471,3 +487,41 @@ def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
     assert found(verdict).outcome == "passed"
     with pytest.raises(DigestMismatchError, match=r"come to 0\.025: allowed is 0\.01"):
         gate.again(asked, renamed(document, tmp_path / "out", everybody), tmp_path / "out", stricter)
+
+
+def test_no_own_record_passes_by_an_aggregation_alone(monkeypatch, fleet, policy):
+    asked, rules = subject("gaussian_nb", "refused"), policy("metric: pdtp, aggregate: max, max: 0.01")
+    assert found(gate.evaluate(rules, asked, fleet=fleet), "pdtp").outcome == "failed"
+    lying_aggregation(monkeypatch)
+
+    assert found(gate.evaluate(rules, asked, fleet=fleet), "pdtp").outcome == "inconclusive"
+
+
+def test_what_controls_found_only_adds_to_a_limit():
+    near = "from_registered_model_nats"
+    told = [("reproduces", {near: 5.0}), ("reproduces", {near: -1.0}), ("served", {"ways_apart": -1.0})]
+
+    assert cases.apart(told, every=True) == cases.apart(told, every=False) == 5.0
+    assert cases.apart([*told, ("served", {"ways_apart": 0.25}), ("other", {near: 9.0})], every=True) == 5.25
+
+
+def test_a_sample_that_grew_has_what_the_first_look_leaves_of_the_level():
+    upper = np.where(np.isin(np.arange(80), ORDER[:40]), 0.0, np.inf)
+    upper[ORDER[:8]] = 2.0
+    options = {"aggregate": "share_above", "threshold": 1.0, "sample": 20, "up_to": 40}
+    plan_, plain = cases.Yes("r", options, 0.3, 1.0, drawn=40), {**options, "up_to": None, "sample": 40}
+
+    grown, alone = plan_.aggregated(upper, 40), cases.Yes("r", plain, 0.3, 1.0, drawn=40).aggregated(upper, 40)
+    assert grown > alone > 8 / 40
+
+
+def test_a_number_about_other_people_than_there_are_is_no_yes():
+    few = SimpleNamespace(n=5, population=5, confidence=None, behind=None)
+    request = Request("dtp")
+    passed = Finding("dtp", "DTP", Outcome.PASSED, "passed", metric="dtp", request=request.key)
+    rule = {"metric": "dtp", "id": "", "aggregate": "max", "max": 9.0, "sample": None}
+    told = evidence([sampled(np.arange(80))], measurements={request: few})
+    (ended,) = confirmed.confirmed([passed], {"rules": [rule], "waivers": []}, numbers(), told)
+
+    assert ended.outcome == "inconclusive"
+    assert "about 5 people, and the data hold 80" in ended.message

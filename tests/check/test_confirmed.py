@@ -236,12 +236,14 @@ def test_a_waiver_counts_up_to_its_ceiling(logistic):
     asked, kept = logistic
     rule = {"metric": "dtp", "aggregate": "max", "sample": None, "max": 0.001}
     ceilings = [({"rule": "dtp", "ceiling": c},) for c in (0.01, 1.0)]
-    waived = Finding("dtp", "DTP", Outcome.WARNED, "waived", metric="dtp", waiver="until then")
 
-    ended = [
-        confirmed.confirmed([waived], {"rules": [rule], "waivers": w}, asked, evidence([kept]))[0] for w in ceilings
-    ]
-    assert [f.outcome for f in ended] == ["inconclusive", "warned"]
+    def ended(applied, waivers):
+        waived = Finding("dtp", "DTP", Outcome.WARNED, "waived", metric="dtp", waiver=f"waived up to {applied:g} until")
+        waived = replace(waived, waiver=f"{waived.waiver} 2026-12-31: why")
+        return confirmed.confirmed([waived], {"rules": [rule], "waivers": waivers}, asked, evidence([kept]))[0].outcome
+
+    assert [ended(w["ceiling"], (w,)) for (w,) in ceilings] == ["inconclusive", "warned"]
+    assert ended(0.01, [w for (w,) in ceilings]) == "inconclusive"  # the other one was not applied
 
 
 @pytest.mark.parametrize("name", REFUSED)
