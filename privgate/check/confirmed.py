@@ -87,17 +87,18 @@ def confirmed(
             found = upper(subject, evidence) if kept else NOTHING_KEPT
         off = cases.apart(((p.name, p.detail) for p in evidence.preconditions), every=rule["metric"] == "dtp")
         most = max([float(rule["max"]), *waived])
-        if isinstance(found, str):
-            why = found
-        elif m is not None and rule["metric"] != "table" and m.population != len(found):
-            why = f"it is about {m.population} people, and the data hold {len(found)}"
+        limits = np.full(len(subject.data.units), np.inf) if rests == "ranked" and not kept else found
+        if isinstance(limits, str):
+            why = limits
+        elif m is not None and rule["metric"] != "table" and m.population != len(limits):
+            why = f"it is about {m.population} people, and the data hold {len(limits)}"
         elif rests == "limits":
             yes = Yes(f.rule, rule, most, np.inf, apart=off, drawn=0 if m is None else m.n)
-            why = _strangers(yes, kept, len(found), order) or yes.shortfall(found, cases.people(kept))
+            why = _strangers(yes, kept, len(limits), order) or yes.shortfall(limits, cases.people(kept))
         else:
-            why = _untrue(subject, evidence.records, found, whole=rule["metric"] == "table")
+            why = _untrue(subject, evidence.records, limits, whole=rule["metric"] == "table")
             if rests == "ranked" and not why:
-                why = _unlimited(rule, most, subject, evidence.records, found + off)
+                why = _unlimited(rule, most, subject, evidence.records, limits, off=off)
         if why:
             made[k] = _doubted(f, rule, why)
     return tuple(made)
@@ -146,10 +147,11 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     if metric == "table":
         return "table" if ranked.any() or (limits < np.inf).any() else ""
     ranked, share = ranked & (not listed), rule["aggregate"] == "share_above"
+    limited = ranked & (limits <= float(rule["threshold"] if share else rule["max"]))
     few = measured.n < min(measured.population, rule.get("sample") or measured.population)
     sampled = share or rule["aggregate"] != "max" or getattr(measured.behind, "beyond", None) is not None
     sure = measured.confidence is None or not sampled
-    if sure and (few or (len(ranked) > 0 and ranked.all())):
+    if sure and (few or (len(limited) > 0 and limited.all())):
         return "limits"
     if sure and ranked.any():
         return "ranked"
@@ -162,9 +164,15 @@ def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
     return [place[name] for name in np.asarray(records["unit"]).tolist()]
 
 
-def _unlimited(rule: Mapping[str, Any], most: float, subject: Subject, records: Mapping[str, Any], found: Float) -> str:
-    """Return that of those whom an engine only ranked more are beyond the limit than the rule lets; empty if not."""
-    ranked = found[_whose(subject, records)][~np.isin(np.asarray(records["engine"], dtype=str), TRAINED)]
+def _unlimited(
+    rule: Mapping[str, Any], most: float, subject: Subject, records: Mapping[str, Any], found: Float, *, off: float
+) -> str:
+    """Return that of an engine's people who only ranks more are beyond the limit than the rule lets; empty if not.
+
+    Whom the kernel does not limit was trained without for real, if this is a yes: what the table says of them counts.
+    """
+    limits = np.fmin(found[_whose(subject, records)], np.asarray(records["pdtp_high"], dtype=np.float64)) + off
+    ranked = limits[~np.isin(np.asarray(records["engine"], dtype=str), TRAINED)]
     how, people = rule["aggregate"], len(found)
     limit = float(rule["threshold"]) if how == "share_above" else most
     left = {"share_above": most, "quantile": 1 - float(rule.get("q") or 1.0)}.get(how, 0.0) * people
