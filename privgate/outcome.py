@@ -1,13 +1,18 @@
 """How rules end, and what of many decides: every yes rests on this."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 
 class Outcome(StrEnum):
-    """How a rule, or a whole verdict, ended; ordered passed < warned < inconclusive < failed."""
+    """How a rule, or a whole verdict, ended; ordered not needed < passed < warned < inconclusive < failed.
 
+    ``not needed`` is no yes: the rule is about another kind of model, or another one answered its question.
+    """
+
+    NOT_NEEDED = "not needed"
     PASSED = "passed"
     WARNED = "warned"
     INCONCLUSIVE = "inconclusive"
@@ -15,7 +20,7 @@ class Outcome(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for passed up to 3 for failed; larger is worse."""
+        """0 for not needed up to 4 for failed; larger is worse."""
         return list(Outcome).index(self)
 
     @property
@@ -32,8 +37,33 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 def together(findings: Iterable[Any]) -> Outcome:
     """Return the worst outcome of ``Finding``s; where no rule was judged among them, inconclusive at best."""
     found = list(findings)
-    judged = any(not f.rule.startswith("precondition:") for f in found)
+    judged = any(not f.rule.startswith("precondition:") and f.outcome is not Outcome.NOT_NEEDED for f in found)
     return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
+
+
+def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
+    """Return the findings; in a group of rules that ask one question, one that is met is enough.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+    groups : mapping of rule -> group
+        Of those rules alone that belong to one. A group of which none was asked is inconclusive.
+    """
+    found = list(findings)
+    for group in dict.fromkeys(groups.values()):
+        mine = [k for k, f in enumerate(found) if groups.get(f.rule) == group]
+        met = [k for k in mine if found[k].outcome is Outcome.PASSED or (found[k].waiver and found[k].outcome.releases)]
+        if met:
+            by = found[met[0]].rule
+            for k in mine:
+                if not found[k].outcome.releases and found[k].outcome is not Outcome.NOT_NEEDED:
+                    said = f"not needed, because {by} is met; by itself {found[k].outcome.value}: {found[k].message}"
+                    found[k] = replace(found[k], outcome=Outcome.NOT_NEEDED, message=said, advice="")
+        elif mine and all(found[k].outcome is Outcome.NOT_NEEDED for k in mine):
+            said = f"no rule of {group!r} is about this model: inconclusive"
+            found[mine[-1]] = replace(found[mine[-1]], outcome=Outcome.INCONCLUSIVE, message=said)
+    return found
 
 
 def approves(findings: Iterable[Any], *, observed: bool) -> bool:

@@ -20,6 +20,7 @@ from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit
 from privgate.membership import attack_figures, board
 from privgate.policy import Policy
+from privgate.policy.judging import conditions
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls
@@ -78,10 +79,11 @@ def probe(
     run = controls.choose_seeds(run, glance=True)
     if pruned and (why := too_long(run, seconds)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    measurements = _measurements(policy, run, pruned=pruned)
+    told = about_run.identity(subject, run.theorems)
+    measurements = _measurements(policy.asked_of(conditions(told)), run, pruned=pruned)
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(
-        subject=about_run.identity(subject),
+        subject=told,
         preconditions=(*run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
@@ -136,7 +138,8 @@ def of(verdict: Verdict) -> Risk:
 
     Advice prints it: a number that tells a few people is the one that may be told.
     """
-    enforced = [verdict.said(f) for f in verdict.findings if f.mode == "enforce" and f.applies]
+    judged = [f for f in verdict.findings if f.outcome is not Outcome.NOT_NEEDED]
+    enforced = [verdict.said(f) for f in judged if f.mode == "enforce" and f.applies]
     told_of = max(enforced, key=lambda f: (f.outcome.rank, _rank(_of_limit(f))), default=None)
     outcome = verdict.outcome
     if told_of is None:
@@ -177,7 +180,8 @@ def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Me
             found[request] = Measurement(request, problem=f"not measured, because {over} is not kept")
             continue
         found[request] = _measured(run, rule, pruned=pruned)
-        if pruned and rule.mode == "enforce" and rule.name not in waived and not _kept(rule, found[request]):
+        alone = rule.mode == "enforce" and rule.name not in waived and not rule.either
+        if pruned and alone and not _kept(rule, found[request]):
             over = rule.name
     return found
 

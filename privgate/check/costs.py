@@ -140,7 +140,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     def judge(name: str) -> tuple[Run, tuple[str, ...]]:
         other = Policy.load(name)
         made = prepare(other, subject, fleet=fleet, limits=replace(limits, mode="all"), known=known)
-        never = [why for r in other.rules if r.binding and (why := r.cannot_conclude(known))]
+        binding = {r.name for r in other.rules if r.binding}
+        never = [why for name, _, why in (w.partition(": ") for w in made.cannot_conclude) if name in binding]
         return made, tuple(never)
 
     known = facts(subject)

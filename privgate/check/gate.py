@@ -42,6 +42,7 @@ from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitiv
 from privgate.membership import attack_figures
 from privgate.membership import board as boards
 from privgate.policy import Policy
+from privgate.policy.judging import conditions
 from privgate.policy.rules import METRICS, about
 from privgate.run import controls
 from privgate.run.needs import Need
@@ -97,8 +98,8 @@ def trace(run: Run) -> RunTrace:
     )
 
 
-def identity(subject: Subject) -> Mapping[str, Any]:
-    """Return the subject's words and digests for the report."""
+def identity(subject: Subject, theorems: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the subject's words and digests for the report, and which theorems bound every answer of it."""
     data = subject.data
     return {
         "name": subject.name,
@@ -109,6 +110,7 @@ def identity(subject: Subject) -> Mapping[str, Any]:
         "n_units": len(data.units),
         "n_classes": len(subject.classes) if subject.task == "classification" else 0,
         **({} if subject.task == "classification" else {"task": subject.task}),
+        **({"theorems": list(theorems)} if theorems else {}),
         "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
         "release": subject.release.payload(),
         "domain": None if data.effective_domain is None else data.effective_domain.payload(),
@@ -161,6 +163,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
     for sentence in _warnings(run):
         tell(sentence)
+    told = identity(run.subject, run.theorems)
     run, checked = preconditions.checked(run, policy)
     stopped = preconditions.stopping(checked)
     planned = None
@@ -170,7 +173,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)
-    requests = dict.fromkeys(rule.request() for rule in policy.rules)
+    requests = dict.fromkeys(rule.request() for rule in policy.asked_of(conditions(told)).rules)
     measurements = {request: _measure(run, request, stopped) for request in requests}
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
@@ -183,7 +186,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     dtp_measures.left_out_again(run)
     checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
-        subject=identity(run.subject),
+        subject=told,
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
         measurements=measurements,
         records=records,
@@ -245,11 +248,11 @@ def judged(
     which people are drawn.
     """
     now = dt.datetime.now(dt.UTC)
-    judged = policy.judge(evidence, today=now.date())
-    findings = judged.findings
+    looked = None
     if subject is not None:
-        findings = confirmed.confirmed(findings, policy.resolved, subject, evidence, order)
-    verdict = Verdict(policy=named(policy), findings=findings, evidence=evidence, observed=observe)
+        looked = partial(confirmed.confirmed, policy=policy.resolved, subject=subject, evidence=evidence, order=order)
+    judged = policy.judge(evidence, today=now.date(), confirm=looked)
+    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],

@@ -1,5 +1,6 @@
 """A run that knows what a policy asks of this model, what must hold first, and what can never be concluded."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -8,10 +9,12 @@ from typing import Any
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.families import bound as bounds
+from privgate.families import of_data
 from privgate.families.engine import DRAWN
 from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
+from privgate.policy.judging import conditions
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, serving
@@ -39,9 +42,31 @@ def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], b
     """Return the rules on units that block once they are broken: enforced ones that no waiver may excuse."""
     waived = {w.rule for w in policy.waivers}
     rules = [r for r in policy.rules if r.about.per_unit and r.mode == "enforce" and r.name not in waived]
+    rules = [r for r in rules if not _answered_otherwise(r, policy.rules)]
     # two rules may ask the same: the stricter one is broken first
     rules.sort(key=lambda r: r.limit, reverse=True)
     return {r.request(): (r.name, partial(_broken, r)) for r in rules}
+
+
+def _answered_otherwise(rule: Rule, rules: Iterable[Rule]) -> bool:
+    """Return whether another rule may be enough for a question although this one is broken.
+
+    PDTP is at most DTP: whoever breaks a limit on it breaks the same limit over all questions.
+    """
+    others = [r for r in rules if rule.either and r.either == rule.either and r is not rule]
+    harder = (r for r in others if (rule.metric, r.metric) == ("pdtp", "dtp") and _limit_on_people(r) <= _least(rule))
+    return len(others) > len(list(harder))
+
+
+def _least(rule: Rule) -> float:
+    """Return nats that somebody exceeds where a rule on people is broken."""
+    threshold = rule.request().option("threshold")
+    return float(rule.limit if threshold is None else threshold)
+
+
+def _limit_on_people(rule: Rule) -> float:
+    """Return nats that nobody may exceed; infinite where a rule lets some people be above."""
+    return rule.limit if rule.request().option("aggregate", "max") == "max" else math.inf
 
 
 def _broken(rule: Rule, measurement: Measurement) -> bool:
@@ -94,6 +119,8 @@ def prepare(
         raise SubjectError(why)
     if why := misfit(policy, subject):
         raise UsageError(why)
+    theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
+    policy = policy.asked_of(conditions(described(subject, theorems)))
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
     metrics = frozenset(rule.about.name for rule in policy.rules)
     run = Run(
@@ -109,17 +136,31 @@ def prepare(
         asked=needs,
         metrics=metrics,
         suites=policy.suites,
+        theorems=theorems,
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
-    never = [f"{rule.name}: {why}" for rule in policy.rules if (why := rule.cannot_conclude(known))]
-    refused = ((rule.name, modes.refusal(run, rule.request(), rule.about.needs)) for rule in policy.rules)
-    never += [f"{name}: {why}" for name, why in refused if why]
-    return replace(run, cannot_conclude=(*modes.never(run), *never))
+    never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}
+    refused = {r.name: never[r.name] or modes.refusal(run, r.request(), r.about.needs) for r in policy.rules}
+    open_ = {r.either for r in policy.rules if not refused[r.name]}  # another rule may be enough
+    shut = [r for r in policy.rules if refused[r.name] and not (r.either and r.either in open_)]
+    told = [f"{r.name}: {refused[r.name]}" for r in shut]
+    return replace(run, cannot_conclude=(*modes.never(run), *told))
+
+
+def _of_everybody(subject: Subject) -> tuple[str, ...]:
+    """Return the theorems that bound every answer about everybody without a training, and are confirmed of data."""
+    return tuple(c.name for c in bounds.applicable(subject)[0] if c.name in of_data.ALL)
+
+
+def described(subject: Subject, theorems: tuple[str, ...]) -> dict[str, Any]:
+    """Return what evidence says of a subject, as far as it decides which rules are asked."""
+    return {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
 
 
 def misfit(policy: Policy, subject: Subject) -> str:
     """Return which rule that must pass means nothing for what the model answers with; empty if all mean something."""
-    wrong = [r.name for r in policy.rules if r.binding and subject.answers not in r.about.answers]
+    asked = policy.asked_of(conditions(described(subject, ()))).rules
+    wrong = [r.name for r in asked if r.binding and subject.answers not in r.about.answers]
     if not wrong:
         return ""
     fits = "regression-1" if subject.task == "regression" else "dtp-1 or pdtp-1"

@@ -111,7 +111,17 @@ class Document(Part):
             raise wrong("rules", f"two rules are called {twice[0]!r}; give each an 'id' of its own")
         if not any(r.binding for r in self.rules):
             raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
+        if not any(r.binding and not r.when for r in self.rules):
+            raise wrong("rules", "every rule has a 'when': at least one that can block must be asked of every model")
+        if soft := [r.name for r in self.rules if r.either and not r.binding]:
+            text = f"rule {soft[0]!r} answers for others by 'either': it needs mode 'enforce' and 'required: true'"
+            raise wrong("rules", text)
         return self
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """Rule -> the question that it and others ask, of which one that is met is enough."""
+        return {r.name: r.either for r in self.rules if r.either}
 
     def withheld(self, rule: Rule) -> str:
         """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block."""

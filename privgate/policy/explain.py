@@ -9,6 +9,7 @@ from privgate.errors import UsageError
 from privgate.policy.document_shape import WARNING_DAYS
 from privgate.policy.problems import Mark, nearest
 from privgate.policy.resolved_policy import Policy
+from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import suites
 
@@ -144,6 +145,7 @@ def _policy(policy: Policy) -> Iterator[str]:
     for base in policy.resolved["extends"]:
         yield f"  extends {base}"
     yield f"  digest {policy.digest}"
+    yield f"  {questions(policy)}"
     yield f"  an approval lasts {policy.valid_days} days"
     if policy.file != "downloadable":
         yield f"  the file is {policy.file}: rules about it warn at most, and the policy's owner answers for that"
@@ -156,6 +158,16 @@ def _policy(policy: Policy) -> Iterator[str]:
             f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
             f"(asked by {waiver.requester}, approved by {waiver.approver})"
         )
+
+
+def questions(policy: Policy) -> str:
+    """Return which questions of a release a policy enforces, and which it does not ask."""
+    asked = {r.about.question for r in policy.rules if r.mode == "enforce"}
+    told = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in asked)
+    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in asked)
+    return f"asks about {told or 'none of the questions of a release'}" + (
+        f"; does not ask about {others}" if others else ""
+    )
 
 
 def _rule(policy: Policy, rule: Rule) -> Iterator[str]:

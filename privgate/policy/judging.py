@@ -153,8 +153,14 @@ def judge(
     """
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[Waived] = []
-    powerless = policy.powerless(facts)
+    powerless, holds = policy.powerless(facts), conditions(evidence.subject)
     for rule in policy.rules:
+        if why := rule.unasked(holds):
+            finding = Finding(rule.name, rule.title, Outcome.NOT_NEEDED, f"not asked: {why}", metric=rule.metric)
+            findings.append(replace(finding, mode=rule.mode, line=lines.get(rule.name, 0)))
+            mine = [w for w in policy.waivers if w.rule == rule.name]
+            waivers += [Waived(w.key, w.rule, "not needed", why, w, (w.expires - today).days) for w in mine]
+            continue
         limits = (r.limit for r in policy.rules if r.request() == rule.request())
         measurement = _measurement(rule, evidence).against(*limits)
         finding = _withheld(_weighed(rule.judge(measurement), rule, facts, powerless), policy, rule)
@@ -169,6 +175,17 @@ def judge(
         findings.append(replace(finding, line=lines.get(rule.name, 0)))
     ends = [w.expires for w in waivers if w.state == "applied"]
     return Judged(tuple(findings), tuple(waivers), min([today + timedelta(days=policy.valid_days), *ends]))
+
+
+def conditions(subject: Mapping[str, Any]) -> set[str]:
+    """Return what of ``CONDITIONS`` holds of the model that evidence is about.
+
+    What it trains and claims is read from what it says of itself; that a theorem applies, the run found out. Where that
+    is wrong, a rule is asked too much or not at all, and what it would have answered stays unanswered.
+    """
+    task = "regressor" if subject.get("task") == "regression" else "classifier"
+    claim = ["claim"] if (subject.get("recipe") or {}).get("dp") is not None else []
+    return {task, *claim, *(["theorem"] if subject.get("theorems") else [])}
 
 
 def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
@@ -200,10 +217,8 @@ def _withheld(finding: Finding, policy: Document, rule: Rule) -> Finding:
 
 
 def _precondition(found: Precondition) -> Finding:
-    try:
-        outcome = Outcome(found.outcome)
-    except ValueError:  # a word we do not know is doubt
-        outcome = Outcome.INCONCLUSIVE
+    known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
+    outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message)
 

@@ -51,6 +51,11 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
 def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
     """Return a problem for everything that the child says more weakly than its parent."""
     own = {rule.name: (i, rule) for i, rule in enumerate(child.rules)}
+    known = parent.groups
+    for name, (position, rule) in own.items():
+        if rule.either in known.values() and name not in known:
+            text = f"{rule.either!r} is asked by the parent: another rule that is enough for it would weaken it"
+            yield _problem(tree, ("rules", position, "either"), text)
     for theirs in parent.rules:
         position, ours = own[theirs.name]
         for key, why in ours.loosened(theirs).items():

@@ -1,6 +1,7 @@
 """The policy as it is judged: resolved, frozen, named by digest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -11,12 +12,16 @@ from pydantic import PrivateAttr
 
 from privgate import digest
 from privgate.evidence import Evidence, Precondition
+from privgate.outcome import settled
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document, plain
 from privgate.policy.judging import Judged, judge
 from privgate.policy.problems import Mark, PolicyFileError, Problem
 from privgate.run import suites
 from privgate.run.suites import Data
+from privgate.verdict import Finding
+
+Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 
 
 class Policy(Document):
@@ -100,6 +105,7 @@ class Policy(Document):
             del said["approves"]
         if self.file == "downloadable":
             del said["file"]
+        said["rules"] = [{k: v for k, v in r.items() if v or k not in ("when", "either")} for r in said["rules"]]
         return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property
@@ -110,6 +116,10 @@ class Policy(Document):
     def facts(self, n_units: int = 0) -> dict[str, Any]:
         """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
         return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
+
+    def asked_of(self, holds: Collection[str]) -> Self:
+        """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""
+        return self.model_copy(update={"rules": tuple(r for r in self.rules if not r.unasked(holds))})
 
     def refusal(self, model: str, alias: str | None = None) -> str:
         """Return why this policy is not for a model, or not for setting an alias; empty if it is.
@@ -148,7 +158,7 @@ class Policy(Document):
             found.append(suites.check(data, suite, file=file, min_rows=least))
         return found
 
-    def judge(self, evidence: Evidence, *, today: date | None = None) -> Judged:
+    def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
         """Return the findings, what became of every waiver, and until when an approval would hold.
 
         Parameters
@@ -157,6 +167,10 @@ class Policy(Document):
             All that was found out.
         today : date, optional
             For waivers; the present day (UTC) if absent.
+        confirm : callable, optional
+            Looks at the findings once more, before those that answer one question are put together.
         """
         facts = self.facts(int(evidence.subject.get("n_units") or 0))
-        return judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
+        made = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
+        findings = made.findings if confirm is None else confirm(made.findings)
+        return replace(made, findings=tuple(settled(findings, self.groups)))

@@ -9,7 +9,7 @@ from typing import Any
 from privgate.evidence import Measurement, NextStep
 from privgate.evidence.figures import number
 from privgate.policy.rules import about
-from privgate.report import assertions, found_blocks, words
+from privgate.report import assertions, found_blocks, questions, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
@@ -73,6 +73,7 @@ ROWS = 8
 LINES = 3
 #: outcome -> (tone, symbol); the symbol's shape differs too, because colour alone tells nothing in print
 _TONE: Mapping[str, str] = {
+    Outcome.NOT_NEEDED: "watch",
     Outcome.PASSED: "good",
     Outcome.WARNED: "care",
     Outcome.INCONCLUSIVE: "open",
@@ -91,7 +92,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     """Return what page one says, as text short enough for one sheet of paper."""
     told, held = assertions.of(doc), words.preconditions(doc)
     unheld = [f for f in held if f.outcome is not Outcome.PASSED]
-    rows = [a for a in told if not a.condition or a.outcome is not Outcome.PASSED]
+    rows = [a for a in told if (a.outcome is not Outcome.PASSED if a.condition else a.outcome.rank)]
     shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
     changed, titles = changes(doc), {a.finding.rule: a.asked for a in told}
     dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
@@ -101,6 +102,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "decision": capital(words.decision(doc)),
         "subject": subject(doc.subject),
         "sentence": sentence(doc),
+        "questions": questions.template(doc),
         "why": whole(why(doc), room["why"]),
         "how_sure": whole(how_sure(doc), room["how_sure"]),
         "accuracy": found_blocks.accuracy(doc),
@@ -116,6 +118,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "changes": whole(changed, room["changes"]),
         "changes_since": _since(doc),
         "not_shown": [
+            *questions.not_met_by_itself(doc),
             *_candidates(held),
             *filter(None, [words.no_attack_limited(doc)]),
             *_not_tested(doc),
@@ -144,7 +147,7 @@ def subject(s: SubjectFacts | ComparedReport) -> str:
 
 def sentence(doc: ReportDocument) -> str:
     """Return the verdict as one sentence that needs no knowledge of the field."""
-    rules = words.rules(doc)
+    rules = words.asked(doc)
     met = sum(f.outcome is Outcome.PASSED for f in rules)
     broken = sum(f.outcome is Outcome.FAILED for f in rules)
     told = {"policy": plain(doc.policy.name, 40) or say("policy.unnamed"), "rules": len(rules)}

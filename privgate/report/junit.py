@@ -45,7 +45,7 @@ def render(doc: ReportDocument) -> str:
 
 
 def _kind(finding: Finding) -> str:
-    if not finding.applies:
+    if not finding.applies or finding.outcome is Outcome.NOT_NEEDED:
         return "skipped"
     return {Outcome.FAILED: "failure", Outcome.INCONCLUSIVE: "error"}.get(finding.outcome, "")
 

@@ -106,6 +106,7 @@ class SubjectFacts(EvidenceModel):
     n_units: int = 0
     n_classes: int = 0
     n_candidates: int = 0
+    theorems: tuple[str, ...] = Field(default=(), description="Those that bound every answer, without a training.")
     task: str = Field(default="", description="regression for models that predict numbers; empty for classifiers.")
     release: ReleaseFacts = ReleaseFacts()
     domain: DomainFacts | None = None

@@ -46,6 +46,7 @@ SENTENCES: Mapping[str, str] = {
     "decision.screened": "blocked: screened, not certified",
     "decision.open": "blocked: not enough evidence",
     "decision.observed": "observed only, nothing enforced (the rules would say: {decision})",
+    "result.not needed": "Not needed",
     "result.passed": "Met",
     "result.warned": "Warning",
     "result.inconclusive": "Not decided",
@@ -71,6 +72,15 @@ SENTENCES: Mapping[str, str] = {
     "sentence.one_broken": "The model may not be released: 1 of {rules} rules of the policy “{policy}” is broken.",
     "sentence.only_broken": "The model may not be released: the one rule of the policy “{policy}” is broken.",
     "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” are broken.",
+    # the questions that a release is
+    "questions": "What was asked",
+    "question.not_asked": "{name}: not asked by this policy.",
+    "question.met": "{name}: met, {value}; {limit} is allowed{room}.",
+    "question.warned": "{name}: met with a warning, {value}; {limit} is allowed.",
+    "question.open": "{name}: not decided, {value}; {limit} is allowed.",
+    "question.broken": "{name}: broken, {value}; {limit} is allowed.",
+    "question.room": ", {room} of it is left",
+    "question.otherwise": "{rule} is not met by itself: {value}, where {limit} is allowed.",
     # why, and how sure
     "why.none": "No rule was judged.",
     "why.message": "{title}: {message}",

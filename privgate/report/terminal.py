@@ -10,7 +10,13 @@ from privgate.report.sentences import say
 from privgate.report.text import prose, shown
 from privgate.verdict import Outcome
 
-_MARKS: Mapping[str, str] = {Outcome.PASSED: "+", Outcome.WARNED: "!", Outcome.INCONCLUSIVE: "?", Outcome.FAILED: "x"}
+_MARKS: Mapping[str, str] = {
+    Outcome.NOT_NEEDED: "-",
+    Outcome.PASSED: "+",
+    Outcome.WARNED: "!",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.FAILED: "x",
+}
 
 
 def render(doc: ReportDocument) -> str:

@@ -20,9 +20,9 @@ def not_shown() -> list[str]:
 
 def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    if not any(about(f.metric).per_unit for f in doc.findings):
+    if not any(about(f.metric).per_unit for f in asked(doc)):
         return ""
-    if any(about(f.metric).limits_attacks and f.mode != "warn" for f in doc.findings):
+    if any(about(f.metric).limits_attacks and f.mode != "warn" for f in asked(doc)):
         return ""
     warmth = doc.subject.release.temperature
     where = "regression-1-attacks" if doc.subject.task == "regression" else "dtp-1-attacks"
@@ -32,7 +32,7 @@ def no_attack_limited(doc: ReportDocument) -> str:
 
 def direct_only(doc: ReportDocument) -> bool:
     """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
-    direct = (f for f in doc.findings if about(f.metric).direct_only and "over=domain" not in f.request)
+    direct = (f for f in asked(doc) if about(f.metric).direct_only and "over=domain" not in f.request)
     return any(direct) and not _met_for_all(doc)
 
 
@@ -83,6 +83,11 @@ def mode(doc: ReportDocument) -> str:
 def rules(doc: ReportDocument) -> list[Finding]:
     """Return the findings of rules, worst first, otherwise in the policy's order."""
     return sorted((f for f in doc.findings if not is_condition(f)), key=badness)
+
+
+def asked(doc: ReportDocument) -> list[Finding]:
+    """Return the findings of rules that were asked of this model, and that no other rule answered for."""
+    return [f for f in rules(doc) if f.outcome is not Outcome.NOT_NEEDED]
 
 
 def preconditions(doc: ReportDocument) -> list[Finding]:

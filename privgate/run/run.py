@@ -124,6 +124,8 @@ class Run:
         Of the monotonic clock: a search begins no more trainings that would end later; a check has no such end.
     nonce : str
         Who asked for the check; empty if nobody says.
+    theorems : tuple of str
+        Those about data and recipe alone that bound every answer of this model.
     """
 
     subject: Subject
@@ -147,6 +149,7 @@ class Run:
     rehearsed: bool = False
     deadline: float = math.inf
     nonce: str = ""
+    theorems: tuple[str, ...] = ()
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

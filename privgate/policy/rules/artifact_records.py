@@ -37,6 +37,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "artifact_records",
     "Records that the file itself carries",
+    question="file",
     reaches="0 (the file carries no trace of any single record) to all records",
     unit="",
     worst=math.nan,

@@ -24,6 +24,7 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 METRIC = Metric(
     "attack_accuracy",
     "Attack accuracy (guessing: 50 %)",
+    question="membership",
     reaches="0.5 (guessing) to 1 (always right)",
     unit="fraction",
     guessing=0.5,

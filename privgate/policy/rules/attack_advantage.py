@@ -23,6 +23,7 @@ from privgate.policy.rules.rule_base import points
 METRIC = Metric(
     "attack_advantage",
     "Attack advantage (guessing: 0)",
+    question="membership",
     reaches="0 (guessing) to 1 (all members flagged, nobody else)",
     unit="fraction",
     guessing=0.0,

@@ -28,6 +28,7 @@ from privgate.statistics.roc import least_nonmembers
 METRIC = Metric(
     "attack_tpr",
     "Members found at a low rate of false accusations",
+    question="membership",
     reaches="at_fpr (guessing) to 1 (all members found)",
     unit="fraction",
     worst=1.0,

@@ -29,6 +29,7 @@ from privgate.policy.rules.metric import Metric
 METRIC = Metric(
     "deletion_capacity",
     "People who can be erased without retraining",
+    question="influence",
     reaches="0 (no guarantee) to unlimited (learns nothing); people",
     unit="people",
     direction="min",

@@ -30,6 +30,7 @@ from privgate.policy.rules.metric import Metric
 METRIC = Metric(
     "dp_epsilon",
     "Differential-privacy guarantee",
+    question="claim",
     reaches="0 (learns nothing) to infinity (no guarantee); nats",
     unit="nats",
     worst=math.inf,

@@ -28,6 +28,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "dtp",
     "Influence of one person on any answer",
+    question="influence",
     reaches=REACHES,
     unit="nats",
     worst=math.inf,

@@ -29,6 +29,7 @@ from privgate.run.needs import Need
 METRIC = Metric(
     "generalization_gap",
     "Better on its own data than on other people",
+    question="membership",
     reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
     unit="",
     worst=math.nan,

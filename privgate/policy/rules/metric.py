@@ -1,6 +1,7 @@
 """What a metric is: how one number about a model is measured, what it needs and reaches, and how it is read."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,15 @@ from privgate.run.needs import Need
 
 #: what a model may answer with
 ANY_ANSWERS = frozenset({"probabilities", "numbers", "noisy numbers"})
+
+
+#: what a release is asked, in words
+QUESTIONS: Mapping[str, str] = {
+    "influence": "the influence of one person",
+    "membership": "who was in the data",
+    "file": "records in the file",
+    "claim": "a claim of differential privacy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class Metric:
         Whether a good value shows nothing: no model is safe by it.
     written_as : str
         Unit in reports, where the unit itself would be read as something else.
+    question : str
+        Of ``QUESTIONS``; empty where it is about none of them.
     answers : frozenset of str
         What a model may answer with for it to mean anything ("probabilities", "numbers", "noisy numbers"); of others it
         is never measured, and never passes.
@@ -60,6 +72,7 @@ class Metric:
     limits_attacks: bool = False
     shows_leaks_only: bool = False
     written_as: str = ""
+    question: str = ""
     answers: frozenset[str] = frozenset({"probabilities"})
 
     @property

@@ -31,6 +31,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "pdtp",
     "Influence of one person on the answer about that person",
+    question="influence",
     reaches=REACHES,
     unit="nats",
     worst=math.inf,

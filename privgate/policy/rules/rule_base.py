@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,7 +34,15 @@ WAY_OUT = "`privgate advise` measures which changes pass and what they cost in u
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
 #: what says how a number is judged, not which one
-_JUDGED = _PROSE | {"metric", "mode", "bound", "required"}
+_JUDGED = _PROSE | {"metric", "mode", "bound", "required", "when", "either"}
+#: what a model may be: (what holds of it, why a rule about it is not asked of others)
+CONDITIONS: Mapping[str, str] = {
+    "classifier": "the model is no classifier",
+    "regressor": "the model is no regressor",
+    "theorem": "no theorem about data and recipe alone bounds every answer of this model",
+    "claim": "the recipe claims no differential privacy",
+}
+Condition = Literal["classifier", "regressor", "theorem", "claim"]
 #: fields with two values each, (weak, strict)
 _STRICTER: dict[str, tuple[Any, Any]] = {
     "mode": ("warn", "enforce"),
@@ -90,6 +98,12 @@ class Rule(Part, ABC):
         description="false: where the measurement does not apply to a model, the rule is shown as not applicable "
         "(a warning, never a pass) instead of inconclusive.",
     )
+    when: tuple[Condition, ...] = Field(
+        default=(), description="The rule is asked of models of which all of this holds; of others it is not needed."
+    )
+    either: str = Field(
+        default="", description="Name of a question that several rules ask: one of them that is met is enough."
+    )
     reason: str = Field(default="", description="Why this limit.")
     source: str = Field(default="", description="Where the limit comes from.")
 
@@ -117,6 +131,10 @@ class Rule(Part, ABC):
     def limit(self) -> float:
         """The number that the measurement is compared with: the field that is named like the direction."""
         return float(getattr(self, self.direction))
+
+    def unasked(self, holds: Collection[str]) -> str:
+        """Return why this rule is not asked of a model of which ``holds`` holds; empty if it is."""
+        return next((CONDITIONS[c] for c in self.when if c not in holds), "")
 
     def request(self) -> Request:
         """Return what this rule needs to know: its metric, and every field that belongs to the question."""
@@ -301,5 +319,8 @@ class Rule(Part, ABC):
             yield "no 'source' says where this limit comes from"
         if self.bound != type(self).model_fields["bound"].default:
             yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
+        if set(self.when) - {"claim"} and self.binding and not self.either:
+            others = " or ".join(CONDITIONS[c] for c in self.when)
+            yield f"'when': a model is released without this number where {others}"
         if not self.required:
             yield "'required: false': a model that this does not apply to is released without this number"

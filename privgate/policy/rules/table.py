@@ -30,6 +30,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "table",
     "Expectations on the per-unit table",
+    question="influence",
     reaches="0 (all expectations met) to their number",
     unit="expectations",
     worst=math.inf,
