@@ -5,7 +5,7 @@ import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -50,7 +50,7 @@ from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation, plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
+from privgate.verdict import Finding, Verdict
 from privgate.version import __version__
 
 # The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
@@ -248,9 +248,12 @@ def judged(
     which people are drawn.
     """
     now = dt.datetime.now(dt.UTC)
-    looked = None
-    if subject is not None:
-        looked = partial(confirmed.confirmed, policy=policy.resolved, subject=subject, evidence=evidence, order=order)
+
+    def looked(findings: Sequence[Finding]) -> Sequence[Finding]:
+        if subject is None:
+            return findings
+        return confirmed.confirmed(findings, policy.resolved, subject, evidence, order)
+
     judged = policy.judge(evidence, today=now.date(), confirm=looked)
     verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {

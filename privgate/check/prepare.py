@@ -54,7 +54,9 @@ def _answered_otherwise(rule: Rule, rules: Iterable[Rule]) -> bool:
     PDTP is at most DTP: whoever breaks a limit on it breaks the same limit over all questions.
     """
     others = [r for r in rules if rule.either and r.either == rule.either and r is not rule]
-    harder = (r for r in others if (rule.metric, r.metric) == ("pdtp", "dtp") and _limit_on_people(r) <= _least(rule))
+    harder = (
+        r for r in others if rule.about.direct_only and r.about.over_all_queries and _limit_on_people(r) <= _least(rule)
+    )
     return len(others) > len(list(harder))
 
 

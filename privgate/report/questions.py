@@ -53,7 +53,7 @@ def _judged(a: Assertion, question: str) -> bool:
 
 
 def _of(question: str, found: list[Assertion]) -> Asked:
-    name = QUESTIONS[question]
+    name = say(f"question.{question}")
     enforced = [a for a in found if a.finding.mode == "enforce" and a.finding.applies]
     if not enforced:
         return Asked(question, "not_asked", say("question.not_asked", name=name))

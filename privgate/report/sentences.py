@@ -74,6 +74,10 @@ SENTENCES: Mapping[str, str] = {
     "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” are broken.",
     # the questions that a release is
     "questions": "What was asked",
+    "question.influence": "the influence of one person",
+    "question.membership": "who was in the data",
+    "question.file": "records in the file",
+    "question.claim": "the claim of differential privacy",
     "question.not_asked": "{name}: not asked by this policy.",
     "question.met": "{name}: met, {value}; {limit} is allowed{room}.",
     "question.warned": "{name}: met with a warning, {value}; {limit} is allowed.",

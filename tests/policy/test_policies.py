@@ -29,6 +29,7 @@ def test_the_shipped_policies_are_these():
         "pdtp-1",
         "regression-1",
         "regression-1-attacks",
+        "release-1",
         "share-1",
         "strict",
     ]

@@ -1,0 +1,185 @@
+"""One question that several rules ask, and rules that are asked of some models alone."""
+
+from dataclasses import replace
+from datetime import date
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privgate import Policy
+from privgate.check.prepare import breaks
+from privgate.errors import PolicyError
+from privgate.evidence import BehindMembership, Evidence, Measurement
+from privgate.guard.signing import _doubted
+from privgate.outcome import Outcome, approves, settled, together
+from privgate.policy.judging import conditions, judge
+from privgate.verdict import Finding
+
+HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
+DAY = date(2026, 11, 26)
+TWO = """rules:
+  - {id: everybody, either: influence, when: [theorem], metric: dtp, max: 1}
+  - {id: people, either: influence, when: [classifier], metric: pdtp, max: 1}
+  - {metric: attack_accuracy, max: 0.6}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def made(text, name="mine"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(HEAD.format(name=name) + text, encoding="utf-8")
+        return Policy.load(path)
+
+    return made
+
+
+def judged(policy, numbers, **subject):
+    """Return rule -> outcome for numbers by rule; what is not named was not measured."""
+    known = {"n": 1000, "population": 1000, "behind": BehindMembership(shadow_models=64)}
+    found = {
+        r.request(): Measurement(r.request(), numbers[r.name], numbers[r.name], numbers[r.name], kind="exact", **known)
+        for r in policy.rules
+        if r.name in numbers
+    }
+    made = policy.judge(Evidence({"n_candidates": 1000, **subject}, (), found), today=DAY)
+    return {f.rule: f.outcome.value for f in made.findings}, together(made.findings)
+
+
+def test_the_harder_rule_is_enough_where_a_theorem_speaks(load):
+    policy = load(TWO)
+    found, all_ = judged(policy, {"everybody": 0.5, "people": 0.4, "attack_accuracy": 0.5}, theorems=["t"])
+    assert (found["everybody"], found["people"], all_) == ("passed", "passed", Outcome.PASSED)
+
+    found, all_ = judged(policy, {"everybody": 3.0, "people": 0.4, "attack_accuracy": 0.5}, theorems=["t"])
+    assert (found["everybody"], found["people"], all_) == ("not needed", "passed", Outcome.PASSED)
+
+    found, all_ = judged(policy, {"everybody": 3.0, "people": 3.0, "attack_accuracy": 0.5}, theorems=["t"])
+    assert (found["everybody"], found["people"], all_) == ("failed", "failed", Outcome.FAILED)
+
+
+def test_without_a_theorem_the_other_rule_has_to_answer(load):
+    found, all_ = judged(load(TWO), {"people": 0.4, "attack_accuracy": 0.5})
+    assert (found["everybody"], found["people"], all_) == ("not needed", "passed", Outcome.PASSED)
+
+    found, all_ = judged(load(TWO), {"attack_accuracy": 0.5})
+    assert (found["everybody"], found["people"], all_) == ("not needed", "inconclusive", Outcome.INCONCLUSIVE)
+
+
+def test_a_question_of_which_no_rule_is_about_the_model_is_open(load):
+    found, all_ = judged(load(TWO), {"people": 0.4, "attack_accuracy": 0.5}, task="regression")
+    assert (found["everybody"], found["people"], all_) == ("not needed", "inconclusive", Outcome.INCONCLUSIVE)
+
+
+def test_what_a_report_says_of_theorems_cannot_make_a_yes(load):
+    """Where it is wrong, the rule is asked in vain, or not asked and answers nothing."""
+    for theorems in ([], ["made_up"]):
+        _, all_ = judged(load(TWO), {"people": 3.0, "attack_accuracy": 0.5}, theorems=theorems)
+        assert not all_.releases
+
+
+def test_a_rule_that_is_not_asked_leaves_its_waiver_listed(load):
+    digest = "sha256:" + "a" * 64
+    policy = load(
+        "rules:\n  - {metric: attack_accuracy, max: 0.6}\n  - {metric: dp_epsilon, max: 8, when: [claim]}\n"
+        f"waivers:\n  - {{rule: dp_epsilon, model: credit, version: '{digest}', ceiling: 9, reason: r, requester: Ann, "
+        "approver: Bob, granted: 2026-11-20, expires: 2026-12-01}\n"
+    )
+    made = judge(policy, Evidence({}, (), {}), facts={}, lines={}, today=DAY)
+    assert [w.state for w in made.waivers] == ["not needed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rules:\n  - {metric: dtp, max: 1, when: [theorem]}\n", "every rule has a 'when'"),
+        (
+            "rules:\n  - {metric: dtp, max: 1, either: q, mode: warn}\n  - {metric: attack_accuracy, max: 0.6}\n",
+            "answers for others by 'either'",
+        ),
+        ("rules:\n  - {metric: dtp, max: 1, when: [sometimes]}\n", "'sometimes' is not known"),
+    ],
+)
+def test_a_policy_that_could_ask_nothing_is_refused(load, text, said):
+    with pytest.raises(PolicyError, match=said):
+        load(text)
+
+
+def test_a_policy_that_extends_cannot_add_another_way_to_answer(load, tmp_path):
+    load(TWO, "base")
+    easy = "extends: base.yaml\nrules:\n  - {id: easy, either: influence, metric: pdtp, max: 30}\n"
+    with pytest.raises(PolicyError, match="another rule that is enough for it would weaken it"):
+        load(easy, "child")
+    softer = "extends: base.yaml\nrules:\n  - {id: everybody, either: '', metric: dtp, max: 1}\n"
+    with pytest.raises(PolicyError, match="another question"):
+        load(softer, "other")
+
+
+def test_the_work_ends_early_only_where_no_other_rule_can_still_answer(load):
+    """Whoever's own answer changes too much breaks the same limit over all questions, and not the other way round."""
+    policy = load(TWO)
+    assert [name for name, _ in breaks(policy).values()] == ["people"]
+    weaker = TWO.replace("metric: dtp, max: 1", "metric: dtp, max: 2")
+    assert not breaks(load(weaker, "weaker"))
+
+
+def test_release_1_asks_of_every_task_the_questions_of_a_release():
+    policy = Policy.load("release-1")
+    for subject in ({"theorems": ["t"]}, {}, {"task": "regression"}, {"recipe": {"dp": {"epsilon": 1}}}):
+        asked = {r.about.question for r in policy.asked_of(conditions(subject)).rules}
+        assert asked >= {"influence", "membership"}
+        assert ("claim" in asked) == ("recipe" in subject)
+
+
+# The law: a group releases only by a rule of its own that is met, and touches no rule outside.
+
+OUTCOMES = st.sampled_from(list(Outcome))
+FOUND = st.lists(st.tuples(OUTCOMES, st.sampled_from(["", "a", "b"]), st.booleans()), min_size=1, max_size=7)
+
+
+@given(FOUND)
+def test_one_question_is_answered_by_a_rule_that_is_met_and_by_nothing_else(found):
+    findings = [Finding(f"r{k}", "", o, "said", waiver="w" if w else "") for k, (o, _, w) in enumerate(found)]
+    groups = {f"r{k}": g for k, (_, g, _) in enumerate(found) if g}
+    made = settled(findings, groups)
+
+    assert [f.rule for f in made] == [f.rule for f in findings]
+    for before, after in zip(findings, made, strict=True):
+        if before.rule not in groups:
+            assert after == before
+    if approves(made, observed=False):
+        for group in set(groups.values()):
+            mine = [f for f in findings if groups.get(f.rule) == group]
+            assert any(f.outcome is Outcome.PASSED or (f.waiver and f.outcome.releases) for f in mine) or all(
+                f.outcome.releases for f in mine if f.outcome is not Outcome.NOT_NEEDED
+            )
+            assert any(f.outcome is not Outcome.NOT_NEEDED for f in mine)
+    assert settled(made, groups) == made or not approves(made, observed=False)
+
+
+def test_nothing_that_was_asked_is_no_yes():
+    assert together([Finding("r", "", Outcome.NOT_NEEDED, "")]) is Outcome.INCONCLUSIVE
+    assert not Outcome.NOT_NEEDED.releases
+
+
+def test_a_signer_takes_doubt_of_one_rule_where_another_answers_and_nowhere_else():
+    """A theorem that did not come out again of the data is open in the report, and passed by its numbers alone."""
+    groups = {"everybody": "q", "people": "q"}
+    own = [Finding(r, "", Outcome.PASSED, "") for r in ("everybody", "people", "attack")]
+    said = {"everybody": "not needed", "people": "passed", "attack": "not needed"}
+    again = settled(_doubted(said, groups, own), groups)
+    assert [f.outcome.value for f in again] == ["not needed", "passed", "passed"]
+
+    both = dict.fromkeys(said, "not needed")
+    assert together(settled(_doubted(both, groups, own), groups)) is Outcome.INCONCLUSIVE
+
+
+def test_margins_are_never_told_larger_than_they_are():
+    from privgate.report import questions
+
+    f = Finding("r", "", Outcome.PASSED, "", metric="attack_accuracy", high=0.5605, limit=0.6)
+    asserted = SimpleNamespace(finding=f)
+    assert questions.percent(questions._room(asserted)) == "39 %"
+    assert questions.percent(questions._room(SimpleNamespace(finding=replace(f, high=0.6)))) == "0 %"
