@@ -123,9 +123,10 @@ def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> i
 def suite(
     *, data: str, target: str | None, ids: str | None, groups: str | None, output: Path | None, tracking_uri: str | None
 ) -> int:
-    """Draft a Great Expectations suite of what the training data of a model, or a CSV or Parquet FILE, look like.
+    """Write a Great Expectations suite for the training data of a model, or for a CSV or Parquet FILE.
 
-    A policy that names the draft is refused until a person has read it and removed its mark.
+    It says what the declared domain says. Without one it is a draft of what the data look like: a policy that names the
+    draft is refused until a person has read it and removed its mark.
     """
     from privgate.cli import outputs
     from privgate.run import drafting, suites
@@ -137,9 +138,9 @@ def suite(
         click.echo(text, nl=False)
         return int(ExitCode.PASSED)
     place.write_text(text, encoding="utf-8")
-    click.echo(
-        plain(f"{place}: {len(made['expectations'])} expectations drafted; read each, then remove meta.{suites.DRAFT}")
-    )
+    drafted = suites.DRAFT in made.get("meta", {})
+    then = f"drafted; read each, then remove meta.{suites.DRAFT}" if drafted else "from the declared domain; edit them"
+    click.echo(plain(f"{place}: {len(made['expectations'])} expectations {then}"))
     click.echo(plain(f"a policy beside it names it: data: {{suite: {place.name}}}"))
     return int(ExitCode.PASSED)
 

@@ -23,6 +23,7 @@ def render(doc: ReportDocument | Comparison) -> str:
         "",
         f"**{markdown(page['sentence'])}**",
         "",
+        *(f"- {_SIGN[q['tone']]} {markdown(q['told'])}" for q in page["questions"]),
         f"- **{say('why')}:** {markdown(page['why'])}",
         f"- **{say('how_sure')}:** {markdown(page['how_sure'])}",
         f"- **{say('accuracy')}:** {markdown(page['accuracy'])}",

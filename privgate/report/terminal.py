@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator, Mapping
 
 from privgate.evidence.figures import fold
-from privgate.report import assertions, words
+from privgate.report import assertions, questions, words
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import prose, shown
+from privgate.report.words import capital
 from privgate.verdict import Outcome
 
 _MARKS: Mapping[str, str] = {
@@ -37,6 +38,7 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     if doc.approved and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
         yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
     yield from reasons(doc, advice=True)
+    yield from (f"  {_MARKS[Outcome.NOT_NEEDED]} {capital(prose(q))}" for q in _unasked(doc))
     for step in doc.next_steps:
         yield f"  next: {prose(step.action)}"
         yield f"      {prose(step.effect)}; {prose(step.cost)}"
@@ -46,12 +48,17 @@ def lines(doc: ReportDocument) -> Iterator[str]:
 def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
     """Yield a line a finding, worst first; a precondition that holds is not worth one."""
     for a in sorted(assertions.of(doc), key=lambda a: words.badness(a.finding)):
-        if a.outcome is Outcome.PASSED and a.condition:
+        if (a.outcome is Outcome.PASSED and a.condition) or (a.outcome is Outcome.NOT_NEEDED and not a.measured):
             continue
         title = say("row.title", title=a.asked) if a.condition else a.asked
         yield f"  {_MARKS[a.outcome]} {title}: {a.sentence}"
         if advice and a.finding.advice:
             yield f"      {prose(a.finding.advice)}"
+
+
+def _unasked(doc: ReportDocument) -> Iterator[str]:
+    """Yield each question of a release that the policy does not ask."""
+    yield from (q.told for q in questions.of(doc) if q.state == "not_asked")
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

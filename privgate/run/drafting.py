@@ -1,4 +1,4 @@
-"""A suite drafted from a data set, for a person to read: what the data look like now is not yet what they must be.
+"""A suite of what was declared, or drafted from a data set: what data look like now is not yet what they must be.
 
 Nobody's own value enters the draft: ends are rounded outward, values that fewer people have than a report would count
 are left out, and so the draft may not be met until somebody who knows the form writes them in.
@@ -11,6 +11,7 @@ import numpy as np
 
 from privgate.errors import SubjectError
 from privgate.evidence.telling import SMALL_CELL
+from privgate.models.columns import Column
 from privgate.run import suites
 from privgate.subject.data import TrainingData
 
@@ -21,7 +22,10 @@ UNREAD = "drafted from data; read every expectation, write in values that are mi
 
 
 def draft(data: TrainingData, name: str) -> dict[str, Any]:
-    """Return a suite as JSON values, marked as a draft; a policy that names it is refused until the mark is removed.
+    """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
+
+    A draft is marked, and a policy that names it is refused until the mark is removed. What was declared was never read
+    off data, and needs no mark.
 
     Parameters
     ----------
@@ -40,21 +44,54 @@ def draft(data: TrainingData, name: str) -> dict[str, Any]:
         raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
     if len(set(frame.columns)) != len(frame.columns):
         raise SubjectError("two columns have the same name; a suite cannot tell them apart")
-    unit = 10 ** (len(str(len(frame))) - 1)
-    least = len(frame) // unit * unit
-    expectations = [
-        _one("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least),
-        _one("expect_table_columns_to_match_set", column_set=[str(c) for c in frame.columns], exact_match=False),
-        _one("expect_column_values_to_be_unique", name="no two records have one id", column=suites.RECORD),
-        _one("expect_column_values_to_be_in_set", column=suites.OUTSIDE, value_set=[0]),
-    ]
-    if not data.numbers:
-        alone = {"name": "no label is one person's alone", "column": suites.WITH_LABEL, "min_value": 2}
-        expectations.append(_one("expect_column_values_to_be_between", **alone))
+    expectations = list(_of_all(data, frame))
+    if (known := _declared(data, [str(c) for c in frame.columns])) is not None:
+        return {"name": name, "expectations": [*expectations, *known]}
     owners = np.arange(data.n) if data.groups is None else np.asarray(data.groups)
     for column in frame.columns:
         expectations += _of_column(str(column), frame[column], owners)
     return {"name": name, "meta": {suites.DRAFT: UNREAD}, "expectations": expectations}
+
+
+def _of_all(data: TrainingData, frame: Any) -> Iterator[dict[str, Any]]:
+    """Give what every table of training data must be: columns, one row an id, no label of one person."""
+    unit = 10 ** (len(str(len(frame))) - 1)
+    least = len(frame) // unit * unit
+    yield _one("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least)
+    yield _one("expect_table_columns_to_match_set", column_set=[str(c) for c in frame.columns], exact_match=False)
+    yield _one("expect_column_values_to_be_unique", name="no two records have one id", column=suites.RECORD)
+    yield _one("expect_column_values_to_be_in_set", column=suites.OUTSIDE, value_set=[0])
+    if not data.numbers:
+        alone = {"name": "no label is one person's alone", "column": suites.WITH_LABEL, "min_value": 2}
+        yield _one("expect_column_values_to_be_between", **alone)
+
+
+def _declared(data: TrainingData, columns: list[str]) -> list[dict[str, Any]] | None:
+    """Return what the declared domain says of each column; None where none says anything of single columns."""
+    domain = data.domain
+    if domain is None or domain.inferred or domain.proposed:
+        return None
+    if domain.columns is not None:
+        known = list(domain.columns)
+    elif domain.box is not None:
+        known = [Column(j, ends=ends, missing=j in domain.missing) for j, ends in enumerate(domain.box)]
+    elif domain.categories is not None:
+        known = [Column(j, values=tuple(range(v))) for j, v in enumerate(domain.categories)]
+    else:
+        return None
+    expectations = [_one("expect_column_values_to_not_be_null", column="label")]
+    for j, c in enumerate(known):
+        column = columns[j] if isinstance(c.name, int) else str(c.name)
+        # what speaks of its gaps: without one, a column that is named may have none
+        kind = "expect_column_to_exist" if c.missing else "expect_column_values_to_not_be_null"
+        expectations.append(_one(kind, column=column))
+        if c.ends is not None:
+            low, high = c.ends
+            between = {"column": column, "min_value": low, "max_value": high}
+            expectations.append(_one("expect_column_values_to_be_between", **between))
+        elif c.values:
+            expectations.append(_one("expect_column_values_to_be_in_set", column=column, value_set=list(c.values)))
+    return expectations
 
 
 def _of_column(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
