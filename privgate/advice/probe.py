@@ -79,7 +79,7 @@ def probe(
     run = controls.choose_seeds(run, glance=True)
     if pruned and (why := too_long(run, seconds)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    told = about_run.identity(subject, run.theorems)
+    told = about_run.identity(run)
     measurements = _measurements(policy.asked_of(conditions(told)), run, pruned=pruned)
     records = dict(run.once(per_unit.table)) if run.made(per_unit.table) else {}
     evidence = Evidence(

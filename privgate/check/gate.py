@@ -42,6 +42,7 @@ from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitiv
 from privgate.membership import attack_figures
 from privgate.membership import board as boards
 from privgate.policy import Policy
+from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules import METRICS, about
 from privgate.run import controls
@@ -98,8 +99,9 @@ def trace(run: Run) -> RunTrace:
     )
 
 
-def identity(subject: Subject, theorems: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return the subject's words and digests for the report, and which theorems bound every answer of it."""
+def identity(run: Run) -> Mapping[str, Any]:
+    """Return the subject's words and digests for the report, which theorems bound it, and whether its file is had."""
+    subject, theorems = run.subject, run.theorems
     data = subject.data
     return {
         "name": subject.name,
@@ -111,6 +113,7 @@ def identity(subject: Subject, theorems: tuple[str, ...]) -> Mapping[str, Any]:
         "n_classes": len(subject.classes) if subject.task == "classification" else 0,
         **({} if subject.task == "classification" else {"task": subject.task}),
         **({"theorems": list(theorems)} if theorems else {}),
+        **({"file": WITHHELD} if run.limits.file_withheld else {}),
         "n_candidates": 0 if data.candidates is None else len(data.candidates[1]),
         "release": subject.release.payload(),
         "domain": None if data.effective_domain is None else data.effective_domain.payload(),
@@ -163,7 +166,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
     for sentence in _warnings(run):
         tell(sentence)
-    told = identity(run.subject, run.theorems)
+    told = identity(run)
     run, checked = preconditions.checked(run, policy)
     stopped = preconditions.stopping(checked)
     planned = None

@@ -127,6 +127,12 @@ def run(command: F) -> F:
                 show_default=True,
                 help="A boxed training finds the network where its recipe declares that it needs it, or never.",
             ),
+            click.option(
+                "--file-not-downloadable",
+                "file_withheld",
+                is_flag=True,
+                help="You state that nobody who may ask the model can get its file; a guard must say so, too.",
+            ),
             click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
             quiet,
         ]
@@ -151,6 +157,7 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         mode=settings["mode"],
         precision=settings["precision"],
         full=settings["full"],
+        file_withheld=settings["file_withheld"],
     )
     memory = settings["memory_limit"]
     fleet = Fleet(

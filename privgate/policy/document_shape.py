@@ -27,6 +27,10 @@ WAIVER_DAYS = 90
 WARNING_DAYS = 14  # before an approval ends
 
 
+#: what is stated of a file that nobody who may ask the model can get
+WITHHELD: Literal["not downloadable"] = "not downloadable"
+
+
 class AppliesTo(Part):
     """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
 
@@ -123,10 +127,18 @@ class Document(Part):
         """Rule -> the question that it and others ask, of which one that is met is enough."""
         return {r.name: r.either for r in self.rules if r.either}
 
-    def withheld(self, rule: Rule) -> str:
-        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block."""
-        stated = self.file == "not downloadable" and Need.FILE in rule.about.needs
-        return "the policy states that the file is not downloadable" if stated else ""
+    def withheld(self, rule: Rule, stated: str = "") -> str:
+        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block.
+
+        Parameters
+        ----------
+        rule : Rule
+        stated : str
+            What the operator states of this model's file.
+        """
+        if Need.FILE not in rule.about.needs or WITHHELD not in (self.file, stated):
+            return ""
+        return f"the {'policy' if self.file == WITHHELD else 'operator'} states that the file is not downloadable"
 
     def powerless(self, facts: Mapping[str, Any]) -> str:
         """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.

@@ -163,7 +163,8 @@ def judge(
             continue
         limits = (r.limit for r in policy.rules if r.request() == rule.request())
         measurement = _measurement(rule, evidence).against(*limits)
-        finding = _withheld(_weighed(rule.judge(measurement), rule, facts, powerless), policy, rule)
+        weighed = _weighed(rule.judge(measurement), rule, facts, powerless)
+        finding = _withheld(weighed, policy.withheld(rule, str(evidence.subject.get("file", ""))))
         for waiver in policy.waivers:
             if waiver.rule == rule.name:
                 finding, became = apply(
@@ -207,9 +208,8 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
     )
 
 
-def _withheld(finding: Finding, policy: Document, rule: Rule) -> Finding:
+def _withheld(finding: Finding, why: str) -> Finding:
     """Return the finding, a warning at worst where it is about a file that nobody who may ask can get."""
-    why = policy.withheld(rule)
     if not why or finding.outcome.releases:
         return finding
     said = f"{why}: its answers were judged, not the file; {finding.message}"

@@ -106,6 +106,7 @@ class SubjectFacts(EvidenceModel):
     n_units: int = 0
     n_classes: int = 0
     n_candidates: int = 0
+    file: str = Field(default="", description="not downloadable, where the operator states it; empty otherwise.")
     theorems: tuple[str, ...] = Field(default=(), description="Those that bound every answer, without a training.")
     task: str = Field(default="", description="regression for models that predict numbers; empty for classifiers.")
     release: ReleaseFacts = ReleaseFacts()

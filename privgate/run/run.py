@@ -43,6 +43,9 @@ class Budget:
         Without effect since mixed precision is gone; "mixed" warns, and will be an error.
     full : bool
         Go on where the verdict is decided: everybody is trained without, though an enforced rule is broken already.
+    file_withheld : bool
+        The operator states that nobody who may ask the model can get its file: rules about it warn at worst. A guard
+        accepts such a verdict only if its own table says the same.
 
     Raises
     ------
@@ -57,6 +60,7 @@ class Budget:
     mode: Mode = "all"
     precision: Precision = "full"
     full: bool = False
+    file_withheld: bool = False
 
     def __post_init__(self) -> None:
         if self.precision == "mixed":
