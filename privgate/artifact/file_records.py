@@ -1,6 +1,6 @@
-"""The metric ``artifact_records``: of how many records the file itself carries a trace of their own."""
+"""The metrics ``file_records`` and ``artifact_records``: what of the training records the file itself holds."""
 
-from typing import Any
+from typing import Any, Literal
 
 from privgate.artifact.keepers import KINDS
 from privgate.errors import MeasurementError
@@ -9,7 +9,7 @@ from privgate.run.needs import Need
 from privgate.run.run import Run
 
 #: what is called in a worker, by name
-_EXAMINE = "privgate.artifact.examine:examine"
+_EXAMINE, _LOOK = "privgate.artifact.examine:examine", "privgate.artifact.look:look"
 #: lines that a report shows at most
 _LINES = 40
 
@@ -63,14 +63,64 @@ def _read(said: dict[str, Any], n: int) -> ArtifactPart:
     )
 
 
-def asked(run: Run) -> bool:
-    """Whether a file is walked in this run: wherever one is stored, and where a rule asks."""
-    return run.subject.model is not None or Need.FILE in run.asked
+def looked(run: Run) -> ArtifactPart:
+    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
+    n, stored = run.subject.data.n, run.subject.model is not None
+    said = run.fleet.examined(run.subject, _LOOK)
+    why = str(said.get("problem", ""))
+    if not why:
+        try:
+            kept = [{"kind": "stored_records", "where": k, "least": 0, "most": 0, "beside": 0} for k in said["kept"]]
+            most = n if said["unknown"] else said["least"]
+            return _read({**said, "carried": kept, "most": most}, n).model_copy(update={"how": "bytes"})
+        except (KeyError, TypeError, ValueError) as exc:
+            why = str(exc) or type(exc).__name__
+    why = "".join(c for c in why if c.isprintable())[:200]
+    judged: Literal["file", "model"] = "file" if stored else "model"
+    return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=why)
+
+
+def found(run: Run) -> ArtifactPart | None:
+    """Return what is known of the file: what a rule asks for, else what its bytes show where one is stored."""
+    if Need.FILE in run.asked:
+        return run.once(walked)
+    return run.once(looked) if run.subject.model is not None or Need.LOOKED in run.asked else None
+
+
+def in_the_file(run: Run, request: Request) -> Measurement:
+    """Return how many training records stand in the file; the upper limit counts everybody where a part is unknown.
+
+    Raises
+    ------
+    MeasurementError
+        The files could not be read at all.
+    """
+    seen = run.once(looked)
+    if seen.problem:
+        raise MeasurementError(f"the file {seen.bytes_said}")
+    low, high = float(seen.least or 0), float(seen.most or 0)
+    return Measurement(
+        request,
+        value=low,
+        low=low,
+        high=high,
+        unit="records",
+        kind="exact" if low == high else "bound",
+        n=seen.records,
+        population=seen.records,
+        where=seen.carried[0].where if seen.carried else (seen.unknown[0] if seen.unknown else ""),
+        assumptions=(
+            "the file was read as bytes; its answers were not asked",
+            *(f"unknown: {text}" for text in seen.unknown[:5]),
+        ),
+    )
 
 
 def told(found: ArtifactPart) -> str:
     """Return what was found, one sentence."""
     what = {"file": "the file", "model": "the model that the recipe trains (nothing is stored)"}[found.judged]
+    if found.how == "bytes":
+        return f"{what} {found.bytes_said}"
     if found.problem:
         return f"{what} could not be walked: {found.problem}; it may carry everything"
     many, most = (f"{Count(n or 0, found.records)} of {found.records} records" for n in (found.least, found.most))

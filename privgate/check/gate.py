@@ -51,8 +51,11 @@ from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
 from privgate.training import isolation, plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Verdict
+from privgate.verdict import Finding, Outcome, Verdict
 from privgate.version import __version__
+
+#: what ends a run before anything is opened
+_FILE = "file"
 
 # The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
 
@@ -167,8 +170,11 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     for sentence in _warnings(run):
         tell(sentence)
     told = identity(run)
-    run, checked = preconditions.checked(run, policy)
-    stopped = preconditions.stopping(checked)
+    asked = policy.asked_of(conditions(told))
+    stopped, checked = in_the_file(run, asked), list[Precondition]()
+    if not stopped:
+        run, checked = preconditions.checked(run, policy)
+        stopped = preconditions.stopping(checked)
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
@@ -176,7 +182,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         planned, said = planning.make(run)
         for sentence in said:
             tell(sentence)
-    requests = dict.fromkeys(rule.request() for rule in policy.asked_of(conditions(told)).rules)
+    requests = dict.fromkeys(rule.request() for rule in asked.rules)
     measurements = {request: _measure(run, request, stopped) for request in requests}
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
@@ -198,9 +204,22 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
-        artifact=run.once(artifact.walked) if artifact.asked(run) else None,
+        artifact=artifact.found(run),
         **others,
     )
+
+
+def in_the_file(run: Run, policy: Policy) -> list[Precondition]:
+    """Return that records were found in the file, where that blocks: then nothing is opened, and nothing is trained."""
+    stated = WITHHELD if run.limits.file_withheld else ""
+    for rule in policy.rules:
+        if Need.LOOKED not in rule.about.needs or rule.mode != "enforce" or policy.withheld(rule, stated):
+            continue
+        finding = rule.judge(_measure(run, rule.request(), []))
+        if finding.outcome is Outcome.FAILED and rule.name not in {w.rule for w in policy.waivers}:
+            said = f"records of the training data stand in the file: {finding.message}"
+            return [Precondition(_FILE, "failed", said)]
+    return []
 
 
 def understood(run: Run) -> Noted:
@@ -216,8 +235,8 @@ def _warnings(run: Run) -> Iterator[str]:
     elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
         yield "the recipe declares that training needs the network: its code reaches whatever this host reaches"
     yield from run.cannot_conclude
-    if artifact.asked(run):
-        yield artifact.told(run.once(artifact.walked))
+    if (found := artifact.found(run)) is not None:
+        yield artifact.told(found)
 
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
@@ -330,7 +349,8 @@ def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measure
             "without this rule"
         )
         return Measurement(request, problem=problem, applicable=False)
-    if stopped:
+    looked = stopped and stopped[0].name == _FILE and Need.LOOKED in METRICS[request.metric].needs
+    if stopped and not looked:
         why = f"not measured, because {stopped[0].message}"
         return Measurement(request, problem=why, stopped_by=stopped[0].name)
     try:

@@ -28,6 +28,7 @@ MEASURED: dict[str, str] = {
     "table": "privgate.influence.per_unit:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
     "artifact_records": "privgate.artifact.file_records:records",
+    "file_records": "privgate.artifact.file_records:in_the_file",
 }
 
 

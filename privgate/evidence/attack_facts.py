@@ -247,12 +247,26 @@ class ArtifactPart(EvidenceModel):
     """What was found in the file, or in the model that the recipe trains where no file is stored."""
 
     judged: Literal["file", "model"] = Field(description="What was walked.")
+    how: Literal["walked", "bytes"] = Field(default="walked", description="Opened and walked, or read as bytes.")
     records: int = Field(description="Training records that it was compared with.")
     least: OfRecords = Field(description="Records of which a trace was found.")
     most: OfRecords = Field(description="Records of which it may carry a trace: all where a part is unknown.")
     carried: tuple[CarriedTrace, ...] = ()
     unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
     problem: str = Field(default="", description="Why it was not walked at all.")
+
+    @property
+    def bytes_said(self) -> str:
+        """What a look at a file's bytes showed, the end of a sentence."""
+        if self.problem:
+            return f"could not be looked at: {self.problem}; it may hold every record"
+        first = f" ({self.carried[0].where})" if self.carried else ""
+        if self.least:
+            return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
+        if self.most:
+            unread = f": {self.unknown[0]}" if self.unknown else ""
+            return f"was not read whole, and no record was found in the rest{unread}"
+        return "holds no record of the training data that could be found"
 
 
 # Membership by robustness: what the distance to the nearest wrong answer tells.

@@ -136,7 +136,7 @@ class Document(Part):
         stated : str
             What the operator states of this model's file.
         """
-        if Need.FILE not in rule.about.needs or WITHHELD not in (self.file, stated):
+        if not {Need.FILE, Need.LOOKED} & rule.about.needs or WITHHELD not in (self.file, stated):
             return ""
         return f"the {'policy' if self.file == WITHHELD else 'operator'} states that the file is not downloadable"
 

@@ -80,13 +80,18 @@ def shipped() -> dict[str, Path]:
     return {p.stem: p for p in sorted(folder().glob("*.yaml"), key=lambda p: p.stem)}
 
 
+def earlier() -> dict[str, Path]:
+    """Return ``name@version -> file`` of shipped policies as they were: what was signed by one counts as it was."""
+    return {p.stem: p for p in sorted((folder() / "earlier").glob("*@*.yaml"), key=lambda p: p.stem)}
+
+
 def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
     """Return the file that is meant.
 
     Parameters
     ----------
     name_or_path : str or Path
-        A shipped name or a path.
+        A shipped name, ``name@version`` for one as it was, or a path.
     beside : Path, optional
         Folder that a relative path starts from; the working directory if absent.
     """
@@ -96,6 +101,8 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
         known = shipped()
         if text in known:
             return known[text]
+        if text in (before := earlier()):
+            return before[text]
         raise PolicyFileError(
             Problem(
                 text,
@@ -103,7 +110,7 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
                 "",
                 "no shipped policy has this name",
                 f"one of {', '.join(known)}, or a path",
-                nearest(text, known),
+                nearest(text, [*known, *before]),
             )
         )
     path = Path(text) if beside is None else beside / text

@@ -18,7 +18,7 @@ from privgate.report import words
 from privgate.report.blocks import Block, Facts, Heading, TableBlock, Text
 from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
-from privgate.report.text import moment, plain, shown
+from privgate.report.text import moment, plain, prose, shown
 from privgate.run.needs import Need
 
 # What was found in the model's file, for the section on the model; and whether answers or file were judged.
@@ -28,11 +28,16 @@ COLUMNS = ("What", "Where", "Records, at least", "Records, at most", "Beside")
 WITHHELD = "not downloadable"
 
 
+#: needs of rules about the file
+_FILE = {Need.FILE, Need.LOOKED}
+
+
 def judged(doc: ReportDocument) -> str:
     """Return what of the file was judged, the end of a sentence about the answers."""
-    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
-    if doc.policy.source.get("file") == WITHHELD:
-        return "not its file, which the policy states cannot be downloaded"
+    ruled = [about(f.metric) for f in doc.findings if _FILE & about(f.metric).needs]
+    for who, stated in (("policy", doc.policy.source.get("file")), ("operator", doc.subject.file)):
+        if stated == WITHHELD:
+            return f"not its file, which the {who} states cannot be downloaded"
     if not ruled:
         return "not its file"
     part = doc.evidence.artifact
@@ -46,8 +51,8 @@ def blocks(doc: ReportDocument) -> list[Block]:
     part = doc.evidence.artifact
     if part is None:
         return []
-    ruled = any(Need.FILE in about(f.metric).needs for f in doc.findings)
-    made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled=ruled))]
+    ruled = ", ".join(f.metric for f in doc.findings if _FILE & about(f.metric).needs)
+    made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled))]
     if part.carried:
         rows = [
             (plain(c.what, 90), plain(c.where, 60), *(shown(v) for v in (c.least, c.most, c.beside)))
@@ -56,17 +61,19 @@ def blocks(doc: ReportDocument) -> list[Block]:
         made.append(TableBlock("Traces of single records", COLUMNS, rows, (2, 3, 4)))
     if part.unknown:
         text = "; ".join(plain(u, 160) for u in part.unknown)
-        made.append(Text(f"Not walked, so that it may carry anybody: {text}."))
+        made.append(Text(f"Not read, so that it may carry anybody: {text}."))
     return made
 
 
-def _said(part: ArtifactPart, *, ruled: bool) -> str:
+def _said(part: ArtifactPart, ruled: str) -> str:
     what = "stored file" if part.judged == "file" else "model that the recipe trains (no file is stored)"
     decided = (
-        "The rule artifact_records judges this."
+        f"The rule {ruled} judges this."
         if ruled
         else "No rule judges this: an approval speaks of the model's answers, not of who can download its file."
     )
+    if part.how == "bytes":
+        return f"The {what} {prose(part.bytes_said)}. Its bytes were searched; nothing of it was run. {decided}"
     if part.problem:
         return f"The {what} could not be walked ({plain(part.problem, 160)}), so that it may carry anybody. {decided}"
     low, high = shown(part.least), shown(part.most)

@@ -24,6 +24,8 @@ class Need(StrEnum):
     RERUNS = "reruns"
     #: the model itself, opened and walked
     FILE = "file"
+    #: the model's files, read as bytes
+    LOOKED = "looked"
     #: trainings of the recipe's own code whose reads and learners are watched
     WATCHED = "watched"
     #: many trainings with and without canaries

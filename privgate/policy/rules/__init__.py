@@ -19,6 +19,7 @@ from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.dtp import Dtp
+from privgate.policy.rules.file_records import FileRecords
 from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
@@ -40,6 +41,7 @@ _RULES: tuple[type[Rule], ...] = (
     Table,
     Sensitivity,
     ArtifactRecords,
+    FileRecords,
     *(plugged.load() for plugged in sorted(entry_points(group="privgate.rules"), key=lambda found: found.name)),
 )
 

@@ -1,0 +1,474 @@
+"""The file is looked at first: its bytes are searched for records of the training data, and nothing of it is run.
+
+A record is found where its values stand side by side, in any order of rows and columns, as they are, rounded to fewer
+bits, or scaled column by column. Values that many records share show nothing: a row counts only where its values
+together are rarer than one in a million.
+"""
+
+import pickle
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Bool, Float
+from privgate.artifact import file_bytes
+from privgate.artifact.file_bytes import BOOSTERS, Found, Read
+from privgate.subject.containers import take
+
+#: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
+ALONE, TOGETHER = 40.0, 20.0
+#: bits on average, where nearly all rows of a table are records
+FEW, _MOST = 8.0, 0.9
+#: times as many records as chance meets
+CHANCE = 5
+#: records from which on an array with an entry each is noticed
+MANY = 20
+#: rows that are tried before a whole array is
+_TRIED = 512
+#: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
+CARRIED, PRINTED = 8, 64
+#: numbers of an array beyond which only records as they are are searched
+_WHOLE = 1 << 22
+#: places at which a record may begin that are tried
+_WINDOWS = 100_000
+#: letters of a text that is somebody's own
+_LONG = 20
+#: classes that keep the records that they were fitted to, because they answer from them
+KEEPERS = frozenset(
+    (
+        "KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor",
+        "NearestNeighbors", "KNeighborsTransformer", "RadiusNeighborsTransformer", "LocalOutlierFactor",
+        "KernelDensity", "SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "GaussianProcessClassifier",
+        "GaussianProcessRegressor", "KernelRidge", "KernelPCA", "LabelPropagation", "LabelSpreading", "KNNImputer",
+        "Nystroem", "Isomap", "DBSCAN", "TabPFNClassifier", "TabPFNRegressor", "SmoothedNeighbors", "KDTree",
+        "KDTree64", "BallTree", "BallTree64", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat", "IndexHNSWFlat",
+    )
+)  # fmt: skip
+#: libraries whose other arrays are parameters
+_PARAMETERS = (
+    "sklearn.",
+    "scipy.",
+    "numpy.",
+    "pandas.",
+    "torch",
+    "collections.",
+    *BOOSTERS,
+    "skops",
+    "privgate.models.",
+)
+
+
+#: parts of trees
+_TREES = ("sklearn.tree.", "sklearn.ensemble.")
+
+
+def look(opened: Any) -> dict[str, Any]:
+    """Return what the stored files hold of the training records, as JSON; in a worker, before any model is opened.
+
+    Parameters
+    ----------
+    opened : training.payload.Opened
+    """
+    started = time.perf_counter()
+    everybody = np.arange(opened.n, dtype=np.int64)
+    X, folder = take(opened.X, everybody), opened.root / "stored-folder"
+    if folder.is_dir():
+        seen, judged = file_bytes.read(files(folder)), "file"
+    else:
+        model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
+        seen, judged = file_bytes.of_bytes(_bytes_of(model), "model"), "model"
+    least, kept, unknown = compared(seen, X)
+    spent = round(time.perf_counter() - started, 3)
+    return {"judged": judged, "n": opened.n, "least": least, "kept": kept, "unknown": unknown[:20], "seconds": spent}
+
+
+def files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of a stored model; links lead nowhere, and our own reports are none of it."""
+    from privgate.registry import layout
+
+    found = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    named = [(p.relative_to(folder).as_posix(), p) for p in found]
+    return [(n, p) for n, p in named if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
+
+
+def _bytes_of(model: Any) -> bytes:
+    try:
+        return pickle.dumps(model)
+    except Exception:  # noqa: BLE001  what plain pickling does not take
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(model))
+
+
+def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
+    """Return how many records were found for certain, where, and a sentence for each part that may hold some.
+
+    Parameters
+    ----------
+    seen : Read
+    X : container of n records
+    """
+    records = Records.of(X)
+    n, found, kept, unknown = records.n, np.zeros(records.n, dtype=bool), list[str](), list(seen.unknown)
+    vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
+    kept_in = set[str]()
+    searched, quiet = _together(seen.arrays)
+    for a in [*searched, *quiet]:
+        mine = records.rows_in(a, vectors)
+        if mine.any():
+            found |= mine
+            kept.append(f"records of the training data ({a.where})")
+            kept_in.add(a.where)
+    unknown += [why for a in seen.arrays if a.where not in kept_in and (why := _strange(a, n, records.width))]
+    written = records.texts_in(seen)
+    if written.any():
+        found |= written
+        kept.append("texts of the training data")
+    for where, data in seen.opaque:
+        mine = records.rows_in_bytes(where, data)
+        if mine.any():
+            found |= mine
+            kept.append(f"records of the training data ({where})")
+        elif not where.startswith(BOOSTERS):
+            unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
+    least = int(found.sum())
+    for keeper, size in _keepers(seen, n):
+        least = max(least, min(n, size))
+        (kept if size or least else unknown).append(f"it keeps its training records: {keeper}")
+    return least, list(dict.fromkeys(kept))[:20], list(dict.fromkeys(unknown))
+
+
+def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
+    """Return the arrays that are searched one by one, and all short rows of parameters as one for each type of number.
+
+    Ensembles have thousands of these. Where one of them is as long as there are records, it is looked at by itself.
+    """
+    alone, short = list[Found](), dict[str, list[Found]]()
+    for a in arrays:
+        small = a.values.ndim == 1 and a.values.size < 1 << 16 and a.where.startswith(_PARAMETERS)
+        short.setdefault(a.values.dtype.str, []).append(a) if small else alone.append(a)
+    joined = [Found(_of_all(some), np.concatenate([a.values for a in some])) for some in short.values()]
+    return alone, joined
+
+
+def _of_all(some: list[Found]) -> str:
+    names = sorted({a.where for a in some})
+    return names[0] if len(names) == 1 else f"{names[0]} and others"
+
+
+def _scales(a: Found) -> bool:
+    """Return whether an array may be what columns were shifted or divided by."""
+    theirs = a.where.startswith("sklearn.preprocessing") or not a.where.startswith(_PARAMETERS)
+    return theirs and a.values.ndim == 1 and 2 <= a.values.size < 10_000
+
+
+def _keepers(seen: Read, n: int) -> Iterator[tuple[str, int]]:
+    """Yield each class that keeps its records, and how many rows its largest array has; 0 where it has none."""
+    for name in sorted({full.rpartition(".")[2] for full in seen.names} & KEEPERS):
+        sizes = [a.values.shape[0] for a in seen.arrays if a.values.ndim == 2 and name in a.where.split(".")]
+        sparse = [a.values.size - 1 for a in seen.arrays if a.where.endswith("indptr")]
+        size = max([*sizes, *sparse], default=0)
+        yield name, size if size >= max(2, n // 100) else 0
+
+
+def _strange(a: Found, n: int, width: int) -> str:
+    """Return that an array may hold records: it has an entry each, or is a table of nobody's library; empty if not."""
+    shape = a.values.shape
+    if n >= MANY and n in shape:
+        return f"an array with one entry a record ({a.where})"
+    mine = a.where.startswith(_PARAMETERS)
+    rows = a.values.size // max(width, 1)
+    if not mine and width and rows >= MANY and 20 * rows >= n and a.values.size > MANY * width:
+        return f"{a.values.size} numbers whose meaning is not known ({a.where})"
+    return ""
+
+
+class Records:
+    """Training records, as numbers and as texts, to be found again.
+
+    Parameters
+    ----------
+    table : float64 array of shape (n, d)
+        Columns of numbers; d is 0 where there are none.
+    texts : list of str
+        One a record, where records are texts; empty otherwise.
+    """
+
+    def __init__(self, table: Float, texts: list[str]) -> None:
+        self.table, self.texts = table, texts
+        self.n, self.width = len(texts) if texts else len(table), table.shape[1]
+        self._spaces: dict[Any, list[_Space]] = {}
+
+    @classmethod
+    def of(cls, X: Any) -> "Records":
+        """Return the records of a container."""
+        if isinstance(X, list):
+            texts = [v if isinstance(v, str) else " ".join(map(str, v)) for v in X]
+            return cls(np.zeros((len(X), 0)), texts)
+        if hasattr(X, "tocsr"):
+            return cls(_first_values(X.tocsr()), [])
+        if hasattr(X, "select_dtypes"):
+            made = X.select_dtypes(["number", "bool"]).to_numpy(dtype=np.float64, na_value=np.nan)
+            return cls(made, [])
+        table = np.asarray(X)
+        if table.dtype.kind not in "biuf":
+            return cls(np.zeros((len(table), 0)), [])
+        return cls(table.reshape(len(table), -1).astype(np.float64), [])
+
+    def rows_in(self, a: Found, vectors: list[Float]) -> Bool:
+        """Return which records an array holds, bool of shape (n,)."""
+        none = np.zeros(self.n, dtype=bool)
+        if self.width < 2 or a.values.size < self.width or self.n < 2:
+            return none
+        for table in _tables(a.values, self.width):
+            for space in self._in(a, table, vectors):
+                mine = space.held(table)
+                if mine.any():
+                    return mine
+        flat = a.values.ravel()
+        for space in self._in(a, flat[:1], []) if self.width not in a.values.shape[1:] else ():
+            mine = space.held(space.windows(flat), straight=True)
+            if mine.any():
+                return mine
+        return none
+
+    def _in(self, a: Found, table: NDArray[Any], vectors: list[Float]) -> Iterator["_Space"]:
+        """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
+        dtype = np.dtype(np.float32) if a.text else table.dtype
+        key = (dtype.str, a.text)
+        if key not in self._spaces:
+            self._spaces[key] = [
+                _Space(made, dtype, ulps=PRINTED if a.text else CARRIED * (k > 0))
+                for k, made in enumerate(_scaled(self.table))
+            ]
+        # numbers of trees are no scaled records, and the others take time
+        once = a.values.size > _WHOLE or table.dtype.kind != "f" or a.where.startswith(_TREES)
+        yield from self._spaces[key][: 1 if once and not a.text else None]
+        if once or len(vectors) > 40 or len(table) < 2:
+            return
+        if len(table) == self.n and table.shape[1] == self.width and (made := _fitted(table, self.table)) is not None:
+            yield _Space(made, np.dtype(np.float32), ulps=PRINTED)
+        scales = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][:6]
+        with np.errstate(all="ignore"):
+            for one in scales:
+                yield _Space(self.table - one, dtype, ulps=CARRIED)
+                yield _Space(self.table / one, dtype, ulps=CARRIED)
+                for other in scales:
+                    if other is not one:
+                        yield _Space((self.table - one) / other, dtype, ulps=CARRIED)
+                        yield _Space(self.table * one + other, dtype, ulps=CARRIED)
+
+    def texts_in(self, seen: Read) -> Bool:
+        """Return which texts stand in a file word for word, bool of shape (n,)."""
+        found = np.zeros(self.n, dtype=bool)
+        own = [k for k, t in enumerate(self.texts) if len(t) >= _LONG]
+        blobs = [data for _, data in seen.opaque if len(data) < file_bytes.LARGEST >> 4]
+        for k in own:
+            found[k] = self.texts[k] in seen.texts
+        for k in own[:: max(1, len(own) // 40)]:
+            found[k] |= any(self.texts[k].encode() in data for data in blobs)
+        return found
+
+    def rows_in_bytes(self, where: str, data: bytes) -> Bool:
+        """Return which records bytes hold that no format explains, bool of shape (n,)."""
+        found = np.zeros(self.n, dtype=bool)
+        if len(data) <= 1 << 22:
+            for kind in ("<f8", "<f4", "<f2"):
+                size = int(kind[-1])
+                for k in range(size):
+                    part = data[k : k + (len(data) - k) // size * size]
+                    found |= self.rows_in(Found(where, np.frombuffer(part, kind)), [])
+                    if found.any():
+                        return found
+            return found
+        for k in range(0, self.n, max(1, self.n // 16)):
+            for kind in ("<f8", "<f4", "<f2"):
+                row = self.table[k].astype(kind)
+                needle = row.tobytes()
+                if len(needle) >= 8 and len(set(row.tolist())) > 2 and needle in data:
+                    found[k] = True
+        return found
+
+
+class _Space:
+    """Records as they may have been written, each column's values in order, to be looked up.
+
+    ``ulps`` allow for rounding: of printed numbers, and of arithmetic that scaled them.
+    """
+
+    def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
+        with np.errstate(all="ignore"):
+            self.made = _plain(table.astype(dtype))
+            if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
+                self.made[:, (self.made != table).any(axis=0)] = 1e300
+        kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
+        self.near = 0.0 if kind is None else float(kind.eps) * ulps
+        self.values = [np.unique(c) for c in self.made.T]
+        self.every = np.unique(np.append(np.concatenate(self.values), np.inf))
+        self.most = float(np.abs(self.made).max())
+        self.codes = np.column_stack([self._code(j, c) for j, c in enumerate(self.made.T)])
+        #: how rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it
+        self.bits = -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
+
+    def _share(self, j: int) -> Float:
+        """Return the share of records whose value in a column is as good as each one's, shape (n,)."""
+        own, every = self.made[:, j], np.sort(self.made[:, j])
+        off = self.near * np.maximum(np.abs(own), np.abs(every).max() * 1e-3)
+        inside = np.searchsorted(every, own + off, side="right") - np.searchsorted(every, own - off, side="left")
+        return np.asarray(inside / len(own), dtype=np.float64)
+
+    def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
+        width = len(self.values)
+        rare = int(self.bits.mean(axis=0).argmax())
+        start = np.flatnonzero(self._code(rare, self._likely(flat, rare)) >= 0) - rare
+        start = start[(start >= 0) & (start + width <= len(flat))][:_WINDOWS]
+        found: NDArray[Any] = flat[start[:, None] + np.arange(width)]
+        return found
+
+    def _any(self, column: Float, share: float = 0.5) -> bool:
+        """Return whether a share of these values are some column's at all."""
+        at = np.clip(np.searchsorted(self.every, column), 1, len(self.every) - 1)
+        off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
+        return bool((off <= self.near * np.maximum(np.abs(column), self.most * 1e-3)).mean() >= share)
+
+    def _likely(self, flat: NDArray[Any], j: int) -> Float:
+        """Return numbers as float64; of many, only those whose bits may be a value of the column, NaN for others."""
+        with np.errstate(all="ignore"):
+            if self.near or len(flat) < 1 << 16 or flat.dtype.itemsize not in (4, 8):
+                return np.asarray(flat, dtype=np.float64)
+            kind = np.dtype(f"u{flat.dtype.itemsize}")
+            shift, odd = kind.itemsize * 8 - 16, kind.type(0x9E3779B97F4A7C15 & ((1 << kind.itemsize * 8) - 1))
+            table = np.zeros(1 << 16, dtype=bool)
+            own = self.values[j].astype(flat.dtype)
+            table[((own.view(kind) * odd) >> shift).astype(np.int64)] = True
+            made = np.full(len(flat), np.nan)
+            for k in range(0, len(flat), 1 << 20):
+                part = np.ascontiguousarray(flat[k : k + (1 << 20)])
+                maybe = np.flatnonzero(table[(part.view(kind) * odd) >> shift])
+                made[k + maybe] = part[maybe]
+            return made
+
+    @np.errstate(all="ignore")
+    def _code(self, j: int, column: Float) -> NDArray[np.int64]:
+        """Return the place of each value among the column's own, -1 where it is none of them."""
+        own = self.values[j]
+        at = np.clip(np.searchsorted(own, column), 0, len(own) - 1)
+        if self.near:
+            before = np.maximum(at - 1, 0)
+            at = np.where(np.abs(own[before] - column) < np.abs(own[at] - column), before, at)
+        with np.errstate(all="ignore"):
+            off = np.abs(own[at] - column)
+            fine = off <= self.near * np.maximum(np.abs(column), np.abs(own).max() * 1e-3)
+        return np.where(fine, at, -1).astype(np.int64)
+
+    def held(self, table: NDArray[Any], *, straight: bool = False) -> Bool:
+        """Return which records are rows of a table, whatever the order of rows, and of columns if not ``straight``."""
+        none, width = np.zeros(len(self.made), dtype=bool), len(self.values)
+        some = _plain(table[:: max(1, len(table) // _TRIED)])
+        if not len(table) or (not straight and not self._any(some.ravel()[:4096], 0.1)):
+            return none
+        pairs = [(j, j) for j in range(width)] if straight else self._columns(some)
+        if len(pairs) < 2:
+            return none
+        theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
+        mine, bits = self.codes[:, [j for _, j in pairs]], self.bits[:, [j for _, j in pairs]].sum(axis=1)
+        found, rows = _common(mine, theirs)
+        if not found.any():
+            return none
+        # the same numbers with each column moved by itself: what they meet, they meet by chance
+        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(theirs.T)])
+        if CHANCE * _common(mine, moved)[0].sum() > found.sum():
+            return none
+        if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
+            return found
+        found &= bits >= TOGETHER
+        return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
+
+    def _columns(self, some: Float) -> list[tuple[int, int]]:
+        """Return (column of the table, column of the records) that hold the same values, each used once."""
+        d, free = len(self.values), set(range(len(self.values)))
+        pairs = []
+        for c in range(min(some.shape[1], 4 * d, 256)):
+            if not self._any(some[:, c]):
+                continue
+            order = [c] if c in free else []
+            order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
+            for j in order:
+                if (self._code(j, some[:, c]) >= 0).mean() >= 0.5:
+                    pairs.append((c, j))
+                    free.discard(j)
+                    break
+        return pairs
+
+
+@np.errstate(all="ignore")
+def _plain(values: NDArray[Any]) -> Float:
+    """Return numbers as float64, what is missing as a number that nothing else is."""
+    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=np.pi * 1e30))
+
+
+def _common(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
+    """Return which rows of mine are among theirs, and how many rows of theirs are among mine."""
+    kind = np.dtype((np.void, 8 * mine.shape[1]))
+    theirs = theirs[(theirs >= 0).all(axis=1)]
+    own, rows = (np.ascontiguousarray(v).view(kind).ravel() for v in (mine, theirs))
+    return np.isin(own, rows), int(np.isin(rows, own).sum())
+
+
+def _scaled(table: Float) -> Iterator[Float]:
+    """Yield the records as they are, and scaled as the usual scalers do."""
+    yield table
+    with np.errstate(all="ignore"):
+        spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
+        yield (table - np.nanmean(table, axis=0)) / np.where(spread > 0, spread, 1)
+        yield (table - low) / np.where(high > low, high - low, 1)
+        quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
+        yield (table - half) / np.where(three > quarter, three - quarter, 1)
+        yield table / np.where(spread > 0, spread, 1)
+
+
+def _fitted(table: NDArray[Any], records: Float) -> Float | None:
+    """Return the records in the table's own scale, where each column in order is a straight line of the records'."""
+    made = np.empty_like(records)
+    for j in range(records.shape[1]):
+        x, z = np.sort(records[:, j]), np.sort(table[:, j].astype(np.float64))
+        if not (np.isfinite(x).all() and np.isfinite(z).all()) or x[0] == x[-1]:
+            return None
+        for down in (False, True):
+            line = np.polyfit(x, z[::-1] if down else z, 1)
+            off = np.abs(np.polyval(line, x) - (z[::-1] if down else z)).max()
+            if off <= 1e-3 * max(z[-1] - z[0], 1e-300):
+                break
+        else:
+            return None
+        made[:, j] = np.polyval(line, records[:, j])
+    return made
+
+
+def _tables(values: NDArray[Any], width: int) -> Iterator[NDArray[Any]]:
+    """Yield an array's rows as they may be meant: as they are, turned, or one number after another."""
+    flat = values.ravel()
+    if values.ndim >= 2:
+        whole = values.reshape(len(values), -1)
+        if whole.shape[1] >= 2:
+            yield whole
+        if len(whole) >= 2 and (len(whole) <= 4 * width or len(whole) == 1):
+            yield whole.T
+    if values.ndim != 2 or width not in values.shape:
+        size = len(flat) // width * width
+        if size >= 2 * width:
+            yield flat[:size].reshape(width, -1).T
+
+
+def _first_values(X: Any) -> Float:
+    """Return the first values of each row of a sparse table, shape (n, 8); rows with fewer hold NaN."""
+    made = np.full((X.shape[0], 8), np.nan)
+    for k in range(8):
+        has = X.indptr[:-1] + k < X.indptr[1:]
+        made[has, k] = X.data[X.indptr[:-1][has] + k]
+    return made

@@ -1,0 +1,81 @@
+"""The rule ``file_records`` limits how many records of the training data stand in the model's file.
+
+Whoever can download the file reads more than answers. Before anything is trained or opened the stored files are read as
+bytes, and nothing of them is run: pickles, joblib, skops, safetensors, boosters, archives of torch. Records are found
+as they are, in fewer bits, scaled column by column, permuted, turned, packed or written as text. Models that are their
+data (neighbours, kernels, in-context tables) are named.
+
+Limit ``max`` is a number of records. **Fails** if more were found for certain; **passes** if everything was read and no
+more were found; what could not be read or explained is unknown and a **warning**. Traces that are no whole record
+(leaves of one, words, extremes) are what ``artifact_records`` is about.
+
+Whoever runs a check may state that the file is not downloadable. Then this rule warns where it would block, and a guard
+accepts that only if its own table says the same.
+
+Request: ``file_records()``. Records.
+
+    - metric: file_records
+      max: 0
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from privgate.evidence import Measurement
+from privgate.policy.rules import rule_reach
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import Rule
+from privgate.run.needs import Need
+from privgate.verdict import Outcome
+
+METRIC = Metric(
+    "file_records",
+    "Records of the training data in the file",
+    question="file",
+    reaches="0 (none was found) to all records",
+    unit="",
+    worst=math.nan,
+    needs=frozenset({Need.LOOKED}),
+    answers=ANY_ANSWERS,
+)
+
+
+class FileRecords(Rule):
+    """The model's file may hold no records of the training data, or few."""
+
+    about = METRIC
+    metric: Literal["file_records"] = "file_records"
+    max: NonNegativeInt = Field(description="Most records.")
+    bound: Literal["upper", "lower"] = Field(
+        default="lower",
+        description="lower: records that were found block, what could not be read is a warning. upper: that blocks, "
+        "too.",
+    )
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        """Return why no file could break this rule: everybody may be in it."""
+        people = facts.get("n_records")
+        return "the file may hold everybody" if people and self.max >= people else ""
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return what whoever holds the file reads in it."""
+        if math.isnan(measurement.high):
+            return ""
+        if measurement.low:
+            return f"whoever downloads the file reads at least {measurement.low:.0f} records of the training data in it"
+        if measurement.high:
+            return "no record was found in the file, but not all of it could be read"
+        return "whoever downloads the file finds no record of the training data in it"
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what takes records out of a file."""
+        del measurement
+        if outcome is Outcome.FAILED:
+            return (
+                "replace neighbours and kernels by a model that keeps no records, delete arrays of records; or state "
+                "that nobody who may ask the model can get its file: --file-not-downloadable"
+            )
+        return "the report names what could not be read; store the model by its library's own flavor"
