@@ -28,13 +28,11 @@ from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingP
 from privgate.families import answering as families
 from privgate.influence import modes, risky_removal
 from privgate.policy import Policy
-from privgate.policy.rules import about
-from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome, Verdict
+from privgate.verdict import Finding, Verdict
 
 # What a refusal says of the way out: steps measured at once where nothing need be trained, and the time for the rest.
 #
@@ -60,7 +58,7 @@ def steps(
     the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count. Where records stand in the file, nothing was trained.
     """
-    in_file = any(f.outcome is Outcome.FAILED and Need.LOOKED in about(f.metric).needs for f in verdict.findings)
+    in_file = any(p.name == gate.IN_FILE and p.outcome == "failed" for p in verdict.evidence.preconditions)
     if verdict.outcome.releases or in_file or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)

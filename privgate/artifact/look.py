@@ -62,6 +62,8 @@ _PARAMETERS = (
 )
 
 
+#: where our own reports lie beside a model, in every version
+_REPORTS = ("privgate_reports/", "privgate/reports")
 #: parts of trees
 _TREES = ("sklearn.tree.", "sklearn.ensemble.")
 
@@ -88,11 +90,9 @@ def look(opened: Any) -> dict[str, Any]:
 
 def files(folder: Path) -> list[tuple[str, Path]]:
     """Return the files of a stored model; links lead nowhere, and our own reports are none of it."""
-    from privgate.registry import layout
-
     found = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     named = [(p.relative_to(folder).as_posix(), p) for p in found]
-    return [(n, p) for n, p in named if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
+    return [(n, p) for n, p in named if not n.startswith(_REPORTS)]
 
 
 def _bytes_of(model: Any) -> bytes:

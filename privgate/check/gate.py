@@ -14,7 +14,7 @@ from typing import Any
 
 from privgate import recomputed
 from privgate.arrays import Index
-from privgate.artifact import file_records as artifact
+from privgate.artifact import file_measures as artifact
 from privgate.cases import OF_MODELS, Kept
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
@@ -44,7 +44,7 @@ from privgate.membership import board as boards
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
-from privgate.policy.rules import METRICS, about
+from privgate.policy.rules import METRICS, Rule, about
 from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
@@ -55,7 +55,7 @@ from privgate.verdict import Finding, Outcome, Verdict
 from privgate.version import __version__
 
 #: what ends a run before anything is opened
-_FILE = "file"
+IN_FILE = "file"
 
 # The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
 
@@ -171,10 +171,12 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         tell(sentence)
     told = identity(run)
     asked = policy.asked_of(conditions(told))
-    stopped, checked = in_the_file(run, asked), list[Precondition]()
+    first = in_the_file(run, asked)
+    stopped, checked = ([first], []) if first is not None and first.outcome == "failed" else ([], list[Precondition]())
     if not stopped:
         run, checked = preconditions.checked(run, policy)
         stopped = preconditions.stopping(checked)
+    checked = [*([] if first is None else [first]), *checked]
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
@@ -209,17 +211,31 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     )
 
 
-def in_the_file(run: Run, policy: Policy) -> list[Precondition]:
-    """Return that records were found in the file, where that blocks: then nothing is opened, and nothing is trained."""
+def in_the_file(run: Run, policy: Policy) -> Precondition | None:
+    """Return what a look at the stored files showed before anything is opened; None where nothing is stored.
+
+    Records that were found fail: then nothing is trained. A rule of the policy says how many are let; without one there
+    may be none. Where the file is stated to be out of reach it is a warning.
+    """
+    seen = artifact.looked_at(run)
+    if seen is None:
+        return None
     stated = WITHHELD if run.limits.file_withheld else ""
-    for rule in policy.rules:
-        if Need.LOOKED not in rule.about.needs or rule.mode != "enforce" or policy.withheld(rule, stated):
-            continue
-        finding = rule.judge(_measure(run, rule.request(), []))
-        if finding.outcome is Outcome.FAILED and rule.name not in {w.rule for w in policy.waivers}:
-            said = f"records of the training data stand in the file: {finding.message}"
-            return [Precondition(_FILE, "failed", said)]
-    return []
+    rules = [r for r in policy.rules if {Need.FILE, Need.LOOKED} & r.about.needs and r.mode == "enforce"]
+    waived = {w.rule for w in policy.waivers}
+    text = f"the file {seen.bytes_said}"
+    if seen.least and rules and not any(_breaks(run, r) for r in rules if r.name not in waived):
+        return Precondition(IN_FILE, "warned", f"{text}; the policy's rules judge that")
+    if seen.least and WITHHELD in (policy.file, stated):
+        return Precondition(IN_FILE, "warned", f"{text}; it is stated that nobody who may ask the model can get it")
+    outcome = "failed" if seen.least else ("warned" if seen.problem or seen.most else "passed")
+    return Precondition(IN_FILE, outcome, text)
+
+
+def _breaks(run: Run, rule: Rule) -> bool:
+    """Return whether a rule about the file's bytes is broken; what is to be walked is not known yet."""
+    asked = rule.request()
+    return Need.LOOKED in rule.about.needs and rule.judge(_measure(run, asked, [])).outcome is Outcome.FAILED
 
 
 def understood(run: Run) -> Noted:
@@ -349,7 +365,7 @@ def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measure
             "without this rule"
         )
         return Measurement(request, problem=problem, applicable=False)
-    looked = stopped and stopped[0].name == _FILE and Need.LOOKED in METRICS[request.metric].needs
+    looked = stopped and stopped[0].name == IN_FILE and Need.LOOKED in METRICS[request.metric].needs
     if stopped and not looked:
         why = f"not measured, because {stopped[0].message}"
         return Measurement(request, problem=why, stopped_by=stopped[0].name)

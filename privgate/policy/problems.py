@@ -1,6 +1,7 @@
 """What is wrong with a policy file, said so that a person can mend it; and where policy files lie."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,11 @@ def earlier() -> dict[str, Path]:
     return {p.stem: p for p in sorted((folder() / "earlier").glob("*@*.yaml"), key=lambda p: p.stem)}
 
 
+def _version(path: Path) -> str:
+    found = re.search(r'^version: "([^"]*)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""
+
+
 def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
     """Return the file that is meant.
 
@@ -101,6 +107,9 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
         known = shipped()
         if text in known:
             return known[text]
+        name, _, version = text.partition("@")
+        if version and name in known and _version(known[name]) == version:
+            return known[name]
         if text in (before := earlier()):
             return before[text]
         raise PolicyFileError(

@@ -9,7 +9,7 @@ from typing import Any
 from privgate.evidence import Measurement, NextStep
 from privgate.evidence.figures import number
 from privgate.policy.rules import about
-from privgate.report import assertions, found_blocks, questions, words
+from privgate.report import assertions, found_blocks, what_was_asked, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
@@ -102,7 +102,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "decision": capital(words.decision(doc)),
         "subject": subject(doc.subject),
         "sentence": sentence(doc),
-        "questions": questions.template(doc),
+        "questions": what_was_asked.template(doc),
         "why": whole(why(doc), room["why"]),
         "how_sure": whole(how_sure(doc), room["how_sure"]),
         "accuracy": found_blocks.accuracy(doc),
@@ -118,7 +118,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "changes": whole(changed, room["changes"]),
         "changes_since": _since(doc),
         "not_shown": [
-            *questions.not_met_by_itself(doc),
+            *what_was_asked.not_met_by_itself(doc),
             *_candidates(held),
             *filter(None, [words.no_attack_limited(doc)]),
             *_not_tested(doc),

@@ -116,6 +116,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.depends_on_data": "The recipe depends on its data",
     "condition.recorded_seed": "The noise cannot be regenerated",
     "condition.environment": "Same environment as recorded",
+    "condition.file": "The file holds no records of the training data",
     "condition.digests": "Files are those that were named",
     "condition.labels": "Labels are usable",
     "condition.targets": "Targets are numbers",

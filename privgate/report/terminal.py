@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from privgate.evidence.figures import fold
-from privgate.report import assertions, questions, words
+from privgate.report import assertions, what_was_asked, words
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import prose, shown
@@ -58,7 +58,7 @@ def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
 
 def _unasked(doc: ReportDocument) -> Iterator[str]:
     """Yield each question of a release that the policy does not ask."""
-    yield from (q.told for q in questions.of(doc) if q.state == "not_asked")
+    yield from (q.told for q in what_was_asked.of(doc) if q.state == "not_asked")
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

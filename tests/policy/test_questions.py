@@ -177,7 +177,7 @@ def test_a_signer_takes_doubt_of_one_rule_where_another_answers_and_nowhere_else
 
 
 def test_margins_are_never_told_larger_than_they_are():
-    from privgate.report import questions
+    from privgate.report import what_was_asked as questions
 
     f = Finding("r", "", Outcome.PASSED, "", metric="attack_accuracy", high=0.5605, limit=0.6)
     asserted = SimpleNamespace(finding=f)

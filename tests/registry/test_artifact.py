@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, log_model, log_recipe, report
-from privgate.artifact import file_records as artifact
+from privgate.artifact import file_measures as artifact
 from privgate.check import gate
 from privgate.evidence import ArtifactPart, Evidence, Measurement
 from privgate.run.run import Run

@@ -1,4 +1,4 @@
-"""The suite of a declared domain: met by data that keep it, and a sentence with expectation, column and share if not."""
+"""The suite of a declared domain: met by data that keep it; if not, a sentence with expectation, column and share."""
 
 import json
 

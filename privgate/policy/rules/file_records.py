@@ -62,10 +62,11 @@ class FileRecords(Rule):
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""
-        if math.isnan(measurement.high):
+        if math.isnan(measurement.high) or math.isnan(measurement.low):
             return ""
         if measurement.low:
-            return f"whoever downloads the file reads at least {measurement.low:.0f} records of the training data in it"
+            least = math.ceil(measurement.low)
+            return f"whoever downloads the file reads at least {least} records of the training data in it"
         if measurement.high:
             return "no record was found in the file, but not all of it could be read"
         return "whoever downloads the file finds no record of the training data in it"

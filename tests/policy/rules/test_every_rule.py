@@ -206,7 +206,8 @@ def test_value_and_error_are_judged_against_release(metric, value, error):
         good, bad = value + error <= rule.limit, value - error > rule.limit
     else:
         good, bad = value - error >= rule.limit, value + error < rule.limit
-    expected = Outcome.PASSED if good else (Outcome.FAILED if bad else Outcome.INCONCLUSIVE)
+    doubt = Outcome.WARNED if rule.bound == "lower" else Outcome.INCONCLUSIVE
+    expected = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
     assert finding.outcome is expected
     # more error never helps
     wider = rule.judge(measured(rule, value - 2 * error, value + 2 * error))

@@ -80,11 +80,16 @@ def looked(run: Run) -> ArtifactPart:
     return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=why)
 
 
+def looked_at(run: Run) -> ArtifactPart | None:
+    """Return what a look at the files showed, where any are stored, or a rule asks."""
+    return run.once(looked) if run.subject.model is not None or Need.LOOKED in run.asked else None
+
+
 def found(run: Run) -> ArtifactPart | None:
     """Return what is known of the file: what a rule asks for, else what its bytes show where one is stored."""
     if Need.FILE in run.asked:
         return run.once(walked)
-    return run.once(looked) if run.subject.model is not None or Need.LOOKED in run.asked else None
+    return looked_at(run)
 
 
 def in_the_file(run: Run, request: Request) -> Measurement:

@@ -11,7 +11,11 @@ from privgate.report import assertions, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
+from privgate.report.text import prose
 from privgate.verdict import Outcome
+
+#: what was looked at before anything was trained, whatever the policy asks
+_LOOKED = "precondition:file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ def of(doc: ReportDocument) -> list[Asked]:
     told = [a for a in assertions.of(doc) if not a.condition]
     claimed = doc.subject.recipe is not None and doc.subject.recipe.dp is not None
     kept = [q for q in QUESTIONS if q != "claim" or claimed or any(_judged(a, q) for a in told)]
-    return [_of(q, [a for a in told if _judged(a, q)]) for q in kept]
+    looked = [a for a in assertions.of(doc) if a.finding.rule == _LOOKED]
+    return [_of(q, [a for a in told if _judged(a, q)], looked if q == "file" else []) for q in kept]
 
 
 def not_met_by_itself(doc: ReportDocument) -> Iterator[str]:
@@ -52,9 +57,13 @@ def _judged(a: Assertion, question: str) -> bool:
     return about(a.finding.metric).question == question and a.outcome is not Outcome.NOT_NEEDED
 
 
-def _of(question: str, found: list[Assertion]) -> Asked:
+def _of(question: str, found: list[Assertion], looked: list[Assertion]) -> Asked:
     name = say(f"question.{question}")
     enforced = [a for a in found if a.finding.mode == "enforce" and a.finding.applies]
+    if not enforced and looked:
+        first = looked[0]
+        state = {Outcome.FAILED: "broken", Outcome.INCONCLUSIVE: "open"}.get(first.outcome, "met")
+        return Asked(question, state, f"{name}: {prose(first.finding.message)}.")
     if not enforced:
         return Asked(question, "not_asked", say("question.not_asked", name=name))
     worst = max(enforced, key=lambda a: (a.outcome.rank, -_room(a)))

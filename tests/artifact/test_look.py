@@ -1,0 +1,238 @@
+"""The first look at a file: records are found or the file is unknown, and nothing of it is run."""
+
+import bz2
+import gzip
+import io
+import json
+import os
+import pickle
+import time
+import zipfile
+
+import cloudpickle
+import joblib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from privgate.artifact import file_bytes, look
+from privgate.registry import layout
+
+RNG = np.random.default_rng(0)
+TABLES = {
+    "normal": RNG.normal(size=(300, 7)),
+    "codes": RNG.integers(0, 12, size=(400, 12)).astype(np.float64),
+    "mixed": np.column_stack([RNG.integers(0, 2, size=(400, 8)), RNG.normal(size=(400, 3))]),
+    "cancer": load_breast_cancer().data,
+}
+
+
+def seen(content, X):
+    """Return records found, where, and what is unknown."""
+    return look.compared(file_bytes.of_bytes(content, "model.pkl"), X)
+
+
+# What is done to the numbers, and how they are written.
+
+DONE = {
+    "as they are": lambda X: X,
+    "single": lambda X: X.astype(np.float32),
+    "half": lambda X: X.astype(np.float16),
+    "permuted": RNG.permutation,
+    "columns permuted": lambda X: X[:, RNG.permutation(X.shape[1])],
+    "a third": lambda X: RNG.permutation(X)[: len(X) // 3],
+    "half of the columns": lambda X: X[:, : -(-X.shape[1] // 2)],
+    "turned": lambda X: X.T.copy(),
+    "standardised, half": lambda X: ((X - X.mean(0)) / X.std(0)).astype(np.float16),
+    "scaled, permuted": lambda X: RNG.permutation(X * 3.7 - np.arange(X.shape[1])),
+    "one after another": lambda X: X.ravel(),
+    "with labels": lambda X: np.column_stack([X, np.arange(len(X)) % 2]),
+}
+
+
+def archive(data):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("inner.bin", data)
+    return made.getvalue()
+
+
+def saved(write):
+    made = io.BytesIO()
+    write(made)
+    return made.getvalue()
+
+
+WRITTEN = {
+    "pickle 2": lambda A: pickle.dumps({"t": A}, protocol=2),
+    "pickle 4": lambda A: pickle.dumps({"t": A}, protocol=4),
+    "pickle 5": lambda A: pickle.dumps({"t": A}, protocol=5),
+    "joblib": lambda A: saved(lambda f: joblib.dump({"t": A}, f)),
+    "joblib, packed": lambda A: saved(lambda f: joblib.dump({"t": A}, f, compress=3)),
+    "a closure": lambda A: cloudpickle.dumps(lambda q: A - q),
+    "bytes in a pickle": lambda A: pickle.dumps(pickle.dumps(A)),
+    "behind a pickle": lambda A: pickle.dumps({"a": 1}) + b"\0" + A.tobytes(),
+    "lists": lambda A: pickle.dumps(A.astype(float).tolist()),
+    "json": lambda A: json.dumps(A.astype(float).tolist()).encode(),
+    "csv": lambda A: "\n".join(",".join(f"{v:g}" for v in np.atleast_1d(r)) for r in A).encode(),
+    "npz": lambda A: saved(lambda f: np.savez_compressed(f, A)),
+    "gzip": lambda A: gzip.compress(pickle.dumps(A)),
+    "bz2 in zip": lambda A: archive(bz2.compress(pickle.dumps(A))),
+}
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(TABLES)), st.sampled_from(sorted(DONE)), st.sampled_from(sorted(WRITTEN)))
+def test_records_are_found_or_the_file_is_unknown(table, done, written):
+    X = TABLES[table]
+    least, _, unknown = seen(WRITTEN[written](DONE[done](X)), X)
+    assert least or unknown
+
+
+@pytest.mark.parametrize("done", ["as they are", "single", "permuted", "turned", "scaled, permuted"])
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_what_ordinary_files_hold_is_found_whole(table, done):
+    X = TABLES[table]
+    for written in ("pickle 4", "joblib, packed", "npz"):
+        assert seen(WRITTEN[written](DONE[done](X)), X)[0] >= 0.9 * len(X), written
+
+
+def test_a_scaler_beside_its_table_explains_it():
+    X = TABLES["cancer"]
+    scaler = StandardScaler().fit(X)
+    kept = scaler.transform(X)[RNG.permutation(len(X))[:100]].astype(np.float32)
+    assert seen(pickle.dumps({"scaler": scaler, "t": kept}), X)[0] == 100
+
+
+def test_texts_are_found_word_for_word():
+    X = [f"a letter about case number {k} by somebody else" for k in range(50)]
+    assert seen(pickle.dumps({"corpus": X[:20]}), X)[0] == 20
+    assert seen(json.dumps(X).encode(), X)[0] == 50
+    assert seen(pickle.dumps({"vocabulary": dict.fromkeys(" ".join(X).split(), 1)}), X) == (0, [], [])
+
+
+def test_sparse_records_are_found():
+    X = sparse.random(300, 400, density=0.1, random_state=1, format="csr")
+    assert seen(pickle.dumps({"kept": X}), X)[0] >= 290
+
+
+# Models: those that are their data are named, ordinary ones hold nothing.
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        KNeighborsClassifier(),
+        KNeighborsClassifier(algorithm="brute"),
+        make_pipeline(StandardScaler(), KNeighborsClassifier()),
+        make_pipeline(QuantileTransformer(n_quantiles=50), KNeighborsClassifier(algorithm="brute")),
+        make_pipeline(MinMaxScaler(), SVC()),
+        SVC(kernel="linear"),
+        KernelRidge(),
+        GaussianProcessRegressor(),
+    ],
+    ids=repr,
+)
+def test_models_that_are_their_data_are_found_and_named(made):
+    X, y = load_breast_cancer(return_X_y=True)
+    least, kept, _ = seen(pickle.dumps(made.fit(X, y)), X)
+    assert least > 20
+    assert any("keeps its training records" in k for k in kept)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        LogisticRegression(max_iter=50),
+        make_pipeline(StandardScaler(), LinearSVC()),
+        make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
+        GaussianNB(),
+        RandomForestClassifier(20, random_state=0),
+        GradientBoostingClassifier(n_estimators=20, random_state=0),
+        HistGradientBoostingClassifier(max_iter=20, random_state=0),
+        MLPClassifier((30,), max_iter=20, random_state=0),
+        Ridge(),
+    ],
+    ids=repr,
+)
+def test_ordinary_models_hold_no_record_and_are_read_whole(made):
+    for X, y in (load_breast_cancer(return_X_y=True), (load_diabetes().data, load_diabetes().target > 140)):
+        assert seen(pickle.dumps(made.fit(X, y)), X) == (0, [], [])
+
+
+def test_what_chance_meets_is_no_record():
+    """Small whole numbers of trees against small whole numbers of records."""
+    X = TABLES["codes"]
+    forest = IsolationForest(n_estimators=50, random_state=0).fit(X)
+    assert seen(pickle.dumps(forest), X)[0] == 0
+    assert seen(pickle.dumps({"t": RNG.integers(0, 12, size=(5000, 12))}), X)[0] == 0
+
+
+# Whoever wrote the file wants it to be run, or never to end.
+
+
+class Harmful:
+    def __reduce__(self):
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_nothing_of_a_file_is_run(protocol, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen(pickle.dumps({"a": Harmful(), "b": [Harmful()]}, protocol=protocol), TABLES["normal"])
+    assert not list(tmp_path.iterdir())
+
+
+def bomb(depth):
+    data = bytes(1 << 20)
+    for _ in range(depth):
+        data = gzip.compress(data)
+    return data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(TABLES["normal"])[:-200],
+        b"\x80\x04" + b"]" * 100_000,
+        b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little") + b"abc",
+        bomb(9),
+        b"PK\x03\x04" + bytes(200),
+        b"\x93NUMPY\x01\x00" + b"\xff" * 300,
+        (1 << 20).to_bytes(8, "little") + b"{" + b"[" * (1 << 20),
+        os.urandom(100_000),
+    ],
+    ids=["cut", "open lists", "long", "bomb", "zip", "npy", "safetensors", "noise"],
+)
+def test_a_hostile_file_is_unknown_and_soon(content):
+    started = time.process_time()
+    least, _, unknown = seen(content, TABLES["normal"])
+    assert unknown
+    assert not least
+    assert time.process_time() - started < 5
+
+
+def test_the_file_of_a_whole_release_leaves_our_reports_out(tmp_path):
+    assert (f"{layout.REPORTS}/", layout.OLD_REPORTS) == look._REPORTS
+    for name in ("model.pkl", f"{layout.REPORTS}/a/report.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    assert [n for n, _ in look.files(tmp_path)] == ["model.pkl"]
