@@ -7,6 +7,7 @@ from typing import Any
 
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
+from privgate.guard.release_table import Earlier
 from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import ROLES, Key, TrustStore
@@ -59,12 +60,22 @@ class Terms:
         Its name, for sentences.
     accept_advisory : bool
         Whether a statement counts although checker and signer were one user.
+    task : str
+        What the model answers with, by the operator's word; empty where nobody said. A statement of before tasks were
+        signed says none; the policies of then were each for one.
+    withheld : bool
+        Whether the operator states that nobody who may ask this model can get its file.
+    earlier : tuple of Earlier
+        Policies whose older statements still count.
     """
 
     registry: str
     policy_digest: str
     policy: str = ""
     accept_advisory: bool = False
+    task: str = ""
+    withheld: bool = False
+    earlier: tuple[Earlier, ...] = ()
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
@@ -126,13 +137,29 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     """Return whether the statement approves, and still counts."""
     reached = f"the verdict was reached under policy {claims.policy!r} ({claims.policy_digest[:19]}…)"
     in_force = f"in force is {terms.policy!r} ({terms.policy_digest[:19]}…); check again under that one"
+    undeclared = (
+        "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
+        "add 'file: not downloadable' to its row, or check without it"
+    )
     return (
         (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
         (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
-        (claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
+        (
+            claims.policy_digest == terms.policy_digest
+            or any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier),
+            f"{reached}, {in_force}",
+        ),
+        (
+            not claims.task or not terms.task or claims.task == terms.task,
+            f"the model was judged as {claims.task}, and the guard's table says that it is {terms.task}",
+        ),
+        (
+            terms.withheld or not claims.withheld,
+            undeclared,
+        ),
         (
             terms.accept_advisory or not claims.advisory,
             "the statement is advisory: checker and signer were one user; sign as another user, container or host",

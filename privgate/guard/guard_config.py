@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError
-from privgate.guard import lookalikes, statement
+from privgate.guard import lookalikes, release_table, statement
 from privgate.guard.checks import Terms, TrustStore
 from privgate.guard.lookalikes import fold, is_plain, looks_like
+from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table
 
 # The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
 #
@@ -154,6 +155,20 @@ class _File(BaseModel):
     audit_log: str | None = None
 
 
+class _Tabled(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
+    registry: Annotated[str, Field(min_length=1)]
+    trust: str
+    releases: Annotated[list[ReleaseRow], Field(min_length=1)]
+    still_accepted: list[AcceptedRow] = Field(default_factory=list)
+    protected: _Protected
+    accept_advisory: bool = False
+    check_files: bool = False
+    audit_log: str | None = None
+
+
 @dataclass(frozen=True)
 class Guard:
     """What a guarded registry enforces.
@@ -165,7 +180,7 @@ class Guard:
     trust : TrustStore
         Keys that count.
     policies : mapping of folded target -> (name, digest)
-        ``"*"`` is for every target that is not listed.
+        ``"*"`` is for every target that is not listed; empty where a table says it.
     aliases : frozenset of str
         Protected ones, as they are written.
     stages : frozenset of str
@@ -177,6 +192,8 @@ class Guard:
         digests in the call path.
     audit_log : AuditLog, optional
         Where the guarded store records what it releases, refuses and withdraws.
+    table : Table, optional
+        By which policy which models are released; without one a target alone decides.
     """
 
     registry: str
@@ -188,6 +205,7 @@ class Guard:
     accept_advisory: bool = False
     check_files: bool = False
     audit_log: AuditLog | None = None
+    table: Table | None = None
     #: what was read; a change in one of them is a change of the guard
     files: tuple[Path, ...] = ()
 
@@ -203,7 +221,9 @@ class Guard:
             The trust store cannot be used.
         """
         try:
-            raw = _File.model_validate(strict_yaml.read(path))
+            given = strict_yaml.read(path)
+            tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
+            raw = (_Tabled if tabled else _File).model_validate(given)
         except ValidationError as exc:
             first = exc.errors()[0]
             place = ".".join(str(p) for p in first["loc"])
@@ -212,8 +232,16 @@ class Guard:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
             raise PolicyError(exc.of(path)) from exc
-        named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
+        named, table = dict[str, str](), None
+        if isinstance(raw, _Tabled):
+            targets = (*raw.protected.aliases, *raw.protected.stages)
+            today = statement.now().date()
+            by_name = partial(policy_named, folder=path.parent)
+            table = release_table.read(raw.releases, raw.still_accepted, targets, by_name, today=today)
+        else:
+            named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
         found = {fold(target): policy_named(name, path.parent) for target, name in named.items()}
+        used = [f for _, _, files in found.values() for f in files] + list(table.files if table is not None else ())
         made = cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
@@ -224,7 +252,8 @@ class Guard:
             accept_advisory=raw.accept_advisory,
             check_files=raw.check_files,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
-            files=(path, path.parent / raw.trust, *(f for _, _, files in found.values() for f in files)),
+            table=table,
+            files=(path, path.parent / raw.trust, *used),
         )
         for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
             if not is_plain(target):
@@ -266,14 +295,19 @@ class Guard:
         seen = lookalikes.looks(name)
         return next((p for p in self.models if any(lookalikes.pattern(p).fullmatch(look) for look in seen)), "")
 
-    def terms(self, target: str | None) -> Terms:
-        """Return what a statement must meet for a target; None is entering a protected model.
+    def terms(self, target: str | None, model: str) -> Terms:
+        """Return what a statement must meet for a target of a model; None is entering a protected model.
 
         Raises
         ------
         PolicyError
             No policy is configured for it.
         """
+        if self.table is not None:
+            row = self.table.row(model, target)
+            return Terms(
+                self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, self.table.earlier
+            )
         named = self.policies.get(fold(target)) if target is not None else None
         named = named or self.policies.get("*")
         if named is None:

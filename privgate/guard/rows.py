@@ -152,7 +152,7 @@ class GuardedRows:
 
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
-        claims = check(text, guard.trust, row, guard.terms(target), target=target, now=statement.now())
+        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
         if is_copy(claims, row):
             original = self._privgate_if_there(claims.name, claims.version)
             check_original(claims, row, original, guard.trust, statement.now())

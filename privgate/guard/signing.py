@@ -358,6 +358,8 @@ def _sign(
         advisory=advisory,
         isolation=evidence_given.run.isolation,
         recomputed=("files", *own),
+        task=str(evidence_given.subject.get("task") or "classification"),
+        withheld=bool(evidence_given.subject.get("file")),
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})

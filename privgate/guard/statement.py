@@ -203,6 +203,10 @@ class Claims:
     recomputed : tuple of str
         Digests that the signer made itself from the registry's files; data that are not among them were named by digest
         only.
+    task : str
+        What the model answered with: classification or regression; empty in statements that do not say it.
+    withheld : bool
+        Whoever ran the check stated that nobody who may ask the model can get its file.
     """
 
     registry: str
@@ -230,6 +234,8 @@ class Claims:
     advisory: bool = True
     isolation: str = "none"
     recomputed: tuple[str, ...] = ()
+    task: str = ""
+    withheld: bool = False
 
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
@@ -275,6 +281,8 @@ class Claims:
                     "advisory": self.advisory,
                     "isolation": self.isolation,
                     "recomputed": list(self.recomputed),
+                    **({"task": self.task} if self.task else {}),
+                    **({"file": "not downloadable"} if self.withheld else {}),
                 },
             },
         }
@@ -351,6 +359,8 @@ class Claims:
                 advisory=own["advisory"] is not False,
                 isolation=str(own["isolation"]),
                 recomputed=tuple(str(name) for name in own["recomputed"]),
+                task=str(own.get("task", "")),
+                withheld="file" in own,
             )
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")

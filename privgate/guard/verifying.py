@@ -87,7 +87,8 @@ def verify(
     exact = f"models:/{found.name}/{found.version}"
     row, text = row_and_statement(client, found.name, found.version)
     try:
-        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+        asked = terms or guard.terms(target, row.name)
+        claims = check(text, guard.trust, row, asked, target=target, now=statement.now())
         _compare_original(client, claims, row, guard)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
@@ -229,7 +230,8 @@ def verify_folder(
     if model not in {None, said.name}:
         row = Row(str(model), "", said.source, said.storage)
     try:
-        claims = check(text, guard.trust, row, terms or guard.terms(target), target=target, now=statement.now())
+        asked = terms or guard.terms(target, row.name)
+        claims = check(text, guard.trust, row, asked, target=target, now=statement.now())
     except StatementError as exc:
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():

@@ -287,14 +287,18 @@ class Reconciler:
             lease.release()
 
     def _job(self, guard: Guard, name: str, version: str, request: CheckRequest) -> Job:
-        called = request.policy or next(iter(self.settings.policies))
+        called, target = request.policy, request.target or None
+        if not called and target is not None:  # the guard's own, where this server checks by it
+            wanted = guard.terms(target, name).policy_digest
+            called = next((c for c, p in self.settings.policies.items() if Policy.load(p).digest == wanted), "")
+        called = called or next(iter(self.settings.policies))
         if called not in self.settings.policies:
             known = ", ".join(self.settings.policies)
             raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {known}")
-        path, target = self.settings.policies[called], request.target or None
+        path = self.settings.policies[called]
         policy = Policy.load(path)
-        if target is not None and guard.terms(target).policy_digest != policy.digest:
-            raise UsageError(f"the guard releases as {target!r} by policy {guard.terms(target).policy!r}; ask for that")
+        if target is not None and (terms := guard.terms(target, name)).policy_digest != policy.digest:
+            raise UsageError(f"the guard releases {name!r} as {target!r} by policy {terms.policy!r}; ask for that")
         return Job(name, version, policy, path, target, request.since)
 
     def _answered(self, guard: Guard, job: Job) -> bool:

@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privgate.errors import ExitCode, RegistryError, StatementError
+from privgate.errors import ExitCode, PolicyError, RegistryError, StatementError
 from privgate.guard import statement
 from privgate.guard.checks import Terms, check, row_and_statement
 from privgate.guard.guard_config import AuditLog, Guard
@@ -294,7 +294,11 @@ class Work:
     def counts(self, guard: Guard, job: Job) -> bool:
         """Whether a statement lets the version be released as the target, as the guarded store asks."""
         row, text = row_and_statement(self.client, job.name, job.version)
-        terms = Terms(guard.registry, job.policy.digest, job.policy.name, guard.accept_advisory)
+        try:
+            asked = guard.terms(job.target, job.name)
+        except PolicyError:  # nothing is released as that: what counts is whether it was checked and signed
+            asked = Terms(guard.registry, "", accept_advisory=guard.accept_advisory)
+        terms = replace(asked, policy_digest=job.policy.digest, policy=job.policy.name)
         try:
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())
         except StatementError:

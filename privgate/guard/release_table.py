@@ -1,0 +1,226 @@
+"""The table of releases: which models, of which task, are released by which policy, and what still counts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from privgate.errors import PolicyError
+from privgate.guard.lookalikes import fold, is_plain
+
+#: (name, digest, files) of a policy by what a table calls it
+Named = tuple[str, str, tuple[Path, ...]]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ReleaseRow(BaseModel):
+    """One row as it is written: models, where to, task and policy."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    models: list[Text] = Field(min_length=1)
+    aliases: list[Text] = Field(default_factory=list)
+    task: Literal["classification", "regression"]
+    policy: Text
+    file: Literal["downloadable", "not downloadable"] = "downloadable"
+
+    @field_validator("models", "aliases", mode="before")
+    @classmethod
+    def _one_or_many(cls, given: object) -> object:
+        return [given] if isinstance(given, str) else given
+
+
+class AcceptedRow(BaseModel):
+    """A policy whose older statements still count: those signed before a day, until another."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    policy: Text
+    signed_before: date
+    until: date
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row in force.
+
+    Parameters
+    ----------
+    models, targets : tuple of str
+        Patterns of names, and aliases and stages, all folded; no target is every one that is protected.
+    task : str
+        What its models answer with, by the operator's word.
+    policy, digest : str
+    withheld : bool
+        The operator states that nobody who may ask these models can get their files.
+    written : str
+        As the table writes its models, for sentences.
+    """
+
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    task: str
+    policy: str
+    digest: str
+    withheld: bool
+    written: str
+
+    @property
+    def asks(self) -> tuple[str, str, bool]:
+        """What it demands."""
+        return self.digest, self.task, self.withheld
+
+    def is_for(self, model: str, target: str | None) -> bool:
+        """Whether it is about a model and a target, both folded; None is any target."""
+        here = target is None or not self.targets or target in self.targets
+        return here and any(fnmatchcase(model, pattern) for pattern in self.models)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A policy by which something was released, and which was changed since."""
+
+    policy: str
+    digest: str
+    signed_before: date
+    until: date
+
+    def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
+        """Whether a statement under this policy still counts."""
+        begin = datetime.combine(self.signed_before, time.min, UTC)
+        end = datetime.combine(self.until, time.max, UTC)
+        return digest == self.digest and signed < begin and now <= end
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Every row, and the earlier policies that still count."""
+
+    rows: tuple[Row, ...]
+    earlier: tuple[Earlier, ...]
+    files: tuple[Path, ...]
+
+    def row(self, model: str, target: str | None) -> Row:
+        """Return the one that decides about a model and a target.
+
+        Raises
+        ------
+        PolicyError
+            None does, or several that demand different things of a model whose target nobody named.
+        """
+        mine = [r for r in self.rows if r.is_for(fold(model), None if target is None else fold(target))]
+        if not mine:
+            where = f" as {target!r}" if target is not None else ""
+            raise PolicyError(f"the guard's table names no policy for {model!r}{where}; add a row to 'releases'")
+        if len({r.asks for r in mine}) > 1:
+            raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
+        return mine[0]
+
+
+def read(
+    releases: Sequence[ReleaseRow],
+    accepted: Sequence[AcceptedRow],
+    protected: Iterable[str],
+    named: Callable[[str], Named],
+    *,
+    today: date,
+) -> Table:
+    """Return the table in force.
+
+    Parameters
+    ----------
+    releases, accepted : sequences of rows
+        As they are written.
+    protected : iterable of str
+        Aliases and stages that are protected.
+    named : callable
+        Returns name, digest and files of a policy.
+    today : date
+
+    Raises
+    ------
+    PolicyError
+        A row can match nothing, two rows demand different things of one release, or an end has passed.
+    """
+    guarded, rows, files = {fold(t) for t in protected}, list[Row](), list[Path]()
+    for r in releases:
+        name, digest, used = named(r.policy)
+        files += used
+        for target in r.aliases:
+            if fold(target) not in guarded or not is_plain(target):
+                raise PolicyError(f"releases: the row of {r.models[0]!r} names {target!r}, which is not protected")
+        for pattern in r.models:
+            if any(c in pattern for c in "/:"):
+                raise PolicyError(f"releases: {pattern!r} can match no model; names hold neither '/' nor ':'")
+        targets = tuple(fold(t) for t in r.aliases)
+        withheld, models = r.file == "not downloadable", tuple(fold(m) for m in r.models)
+        rows.append(Row(models, targets, r.task, name, digest, withheld, ", ".join(r.models)))
+    _refuse_overlaps(rows)
+    earlier = []
+    for a in accepted:
+        name, digest, used = named(a.policy)
+        files += used
+        if a.until < today:
+            raise PolicyError(f"still_accepted: {a.policy!r} ended on {a.until}; remove it")
+        earlier.append(Earlier(name, digest, a.signed_before, a.until))
+    return Table(tuple(rows), tuple(earlier), tuple(files))
+
+
+def _refuse_overlaps(rows: Sequence[Row]) -> None:
+    for k, one in enumerate(rows):
+        for other in rows[:k]:
+            both = not one.targets or not other.targets or set(one.targets) & set(other.targets)
+            meet = any(intersect(p, q) for p in one.models for q in other.models)
+            if both and meet and one.asks != other.asks:
+                raise PolicyError(
+                    f"releases: the rows of {other.written!r} and {one.written!r} are about one model and demand "
+                    "different things; tell their names or aliases apart"
+                )
+
+
+def intersect(one: str, other: str) -> bool:
+    """Whether some name fits both patterns of ``fnmatch``; two sets of characters are taken to share one.
+
+    Examples
+    --------
+    >>> intersect("credit-*", "*-eu"), intersect("credit-*", "fraud-*"), intersect("a?", "a")
+    (True, False, False)
+    """
+    p, q = _parts(one), _parts(other)
+
+    @cache
+    def meet(i: int, j: int) -> bool:
+        if i == len(p) or j == len(q):
+            return all(t == "*" for t in (*p[i:], *q[j:]))
+        if p[i] == "*":
+            return meet(i + 1, j) or (q[j] != "*" and meet(i, j + 1)) or (q[j] == "*" and meet(i, j + 1))
+        if q[j] == "*":
+            return meet(i, j + 1) or meet(i + 1, j)
+        return _share(p[i], q[j]) and meet(i + 1, j + 1)
+
+    return meet(0, 0)
+
+
+def _parts(pattern: str) -> tuple[str, ...]:
+    """Return the parts of a pattern: characters, ``?``, ``*`` and sets in brackets."""
+    made, k = list[str](), 0
+    while k < len(pattern):
+        end = pattern.find("]", k + 2) if pattern[k] == "[" else -1
+        size = end + 1 - k if end > 0 else 1
+        part = pattern[k : k + size]
+        if part != "*" or made[-1:] != ["*"]:
+            made.append("[[]" if part == "[" else part)
+        k += size
+    return tuple(made)
+
+
+def _share(one: str, other: str) -> bool:
+    wide = [t for t in (one, other) if len(t) > 1 or t == "?"]
+    if len(wide) == 2:
+        return True
+    return fnmatchcase(other, one) if wide == [one] else fnmatchcase(one, other)
