@@ -41,8 +41,8 @@ class AcceptedRow(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     policy: Text
-    signed_before: date
-    until: date
+    signed_before: Annotated[date, Field(strict=False)]
+    until: Annotated[date, Field(strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
