@@ -58,7 +58,7 @@ def steps(
     the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count. Where records stand in the file, nothing was trained.
     """
-    in_file = any(p.name == gate.IN_FILE and p.outcome == "failed" for p in verdict.evidence.preconditions)
+    in_file = any(m.stopped_by == gate.IN_FILE for m in verdict.evidence.measurements.values())
     if verdict.outcome.releases or in_file or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)

@@ -128,7 +128,9 @@ def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
             elif beside[1] and beside[2] in into.storages:
                 _array(_stored(packed.read(one), into.storages[beside[2]]), "torch.storage", into)
             else:
-                _content(packed.read(one), f"{name}/{one.filename}", into, depth + 1)
+                # arrays of skops are named by where they lay in memory
+                inner = name if re.fullmatch(r"\d+\.npy", one.filename) else f"{name}/{one.filename}"
+                _content(packed.read(one), inner, into, depth + 1)
 
 
 #: torch's names of types of numbers

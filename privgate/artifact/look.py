@@ -121,7 +121,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         mine = records.rows_in(a, vectors)
         if mine.any():
             found |= mine
-            kept.append(f"records of the training data ({a.where})")
+            kept.append(a.where)
             kept_in.add(a.where)
     unknown += [why for a in seen.arrays if a.where not in kept_in and (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)
@@ -132,7 +132,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         mine = records.rows_in_bytes(where, data)
         if mine.any():
             found |= mine
-            kept.append(f"records of the training data ({where})")
+            kept.append(where)
         elif not where.startswith(BOOSTERS):
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
     least = int(found.sum())

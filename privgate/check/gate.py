@@ -176,7 +176,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if not stopped:
         run, checked = preconditions.checked(run, policy)
         stopped = preconditions.stopping(checked)
-    checked = [*([] if first is None else [first]), *checked]
+    told_by_rule = any(Need.LOOKED in r.about.needs for r in asked.rules)
+    checked = [*([] if first is None or told_by_rule else [first]), *checked]
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
