@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,15 +232,22 @@ class StandIn:
     """Whatever a pickle names: it keeps arguments, state and items, and runs nothing."""
 
     named = ""
+    #: all that one pickle made: what it drops again is looked at, too
+    kept: ClassVar[list[Any]] = []
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Keep the arguments."""
         made = object.__new__(cls)
         made.given = [*args, *kwargs.values()]
+        cls.kept.append(made)
         return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.given: list[Any] = [*args, *kwargs.values()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep the arguments of what a stand-in would have returned."""
+        return type(self)(self, *args, **kwargs)
 
     def __setstate__(self, state: Any) -> None:
         """Keep the state."""
@@ -290,6 +297,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(source)
         self.source, self.into = source, into
         self.made: dict[str, Any] = {}
+        self.kept: list[Any] = []
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a stand-in; a description of numbers is numpy's own, which only describes."""
@@ -297,12 +305,20 @@ class _Unpickler(pickle.Unpickler):
         self.into.names.add(full)
         if full in _PLAIN:
             return _PLAIN[full]
+        if name.startswith("_make_skeleton"):  # of cloudpickle: what it returns is a class
+            return self._class
         if full not in self.made:
-            kind = {"named": full}
+            kind: dict[str, Any] = {"named": full, "kept": self.kept}
             if name.startswith("NumpyArrayWrapper"):
-                kind["__setstate__"] = lambda made, state: made.given.append(_behind(self, state))  # type: ignore[assignment]
+                kind["__setstate__"] = lambda made, state: made.given.append(_behind(self, state))
             self.made[full] = type(name, (StandIn,), kind)
         return self.made[full]
+
+    def _class(self, *args: Any) -> Any:
+        """Return a stand-in for a class that the pickle describes itself."""
+        named = next((a for a in args if isinstance(a, str)), "class")
+        self.into.names.add(named)
+        return type(named, (StandIn,), {"named": named, "kept": self.kept})
 
     def persistent_load(self, pid: Any) -> Any:
         """Return a stand-in for what lies beside the pickle, and note which numbers a file of torch's holds."""
@@ -328,8 +344,9 @@ def _behind(reader: _Unpickler, state: Any) -> Any:
 def _pickled(data: bytes, name: str, into: Read, depth: int) -> None:
     source = _Source(data)
     while source.at < len(data) and data[source.at : source.at + 1] == b"\x80":
-        root = _Unpickler(source, into).load()
-        _walk(root, name, into, depth)
+        reader = _Unpickler(source, into)
+        root = reader.load()
+        _walk([root, *reader.kept, *reader.memo.copy().values()], name, into, depth)
         if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
             _in_order(source, root, into)
     if len(data) - source.at > OPAQUE:
@@ -345,9 +362,9 @@ def _in_order(source: _Source, keys: list[str], into: Read) -> None:
         _array(_stored(source.read(size * item), kind), "torch.storage", into)
 
 
-def _walk(root: Any, name: str, into: Read, depth: int) -> None:
+def _walk(roots: list[Any], name: str, into: Read, depth: int) -> None:
     """Add the arrays and texts of what a pickle made."""
-    seen, todo = set[int](), [(root, name)]
+    seen, todo = set[int](), [(root, name) for root in reversed(roots)]
     while todo:
         thing, where = todo.pop()
         if thing is None or isinstance(thing, bool | int | float | complex | type | np.dtype):
@@ -364,8 +381,16 @@ def _walk(root: Any, name: str, into: Read, depth: int) -> None:
             _array(thing, where, into)
         elif (array := _numbers(thing)) is not None:
             _array(array, where, into)
+            seen.update(map(id, _inside(thing)))
         else:
             todo += [(part, place) for part, place in _parts(thing, where)]
+
+
+def _inside(thing: Any) -> Iterator[Any]:
+    """Give what a described array was made of, which needs no second look."""
+    for part in thing.given if isinstance(thing, StandIn) else thing:
+        yield part
+        yield from part if isinstance(part, tuple | list) else ()
 
 
 def _numbers(thing: Any) -> NDArray[Any] | None:

@@ -64,6 +64,8 @@ _PARAMETERS = (
 
 #: where our own reports lie beside a model, in every version
 _REPORTS = ("privgate_reports/", "privgate/reports")
+#: what holds the bytes of Python's own code
+_CODE = "_builtin_type"
 #: parts of trees
 _TREES = ("sklearn.tree.", "sklearn.ensemble.")
 
@@ -133,7 +135,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if mine.any():
             found |= mine
             kept.append(where)
-        elif not where.startswith(BOOSTERS):
+        elif not where.startswith(BOOSTERS) and not where.endswith(_CODE):
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
     least = int(found.sum())
     for keeper, size in _keepers(seen, n):

@@ -8,6 +8,7 @@ from typing import Any
 
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
+from privgate.evidence.telling import SMALL_CELL
 from privgate.families import bound as bounds
 from privgate.families import of_data
 from privgate.families.engine import DRAWN
@@ -89,6 +90,11 @@ def up_to(policy: Policy) -> int | None:
     return drawn.pop()[1] if len(drawn) == 1 else None
 
 
+def _or_everybody(wanted: int | None, people: int) -> int | None:
+    """Return the size of a sample; everybody where so few would be left that their number may not be told."""
+    return people if wanted is not None and people - SMALL_CELL < wanted < people else wanted
+
+
 def drawn(policy: Policy) -> int:
     """Return how many random people, none of whom exceeds, show what every rule asks of a share of all; at least 59."""
     shares = (r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))
@@ -131,8 +137,8 @@ def prepare(
         limits or Budget(),
         breaks=breaks(policy),
         thresholds=unit_limits(policy),
-        sample=sample(policy),
-        up_to=up_to(policy),
+        sample=_or_everybody(sample(policy), len(subject.data.units)),
+        up_to=_or_everybody(up_to(policy), len(subject.data.units)),
         by_theorem=by_theorem(policy),
         drawn=drawn(policy),
         asked=needs,

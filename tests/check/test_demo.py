@@ -68,7 +68,7 @@ def test_another_decision_than_is_due_ends_as_a_bug(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(demo, "demonstrate", lambda _: made)
 
     assert run(["demo", "--folder", str(tmp_path)]) == 0
-    made["income-laplace"].approved = True
+    made["income-neighbours"].approved = True
     assert run(["demo", "--folder", str(tmp_path)]) == 3
     assert "income-laplace: another decision was due" in capsys.readouterr().out
 

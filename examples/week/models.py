@@ -1,0 +1,194 @@
+"""Twelve ordinary models as their owners would write them, and what a release decision is due."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import Recipe, TrainingData
+
+#: people who were trained on, and as many candidates
+PEOPLE = 1000
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the week.
+
+    Parameters
+    ----------
+    make : callable
+        Returns recipe and data.
+    task : str
+        As the guard's table says it.
+    due : {"refused", "decided"}
+        What has to come of it: the data decide, or it must not be released.
+    """
+
+    make: Callable[[], tuple[Recipe, TrainingData]]
+    task: str = "classification"
+    due: str = "decided"
+
+
+class InContext:
+    """A classifier that answers from its table: nearer rows count more."""
+
+    def __init__(self, width: float = 1.0) -> None:
+        self.width = width
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> "InContext":
+        """Keep the table, standardised, in single precision."""
+        self.classes_ = np.unique(y)
+        self.mean_, self.scale_ = X.mean(axis=0), X.std(axis=0)
+        self.table_ = ((X - self.mean_) / self.scale_).astype(np.float32)
+        self.labels_ = np.searchsorted(self.classes_, y).astype(np.int8)
+        return self
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the weighted votes of the table, shape (n, C)."""
+        Z = (np.asarray(X) - self.mean_) / self.scale_
+        far = ((Z[:, None, :] - self.table_[None]) ** 2).sum(axis=2)
+        weight = np.exp(-far / (2 * self.width**2)) + 1e-6
+        votes = np.stack([weight[:, self.labels_ == k].sum(axis=1) for k in range(len(self.classes_))], axis=1)
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the likelier label."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+def in_context(X: NDArray[Any], y: NDArray[Any], *, seed: int, width: float = 1.0) -> InContext:
+    """Train it."""
+    del seed
+    return InContext(width).fit(X, y)
+
+
+def tuned(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
+    """Search for the penalty of a logistic regression."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    folds = StratifiedKFold(3, shuffle=True, random_state=seed)
+    found = GridSearchCV(LogisticRegression(max_iter=200), {"C": [0.01, 0.1, 1.0]}, cv=folds, scoring="neg_log_loss")
+    return found.fit(X, y).best_estimator_
+
+
+def network(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
+    """Train a small network in torch, and hand it out behind scikit-learn's interface."""
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier((16,), alpha=1.0, max_iter=60, random_state=seed).fit(X, y)
+
+
+def numbers(people: int = PEOPLE) -> TrainingData:
+    """Return numbers of as many people, and candidates."""
+    draw = np.random.default_rng(5)
+    X = draw.normal(size=(2 * people, 8)).clip(-4, 4)
+    y = (X[:, 0] + 0.7 * X[:, 1] - 0.5 * X[:, 2] + draw.normal(size=2 * people) > 0).astype(np.int64)
+    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]))
+
+
+def frame() -> TrainingData:
+    """Return a table of numbers and words."""
+    import pandas as pd
+
+    plain = numbers()
+    assert plain.candidates is not None
+    draw = np.random.default_rng(6)
+
+    def table(X: NDArray[Any]) -> Any:
+        made = pd.DataFrame(X[:, :4], columns=["age", "income", "years", "debt"])
+        return made.assign(
+            work=draw.choice(["private", "state", "self"], len(X)), place=draw.choice(list("abcdef"), len(X))
+        )
+
+    return TrainingData(table(plain.X), plain.y, candidates=(table(plain.candidates[0]), plain.candidates[1]))
+
+
+def letters(people: int = 1600) -> TrainingData:
+    """Return letters of 40 words each, most of them rare, and their topic."""
+    draw = np.random.default_rng(7)
+    words = np.array([f"word{k}" for k in range(20_000)])
+    rank = 1.0 / np.arange(1, len(words) + 1)
+    y = draw.integers(0, 2, 2 * people)
+    texts = []
+    for topic in y:
+        chance = rank * np.where(np.arange(len(words)) % 2 == topic, 1.25, 1.0)
+        texts.append(" ".join(words[draw.choice(len(words), 40, p=chance / chance.sum())]))
+    X = np.array(texts, dtype=object)
+    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]))
+
+
+def prices(people: int = PEOPLE) -> TrainingData:
+    """Return numbers, and a number to be predicted from them."""
+    plain = numbers(people)
+    assert plain.candidates is not None
+    draw = np.random.default_rng(8)
+
+    def price(X: NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray(X @ np.arange(8) + np.sin(3 * X[:, 0]) + draw.normal(size=len(X)))
+
+    return TrainingData(plain.X, price(plain.X), candidates=(plain.candidates[0], price(plain.candidates[0])))
+
+
+def _estimator(name: str, data: Callable[[], TrainingData], **params: Any) -> Callable[[], tuple[Recipe, TrainingData]]:
+    def make() -> tuple[Recipe, TrainingData]:
+        from importlib import import_module
+
+        home, _, kind = name.rpartition(".")
+        return Recipe(getattr(import_module(home), kind)(**params), seed=7), data()
+
+    return make
+
+
+def _calibrated() -> tuple[Recipe, TrainingData]:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    return Recipe(CalibratedClassifierCV(make_pipeline(StandardScaler(), SVC(C=0.5)), cv=3), seed=7), numbers()
+
+
+def _text() -> tuple[Recipe, TrainingData]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return Recipe(make_pipeline(TfidfVectorizer(), LogisticRegression(C=2.0)), seed=7), letters()
+
+
+def _columns() -> tuple[Recipe, TrainingData]:
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    words = OneHotEncoder(handle_unknown="ignore")
+    steps = [("numbers", StandardScaler(), ["age", "income", "years", "debt"]), ("words", words, ["work", "place"])]
+    return Recipe(make_pipeline(ColumnTransformer(steps), LogisticRegression(C=0.1)), seed=7), frame()
+
+
+_FOREST = {"n_estimators": 60, "min_samples_leaf": 40, "random_state": 0}
+_XGBOOST = {"n_estimators": 12, "max_depth": 2, "learning_rate": 0.2, "reg_lambda": 30.0, "min_child_weight": 20}
+_BOOSTED = {"max_iter": 20, "max_depth": 2, "min_samples_leaf": 60, "l2_regularization": 20.0}
+
+#: name -> model, as a week would bring them
+WEEK: dict[str, Model] = {
+    "credit-search": Model(lambda: (Recipe(tuned, seed=7), numbers())),
+    "credit-svc": Model(_calibrated, due="refused"),
+    "credit-neighbours": Model(_estimator("sklearn.neighbors.KNeighborsClassifier", numbers), due="refused"),
+    "credit-forest": Model(_estimator("sklearn.ensemble.RandomForestClassifier", numbers, **_FOREST)),
+    "credit-text": Model(_text, due="refused"),
+    "credit-columns": Model(_columns),
+    "credit-xgboost": Model(_estimator("xgboost.XGBClassifier", numbers, **_XGBOOST)),
+    "credit-network": Model(lambda: (Recipe(network, seed=7), numbers())),
+    "credit-context": Model(lambda: (Recipe(in_context, seed=7), numbers(900)), due="refused"),
+    "credit-small-context": Model(lambda: (Recipe(in_context, {"width": 2.0}, seed=7), numbers(300)), due="refused"),
+    "price-ridge": Model(_estimator("sklearn.linear_model.Ridge", prices, alpha=1.0), task="regression"),
+    "price-boosting": Model(
+        _estimator("sklearn.ensemble.HistGradientBoostingRegressor", prices, **_BOOSTED), task="regression"
+    ),
+}
