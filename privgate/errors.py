@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     INTERNAL = 3
     SUBJECT = 4
     INCONCLUSIVE = 5
+    UNSIGNED = 6
     INTERRUPTED = 130
 
 

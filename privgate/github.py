@@ -32,6 +32,7 @@ _WORDS = {
     ExitCode.USAGE: "the command line or the policy cannot be used; nothing was trained",
     ExitCode.INTERNAL: "a bug in privgate",
     ExitCode.SUBJECT: "model, data, registry or statement could not be read or does not match",
+    ExitCode.UNSIGNED: "approved; the registry is guarded and waits for a signature, so nothing was promoted",
     ExitCode.INTERRUPTED: "interrupted; a rerun resumes",
 }
 #: input -> option of ``privgate check`` that takes it as a value
@@ -44,6 +45,8 @@ _VALUES = {
     "LEDGER": "--ledger",
     "HASH_KEY_FILE": "--hash-key-file",
 }
+#: ditto, of ``privgate promote`` alone; a command may begin as it likes
+_COMMAND = ("SIGN_COMMAND", "--sign-command")
 
 _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})
 
@@ -94,6 +97,8 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     for name, option in _VALUES.items():
         if value := _input(environ, name):
             arguments += [option, value]
+    if alias and (command := _input(environ, _COMMAND[0])):
+        arguments += [_COMMAND[1], command]
     if _flag(environ, "OBSERVE"):
         arguments.append("--observe")
     if not _flag(environ, "ATTACH", default=True):
@@ -207,6 +212,9 @@ def _agreed(mode: str, code: int, report: dict[str, Any] | None) -> tuple[str, i
     """Return verdict and exit code; where the two contradict one another, nothing is approved."""
     if code < 0:  # killed by a signal
         return "error", int(ExitCode.INTERNAL)
+    approved = report is not None and _CODES.get(str(report.get("outcome"))) is ExitCode.PASSED
+    if code == ExitCode.UNSIGNED and mode == "check" and report is not None and approved:
+        return str(report.get("outcome")), code  # the verdict stands; what is missing is a signature
     if code not in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE):
         return "error", code
     if report is None:

@@ -6,6 +6,7 @@ company they are two.
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -21,10 +22,11 @@ from privgate.__main__ import run
 from privgate.demo import adult
 
 GUARD = """
-schema: privgate/guard/v1
+schema: privgate/guard/v2
 registry: example-registry
 trust: trust.json
-policy: dtp-1
+releases:
+  - {models: income, task: classification, policy: dtp-1}
 protected:
   aliases: [production]
 accept_advisory: true
@@ -82,13 +84,26 @@ def main(folder: Path) -> int:
         if moved(version):
             return 3  # an unchecked version must never get there
         uri, where = f"models:/income/{version}", ["--tracking-uri", address]
-        check = ["check", uri, "--policy", "dtp-1", "--jobs", "1", "--report-dir", report, *where]
-        sign = ["sign", report, "--policy", "dtp-1", "--config", config, "--key", key, *where]
-        verify = ["verify", "models:/income@production", "--config", config, "--to", str(folder / "model"), *where]
-        for command in (check, sign):
-            if code := run(command):
-                return code
-        return run(verify) if moved(version) else 1
+        promote = [
+            "promote",
+            uri,
+            "--to",
+            "production",
+            "--policy",
+            "dtp-1",
+            "--jobs",
+            "1",
+            "--report-dir",
+            report,
+            *where,
+        ]
+        if run(promote) != 6:  # approved, and nobody signed it
+            return 3
+        signer = [sys.executable, "-m", "privgate", "sign", "{out}", "--policy", "{policy}", "--model", "{uri}"]
+        signer += ["--nonce", "{nonce}", "--target", "{target}", "--config", config, "--key", key, *where]
+        if code := run([*promote, "--sign-command", shlex.join(signer)]):
+            return code
+        return run(["verify", "models:/income@production", "--config", config, "--to", str(folder / "model"), *where])
     finally:
         server.terminate()
         server.wait()

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import secrets
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from privgate.errors import ExitCode, RegistryError, SubjectError, UsageError
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
+
+#: how a guarded store's refusals begin
+GUARDED = "privgate:"
 
 
 @click.command()
@@ -60,24 +65,64 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @click.command()
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
+@click.option(
+    "--sign-command",
+    metavar="CMD",
+    help="Where the registry is guarded: hands an approval to the signer, another user, container or host. {out} is "
+    "the report's folder, {policy}, {uri}, {nonce} and {target} what was asked for.",
+)
+@click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
 @options.policy
 @options.run
-def promote(*, uri: str, alias: str, **settings: Any) -> int:
-    """Check the model version URI, attach the report, and set the alias only if it is approved.
+def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
+    """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
-    Without a guarded registry store this is advisory: somebody else can still set the alias by hand.
+    Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks
+    for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
+    6, approved and unsigned; the same command goes on from there, and what was trained is remembered.
     """
     from privgate import registry
 
+    if sign_command is not None:
+        if not all(word in sign_command for word in ("{uri}", "{nonce}")):
+            raise UsageError("--sign-command must tell the signer what to sign, by {uri} and {nonce}")
+        settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
         why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
-    registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
+    try:
+        registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
+    except RegistryError as exc:
+        if GUARDED not in str(exc):
+            raise
+        if sign_command is None:
+            folder, policy = shlex.quote(settings["report_dir"]), shlex.quote(settings["policy_name"])
+            how = f"privgate sign {folder} --policy {policy} --config guard.yaml --model {subject.uri}"
+            click.echo(
+                console.plain(
+                    f"approved, not promoted: {exc}; sign it as another user: {how}; then the same command goes on"
+                ),
+                err=True,
+            )
+            return int(ExitCode.UNSIGNED)
+        _signed(sign_command, sign_timeout, subject, alias, settings)
+        registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
     said = settings["form"] != "text"  # what a program reads on stdout stays one document
     click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"), err=said)
     return int(verdict.exit_code)
+
+
+def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
+    """Hand an approval to the signer, and wait."""
+    from privgate.serve.work import signer_for
+
+    uri, name = f"models:/{subject.name}/{subject.version}", str(subject.name)
+    named = {"out": str(settings["report_dir"]), "policy": str(settings["policy_name"]), "uri": uri, "model": name}
+    named |= {"nonce": str(settings["nonce"]), "version": str(subject.version), "target": f"{name}@{alias}"}
+    console.note(f"handing the report to the signer, {timeout:g} s at most")
+    signer_for(command, timeout=timeout)(named)
 
 
 def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
