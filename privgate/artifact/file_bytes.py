@@ -116,7 +116,7 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
     elif _is_text(data):
         _text(data, name, into)
     elif len(data) > OPAQUE:
-        into.opaque.append((name, data))
+        into.opaque.append((f"{_booster(data)}{name}", data))
 
 
 def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
@@ -219,9 +219,13 @@ def _text(data: bytes, name: str, into: Read) -> None:
 
 
 def _booster(data: bytes) -> str:
-    """Return the library whose model a text is, as a prefix; empty for any other text."""
+    """Return the library whose model bytes are, as a prefix; empty for any others."""
     if data[:5] == b"tree\n" and b"num_leaves=" in data:
         return "lightgbm."
+    if data[:4] == b"CBM1":
+        return "catboost."
+    if data[:2] == b"{L" and b"learner" in data[:8192] and b"gradient_booster" in data:
+        return "xgboost."
     return "xgboost." if data[:1] == b"{" and b'"gradient_booster"' in data and b'"learner"' in data else ""
 
 

@@ -183,7 +183,10 @@ def _strange(a: Found, n: int, width: int) -> str:
     if n >= MANY and n in shape:
         return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
-    rows = a.values.size // max(width, 1)
+    # whole numbers of a text are ids and sizes; as records they would have been found
+    odd = int((np.mod(a.values, 1, where=np.isfinite(a.values), out=np.zeros(a.values.shape)) != 0).sum())
+    odd = odd if a.text else a.values.size
+    rows = odd // max(width, 1)
     if not mine and width and rows >= MANY and 20 * rows >= n and a.values.size > MANY * width:
         return f"{a.values.size} numbers whose meaning is not known ({a.where})"
     return ""
