@@ -20,8 +20,8 @@ class Outcome(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for not needed up to 4 for failed; larger is worse."""
-        return list(Outcome).index(self)
+        """0 for passed up to 3 for failed, -1 for not needed; larger is worse."""
+        return list(Outcome).index(self) - 1
 
     @property
     def releases(self) -> bool:

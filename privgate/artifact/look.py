@@ -33,6 +33,8 @@ _TRIED = 512
 CARRIED, PRINTED = 8, 64
 #: numbers of an array beyond which only records as they are are searched
 _WHOLE = 1 << 22
+#: seconds of processor time in which other forms than the records as they are are searched for
+SECONDS = 2.0
 #: places at which a record may begin that are tried
 _WINDOWS = 100_000
 #: letters of a text that is somebody's own
@@ -137,6 +139,8 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
             kept.append(where)
         elif not where.startswith(BOOSTERS) and not where.endswith(_CODE):
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
+    if records.late:
+        unknown.append("scaled forms of the records were not all searched for, because time was over")
     least = int(found.sum())
     for keeper, size in _keepers(seen, n):
         least = max(least, min(n, size))
@@ -207,6 +211,7 @@ class Records:
         self.table, self.texts = table, texts
         self.n, self.width = len(texts) if texts else len(table), table.shape[1]
         self._spaces: dict[Any, list[_Space]] = {}
+        self._until = time.process_time() + SECONDS
 
     @classmethod
     def of(cls, X: Any) -> "Records":
@@ -223,6 +228,11 @@ class Records:
         if table.dtype.kind not in "biuf":
             return cls(np.zeros((len(table), 0)), [])
         return cls(table.reshape(len(table), -1).astype(np.float64), [])
+
+    @property
+    def late(self) -> bool:
+        """Whether no time is left for other forms than the records as they are."""
+        return time.process_time() > self._until
 
     def rows_in(self, a: Found, vectors: list[Float]) -> Bool:
         """Return which records an array holds, bool of shape (n,)."""
@@ -252,8 +262,8 @@ class Records:
             ]
         # numbers of trees are no scaled records, and the others take time
         once = a.values.size > _WHOLE or table.dtype.kind != "f" or a.where.startswith(_TREES)
-        yield from self._spaces[key][: 1 if once and not a.text else None]
-        if once or len(vectors) > 40 or len(table) < 2:
+        yield from self._spaces[key][: 1 if (once and not a.text) or self.late else None]
+        if once or len(vectors) > 40 or len(table) < 2 or self.late:
             return
         if len(table) == self.n and table.shape[1] == self.width and (made := _fitted(table, self.table)) is not None:
             yield _Space(made, np.dtype(np.float32), ulps=PRINTED)
@@ -263,7 +273,7 @@ class Records:
                 yield _Space(self.table - one, dtype, ulps=CARRIED)
                 yield _Space(self.table / one, dtype, ulps=CARRIED)
                 for other in scales:
-                    if other is not one:
+                    if other is not one and not self.late:
                         yield _Space((self.table - one) / other, dtype, ulps=CARRIED)
                         yield _Space(self.table * one + other, dtype, ulps=CARRIED)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from privgate.evidence.telling import Count, EvidenceModel, Json, Known, Number, OfRecords, Part, Sample, share, told
 
@@ -254,6 +254,14 @@ class ArtifactPart(EvidenceModel):
     carried: tuple[CarriedTrace, ...] = ()
     unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
     problem: str = Field(default="", description="Why it was not walked at all.")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return JSON values; what was walked says so by saying nothing, as it always did."""
+        made: dict[str, Any] = dump(self)
+        if made.get("how") == "walked":
+            del made["how"]
+        return made
 
     @property
     def bytes_said(self) -> str:

@@ -61,8 +61,8 @@ class Terms:
     accept_advisory : bool
         Whether a statement counts although checker and signer were one user.
     task : str
-        What the model answers with, by the operator's word; empty where nobody said. A statement of before tasks were
-        signed says none; the policies of then were each for one.
+        What the model answers with, by the operator's word; empty where nobody said. A statement that says none was
+        signed before tasks were: it is about a classifier, unless its policy was one for regressors.
     withheld : bool
         Whether the operator states that nobody who may ask this model can get its file.
     earlier : tuple of Earlier
@@ -137,6 +137,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     """Return whether the statement approves, and still counts."""
     reached = f"the verdict was reached under policy {claims.policy!r} ({claims.policy_digest[:19]}…)"
     in_force = f"in force is {terms.policy!r} ({terms.policy_digest[:19]}…); check again under that one"
+    task = claims.task or ("regression" if claims.policy.startswith("regression-1") else "classification")
     undeclared = (
         "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
         "add 'file: not downloadable' to its row, or check without it"
@@ -153,8 +154,8 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
             f"{reached}, {in_force}",
         ),
         (
-            not claims.task or not terms.task or claims.task == terms.task,
-            f"the model was judged as {claims.task}, and the guard's table says that it is {terms.task}",
+            not terms.task or task == terms.task,
+            f"the model was judged as {task}, and the guard's table says that it is {terms.task}",
         ),
         (
             terms.withheld or not claims.withheld,

@@ -304,10 +304,9 @@ class Guard:
             No policy is configured for it.
         """
         if self.table is not None:
-            row = self.table.row(model, target)
-            return Terms(
-                self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, self.table.earlier
-            )
+            row, name = self.table.row(model, target), fold(model)
+            earlier = tuple(e for e in self.table.earlier if e.is_for(name))
+            return Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
         named = self.policies.get(fold(target)) if target is not None else None
         named = named or self.policies.get("*")
         if named is None:

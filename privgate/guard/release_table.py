@@ -40,9 +40,15 @@ class AcceptedRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    models: list[Text] = Field(min_length=1)
     policy: Text
     signed_before: Annotated[date, Field(strict=False)]
     until: Annotated[date, Field(strict=False)]
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _one_or_many(cls, given: object) -> object:
+        return [given] if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A policy by which something was released, and which was changed since."""
+    """A policy by which some models were released, and which was changed since."""
 
+    models: tuple[str, ...]
     policy: str
     digest: str
     signed_before: date
     until: date
+
+    def is_for(self, model: str) -> bool:
+        """Whether it is about a model, folded."""
+        return any(fnmatchcase(model, pattern) for pattern in self.models)
 
     def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
         """Whether a statement under this policy still counts."""
@@ -106,13 +117,17 @@ class Table:
     files: tuple[Path, ...]
 
     def row(self, model: str, target: str | None) -> Row:
-        """Return the one that decides about a model and a target.
+        """Return the one that decides about a model and a target; of names in other letters none does.
+
+        Such a name may look like one of another row, and a row for all others would release it.
 
         Raises
         ------
         PolicyError
             None does, or several that demand different things of a model whose target nobody named.
         """
+        if not model.isascii():
+            raise PolicyError(f"the guard's table releases no model like {model!r}: names are of ASCII letters there")
         mine = [r for r in self.rows if r.is_for(fold(model), None if target is None else fold(target))]
         if not mine:
             where = f" as {target!r}" if target is not None else ""
@@ -145,7 +160,7 @@ def read(
     Raises
     ------
     PolicyError
-        A row can match nothing, two rows demand different things of one release, or an end has passed.
+        A row can match nothing, two rows demand different things of one release, or what still counts lies ahead.
     """
     guarded, rows, files = {fold(t) for t in protected}, list[Row](), list[Path]()
     for r in releases:
@@ -154,21 +169,32 @@ def read(
         for target in r.aliases:
             if fold(target) not in guarded or not is_plain(target):
                 raise PolicyError(f"releases: the row of {r.models[0]!r} names {target!r}, which is not protected")
-        for pattern in r.models:
-            if any(c in pattern for c in "/:"):
-                raise PolicyError(f"releases: {pattern!r} can match no model; names hold neither '/' nor ':'")
+        _refuse_odd(r.models, "releases")
         targets = tuple(fold(t) for t in r.aliases)
         withheld, models = r.file == "not downloadable", tuple(fold(m) for m in r.models)
         rows.append(Row(models, targets, r.task, name, digest, withheld, ", ".join(r.models)))
     _refuse_overlaps(rows)
     earlier = []
     for a in accepted:
-        name, digest, used = named(a.policy)
+        _, digest, used = named(a.policy)
         files += used
-        if a.until < today:
-            raise PolicyError(f"still_accepted: {a.policy!r} ended on {a.until}; remove it")
-        earlier.append(Earlier(name, digest, a.signed_before, a.until))
+        _refuse_odd(a.models, "still_accepted")
+        if a.signed_before > today or a.signed_before > a.until:
+            raise PolicyError(f"still_accepted: {a.policy!r} is for what is signed already; signed_before lies ahead")
+        models = tuple(fold(m) for m in a.models)
+        earlier.append(Earlier(models, a.policy, digest, a.signed_before, a.until))  # after its end it counts no more
     return Table(tuple(rows), tuple(earlier), tuple(files))
+
+
+def _refuse_odd(patterns: Iterable[str], where: str) -> None:
+    """Refuse patterns that match no name, or more than an eye sees."""
+    for pattern in patterns:
+        if (
+            any(c in pattern for c in "/:")
+            or pattern != pattern.strip()
+            or not (pattern.isascii() and pattern.isprintable())
+        ):
+            raise PolicyError(f"{where}: {pattern!r} can match no model; write names in ASCII, without '/' and ':'")
 
 
 def _refuse_overlaps(rows: Sequence[Row]) -> None:
@@ -210,7 +236,8 @@ def _parts(pattern: str) -> tuple[str, ...]:
     """Return the parts of a pattern: characters, ``?``, ``*`` and sets in brackets."""
     made, k = list[str](), 0
     while k < len(pattern):
-        end = pattern.find("]", k + 2) if pattern[k] == "[" else -1
+        first = k + (3 if pattern[k : k + 2] == "[!" else 2)  # a bracket right behind the opening one is a character
+        end = pattern.find("]", first) if pattern[k] == "[" else -1
         size = end + 1 - k if end > 0 else 1
         part = pattern[k : k + size]
         if part != "*" or made[-1:] != ["*"]:

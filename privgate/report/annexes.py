@@ -98,7 +98,11 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
 
 def _told(found: Sequence[Assertion], *, met: bool) -> str:
     """Return each rule that was met, or was not, with its figures; a waived or doubtful rule speaks against."""
-    said = [f"{a.asked}: {a.sentence}" for a in found if a.outcome.rank and (a.outcome is Outcome.PASSED) is met]
+    said = [
+        f"{a.asked}: {a.sentence}"
+        for a in found
+        if a.outcome is not Outcome.NOT_NEEDED and (a.outcome is Outcome.PASSED) is met
+    ]
     return "; ".join(said) or _NOTHING
 
 

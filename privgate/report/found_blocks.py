@@ -51,7 +51,7 @@ def blocks(doc: ReportDocument) -> list[Block]:
     part = doc.evidence.artifact
     if part is None:
         return []
-    ruled = ", ".join(f.metric for f in doc.findings if _FILE & about(f.metric).needs)
+    ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if _FILE & about(f.metric).needs))
     made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled))]
     if part.carried:
         rows = [

@@ -92,7 +92,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     """Return what page one says, as text short enough for one sheet of paper."""
     told, held = assertions.of(doc), words.preconditions(doc)
     unheld = [f for f in held if f.outcome is not Outcome.PASSED]
-    rows = [a for a in told if (a.outcome is not Outcome.PASSED if a.condition else a.outcome.rank)]
+    rows = [a for a in told if a.outcome is not (Outcome.PASSED if a.condition else Outcome.NOT_NEEDED)]
     shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
     changed, titles = changes(doc), {a.finding.rule: a.asked for a in told}
     dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))

@@ -70,7 +70,7 @@ def test_another_decision_than_is_due_ends_as_a_bug(tmp_path, monkeypatch, capsy
     assert run(["demo", "--folder", str(tmp_path)]) == 0
     made["income-neighbours"].approved = True
     assert run(["demo", "--folder", str(tmp_path)]) == 3
-    assert "income-laplace: another decision was due" in capsys.readouterr().out
+    assert "income-neighbours: another decision was due" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("failing", [webbrowser.Error("could not locate runnable browser"), OSError("no"), False])

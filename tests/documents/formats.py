@@ -260,7 +260,7 @@ def formats(folder):
     def guarding(content):
         world.store.save(folder / "trust.json")
         guard = Guard.load(world.write("guard.yaml", content))
-        guard.terms("production")
+        guard.terms("production", "credit")
         return guard.protects_model("prod.x") and False
 
     def judging(content):

@@ -67,7 +67,7 @@ def row(models, policy="release-1", task="classification", more=""):
     return f"  - {{models: {models}, task: {task}, policy: {policy}{more}}}\n"
 
 
-OVER = "still_accepted:\n  - {policy: dtp-1@1, signed_before: 2020-01-01, until: 2020-02-01}\n"
+AHEAD = "still_accepted:\n  - {models: a, policy: dtp-1@1, signed_before: 2099-01-01, until: 2099-02-01}\n"
 BOTH = "the rows of 'a*' and '*b' are about one model and demand different things"
 
 
@@ -81,7 +81,9 @@ BOTH = "the rows of 'a*' and '*b' are about one model and demand different thing
         (f"releases:\n{row('a/b')}", "can match no model"),
         (f"releases:\n{row(repr('a*'))}{row(repr('*b'), 'pdtp-1')}", BOTH),
         (f"releases:\n{row('Credit')}{row('credit', task='regression')}", "demand different things"),
-        (f"releases:\n{row('a')}{OVER}", "ended on 2020-02-01"),
+        (f"releases:\n{row('a')}{AHEAD}", "signed_before lies ahead"),
+        (f"releases:\n{row(chr(0xFF0A))}", "can match no model"),
+        (f"releases:\n{row(repr(' '))}", "can match no model"),
         (f"releases:\n{row('a', 'nothing')}", "no shipped policy has this name"),
         ("policy: dtp-1\n", "releases"),
     ],
@@ -143,7 +145,7 @@ def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(wo
     text = world.envelope(policy_digest=old)
 
     def terms(before, until):
-        return replace(world.terms, earlier=(Earlier("old", old, before, until),))
+        return replace(world.terms, earlier=(Earlier(("*",), "old", old, before, until),))
 
     with pytest.raises(StatementError, match="in force is"):
         world.check(text.text())
@@ -172,7 +174,14 @@ def test_two_patterns_meet_where_a_name_fits_both(one, other):
 
 @pytest.mark.parametrize(
     ("one", "other", "meet"),
-    [("[ab]c", "bc", True), ("[ab]c", "dc", False), ("[ab]", "[cd]", True), ("a[", "a[", True), ("*", "", True)],
+    [
+        ("[!]a]", "b", True),
+        ("[ab]c", "bc", True),
+        ("[ab]c", "dc", False),
+        ("[ab]", "[cd]", True),
+        ("a[", "a[", True),
+        ("*", "", True),
+    ],
 )
 def test_sets_of_characters_meet_on_the_safe_side(one, other, meet):
     assert intersect(one, other) is meet
@@ -184,3 +193,30 @@ def test_the_example_of_the_repository_is_a_table(tmp_path):
     (tmp_path / "guard.yaml").write_text(text, encoding="utf-8")
     guard = Guard.load(tmp_path / "guard.yaml")
     assert [r.task for r in guard.table.rows] == ["regression", "classification"]
+
+
+def test_what_still_counts_counts_for_the_models_that_it_names(load):
+    """A weak policy of one model must not release another, nor a copy of it into a stronger row."""
+    accepted = "still_accepted:\n  - {models: weak, policy: share-1@1, signed_before: 2026-11-01, until: 2099-01-01}\n"
+    guard = load(f"releases:\n{row('strong', 'strict')}{row('weak', 'dtp-1')}{accepted}")
+    assert [e.policy for e in guard.terms("production", "Weak").earlier] == ["share-1@1"]
+    assert guard.terms("production", "strong").earlier == ()
+
+
+def test_an_end_that_has_passed_stops_that_policy_and_nothing_else(load, world):
+    over = "still_accepted:\n  - {models: a, policy: share-1@1, signed_before: 2020-01-01, until: 2020-02-01}\n"
+    (entry,) = load(f"releases:\n{row('a')}{over}").terms("production", "a").earlier
+    assert not entry.counts(entry.digest, world.now.replace(year=2019), world.now)
+
+
+def test_a_name_that_only_looks_like_another_is_released_by_no_row(load):
+    guard = load(f"releases:\n{row('credit', 'strict')}{row(repr('[!c]*'), 'dtp-1')}")
+    with pytest.raises(PolicyError, match="names are of ASCII letters"):
+        guard.terms("production", "\u0441redit")
+
+
+def test_a_statement_without_a_task_is_about_a_classifier(world):
+    with pytest.raises(StatementError, match="judged as classification"):
+        world.check(terms=replace(world.terms, task="regression"))
+    terms = replace(world.terms, task="regression", policy="regression-1")
+    world.check(world.envelope(policy="regression-1").text(), terms=terms)
