@@ -1,5 +1,6 @@
 """The metrics ``file_records`` and ``artifact_records``: what of the training records the file itself holds."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from privgate.artifact.keepers import KINDS
@@ -16,16 +17,24 @@ _LINES = 40
 
 def walked(run: Run) -> ArtifactPart:
     """Return what the model's file carries; where nothing is stored, what the model that the recipe trains would."""
+    return _answered(run, _EXAMINE, "walked", lambda said: said)
+
+
+def _answered(
+    run: Run, by: str, how: Literal["walked", "bytes"], shaped: Callable[[dict[str, Any]], dict[str, Any]]
+) -> ArtifactPart:
+    """Return what a worker says of the model by one of our functions, or that it could not be asked."""
     n, stored = run.subject.data.n, run.subject.model is not None
-    said = run.fleet.examined(run.subject, _EXAMINE)
+    said = run.fleet.examined(run.subject, by)
     why = str(said.get("problem", ""))
     if not why:
         try:
-            return _read(said, n)
+            return _read(shaped(said), n).model_copy(update={"how": how})
         except (KeyError, TypeError, ValueError) as exc:
             why = str(exc) or type(exc).__name__
     why = "".join(c for c in why if c.isprintable())[:200]
-    return ArtifactPart(judged="file" if stored else "model", records=n, least=0, most=n, problem=why)
+    judged: Literal["file", "model"] = "file" if stored else "model"
+    return ArtifactPart(judged=judged, how=how, records=n, least=0, most=n, problem=why)
 
 
 def _read(said: dict[str, Any], n: int) -> ArtifactPart:
@@ -65,19 +74,12 @@ def _read(said: dict[str, Any], n: int) -> ArtifactPart:
 
 def looked(run: Run) -> ArtifactPart:
     """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
-    n, stored = run.subject.data.n, run.subject.model is not None
-    said = run.fleet.examined(run.subject, _LOOK)
-    why = str(said.get("problem", ""))
-    if not why:
-        try:
-            kept = [{"kind": "stored_records", "where": k, "least": 0, "most": 0, "beside": 0} for k in said["kept"]]
-            most = n if said["unknown"] else said["least"]
-            return _read({**said, "carried": kept, "most": most}, n).model_copy(update={"how": "bytes"})
-        except (KeyError, TypeError, ValueError) as exc:
-            why = str(exc) or type(exc).__name__
-    why = "".join(c for c in why if c.isprintable())[:200]
-    judged: Literal["file", "model"] = "file" if stored else "model"
-    return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=why)
+
+    def shaped(said: dict[str, Any]) -> dict[str, Any]:
+        kept = [{"kind": "stored_records", "where": k, "least": 0, "most": 0, "beside": 0} for k in said["kept"]]
+        return {**said, "carried": kept, "most": run.subject.data.n if said["unknown"] else said["least"]}
+
+    return _answered(run, _LOOK, "bytes", shaped)
 
 
 def looked_at(run: Run) -> ArtifactPart | None:

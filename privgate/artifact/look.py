@@ -16,27 +16,19 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.artifact import file_bytes
-from privgate.artifact.file_bytes import BOOSTERS, Found, Read
+from privgate.artifact.file_bytes import BOOSTERS
+from privgate.artifact.file_parts import Found, Read
+from privgate.artifact.record_space import MANY, RecordSpace
 from privgate.subject.containers import take
 
-#: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
-ALONE, TOGETHER = 40.0, 20.0
-#: bits on average, where nearly all rows of a table are records
-FEW, _MOST = 8.0, 0.9
-#: times as many records as chance meets
-CHANCE = 5
-#: records from which on an array with an entry each is noticed
-MANY = 20
-#: rows that are tried before a whole array is
-_TRIED = 512
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
 #: numbers of an array beyond which only records as they are are searched
 _WHOLE = 1 << 22
 #: seconds of processor time in which other forms than the records as they are are searched for
 SECONDS = 2.0
-#: places at which a record may begin that are tried
-_WINDOWS = 100_000
+#: numbers of a short array of nobody's library: a record, a column of few
+_FRAGMENT = 4096
 #: letters of a text that is somebody's own
 _LONG = 20
 #: classes that keep the records that they were fitted to, because they answer from them
@@ -127,7 +119,8 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
             found |= mine
             kept.append(a.where)
             kept_in.add(a.where)
-    unknown += [why for a in seen.arrays if a.where not in kept_in and (why := _strange(a, n, records.width))]
+    odd = [a for a in (*seen.arrays, *quiet) if a.where not in kept_in]
+    unknown += [why for a in odd if (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)
     if written.any():
         found |= written
@@ -149,14 +142,15 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
 
 
 def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
-    """Return the arrays that are searched one by one, and all short rows of parameters as one for each type of number.
+    """Return the arrays that are searched one by one, and short ones joined: each type of number, parameters or not.
 
-    Ensembles have thousands of these. Where one of them is as long as there are records, it is looked at by itself.
+    Ensembles have thousands of these, and somebody may have kept each record by itself.
     """
-    alone, short = list[Found](), dict[str, list[Found]]()
+    alone, short = list[Found](), dict[tuple[str, bool], list[Found]]()
     for a in arrays:
-        small = a.values.ndim == 1 and a.values.size < 1 << 16 and a.where.startswith(_PARAMETERS)
-        short.setdefault(a.values.dtype.str, []).append(a) if small else alone.append(a)
+        theirs = a.where.startswith(_PARAMETERS)
+        small = a.values.ndim == 1 and not a.text and a.values.size < (1 << 16 if theirs else _FRAGMENT)
+        short.setdefault((a.values.dtype.str, theirs), []).append(a) if small else alone.append(a)
     joined = [Found(_of_all(some), np.concatenate([a.values for a in some])) for some in short.values()]
     return alone, joined
 
@@ -184,6 +178,8 @@ def _keepers(seen: Read, n: int) -> Iterator[tuple[str, int]]:
 def _strange(a: Found, n: int, width: int) -> str:
     """Return that an array may hold records: it has an entry each, or is a table of nobody's library; empty if not."""
     shape = a.values.shape
+    if not a.values.size or (a.values == a.values.flat[0]).all():
+        return ""  # one number, however often
     if n >= MANY and n in shape:
         return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
@@ -210,7 +206,7 @@ class Records:
     def __init__(self, table: Float, texts: list[str]) -> None:
         self.table, self.texts = table, texts
         self.n, self.width = len(texts) if texts else len(table), table.shape[1]
-        self._spaces: dict[Any, list[_Space]] = {}
+        self._spaces: dict[Any, list[RecordSpace]] = {}
         self._until = time.process_time() + SECONDS
 
     @classmethod
@@ -251,13 +247,13 @@ class Records:
                 return mine
         return none
 
-    def _in(self, a: Found, table: NDArray[Any], vectors: list[Float]) -> Iterator["_Space"]:
+    def _in(self, a: Found, table: NDArray[Any], vectors: list[Float]) -> Iterator[RecordSpace]:
         """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
         dtype = np.dtype(np.float32) if a.text else table.dtype
         key = (dtype.str, a.text)
         if key not in self._spaces:
             self._spaces[key] = [
-                _Space(made, dtype, ulps=PRINTED if a.text else CARRIED * (k > 0))
+                RecordSpace(made, dtype, ulps=PRINTED if a.text else CARRIED * (k > 0))
                 for k, made in enumerate(_scaled(self.table))
             ]
         # numbers of trees are no scaled records, and the others take time
@@ -266,16 +262,16 @@ class Records:
         if once or len(vectors) > 40 or len(table) < 2 or self.late:
             return
         if len(table) == self.n and table.shape[1] == self.width and (made := _fitted(table, self.table)) is not None:
-            yield _Space(made, np.dtype(np.float32), ulps=PRINTED)
+            yield RecordSpace(made, np.dtype(np.float32), ulps=PRINTED)
         scales = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][:6]
         with np.errstate(all="ignore"):
             for one in scales:
-                yield _Space(self.table - one, dtype, ulps=CARRIED)
-                yield _Space(self.table / one, dtype, ulps=CARRIED)
+                yield RecordSpace(self.table - one, dtype, ulps=CARRIED)
+                yield RecordSpace(self.table / one, dtype, ulps=CARRIED)
                 for other in scales:
                     if other is not one and not self.late:
-                        yield _Space((self.table - one) / other, dtype, ulps=CARRIED)
-                        yield _Space(self.table * one + other, dtype, ulps=CARRIED)
+                        yield RecordSpace((self.table - one) / other, dtype, ulps=CARRIED)
+                        yield RecordSpace(self.table * one + other, dtype, ulps=CARRIED)
 
     def texts_in(self, seen: Read) -> Bool:
         """Return which texts stand in a file word for word, bool of shape (n,)."""
@@ -307,132 +303,6 @@ class Records:
                 if len(needle) >= 8 and len(set(row.tolist())) > 2 and needle in data:
                     found[k] = True
         return found
-
-
-class _Space:
-    """Records as they may have been written, each column's values in order, to be looked up.
-
-    ``ulps`` allow for rounding: of printed numbers, and of arithmetic that scaled them.
-    """
-
-    def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
-        with np.errstate(all="ignore"):
-            self.made = _plain(table.astype(dtype))
-            if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
-                self.made[:, (self.made != table).any(axis=0)] = 1e300
-        kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
-        self.near = 0.0 if kind is None else float(kind.eps) * ulps
-        self.values = [np.unique(c) for c in self.made.T]
-        self.every = np.unique(np.append(np.concatenate(self.values), np.inf))
-        self.most = float(np.abs(self.made).max())
-        self.codes = np.column_stack([self._code(j, c) for j, c in enumerate(self.made.T)])
-        #: how rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it
-        self.bits = -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
-
-    def _share(self, j: int) -> Float:
-        """Return the share of records whose value in a column is as good as each one's, shape (n,)."""
-        own, every = self.made[:, j], np.sort(self.made[:, j])
-        off = self.near * np.maximum(np.abs(own), np.abs(every).max() * 1e-3)
-        inside = np.searchsorted(every, own + off, side="right") - np.searchsorted(every, own - off, side="left")
-        return np.asarray(inside / len(own), dtype=np.float64)
-
-    def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
-        width = len(self.values)
-        rare = int(self.bits.mean(axis=0).argmax())
-        start = np.flatnonzero(self._code(rare, self._likely(flat, rare)) >= 0) - rare
-        start = start[(start >= 0) & (start + width <= len(flat))][:_WINDOWS]
-        found: NDArray[Any] = flat[start[:, None] + np.arange(width)]
-        return found
-
-    def _any(self, column: Float, share: float = 0.5) -> bool:
-        """Return whether a share of these values are some column's at all."""
-        at = np.clip(np.searchsorted(self.every, column), 1, len(self.every) - 1)
-        off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
-        return bool((off <= self.near * np.maximum(np.abs(column), self.most * 1e-3)).mean() >= share)
-
-    def _likely(self, flat: NDArray[Any], j: int) -> Float:
-        """Return numbers as float64; of many, only those whose bits may be a value of the column, NaN for others."""
-        with np.errstate(all="ignore"):
-            if self.near or len(flat) < 1 << 16 or flat.dtype.itemsize not in (4, 8):
-                return np.asarray(flat, dtype=np.float64)
-            kind = np.dtype(f"u{flat.dtype.itemsize}")
-            shift, odd = kind.itemsize * 8 - 16, kind.type(0x9E3779B97F4A7C15 & ((1 << kind.itemsize * 8) - 1))
-            table = np.zeros(1 << 16, dtype=bool)
-            own = self.values[j].astype(flat.dtype)
-            table[((own.view(kind) * odd) >> shift).astype(np.int64)] = True
-            made = np.full(len(flat), np.nan)
-            for k in range(0, len(flat), 1 << 20):
-                part = np.ascontiguousarray(flat[k : k + (1 << 20)])
-                maybe = np.flatnonzero(table[(part.view(kind) * odd) >> shift])
-                made[k + maybe] = part[maybe]
-            return made
-
-    @np.errstate(all="ignore")
-    def _code(self, j: int, column: Float) -> NDArray[np.int64]:
-        """Return the place of each value among the column's own, -1 where it is none of them."""
-        own = self.values[j]
-        at = np.clip(np.searchsorted(own, column), 0, len(own) - 1)
-        if self.near:
-            before = np.maximum(at - 1, 0)
-            at = np.where(np.abs(own[before] - column) < np.abs(own[at] - column), before, at)
-        with np.errstate(all="ignore"):
-            off = np.abs(own[at] - column)
-            fine = off <= self.near * np.maximum(np.abs(column), np.abs(own).max() * 1e-3)
-        return np.where(fine, at, -1).astype(np.int64)
-
-    def held(self, table: NDArray[Any], *, straight: bool = False) -> Bool:
-        """Return which records are rows of a table, whatever the order of rows, and of columns if not ``straight``."""
-        none, width = np.zeros(len(self.made), dtype=bool), len(self.values)
-        some = _plain(table[:: max(1, len(table) // _TRIED)])
-        if not len(table) or (not straight and not self._any(some.ravel()[:4096], 0.1)):
-            return none
-        pairs = [(j, j) for j in range(width)] if straight else self._columns(some)
-        if len(pairs) < 2:
-            return none
-        theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
-        mine, bits = self.codes[:, [j for _, j in pairs]], self.bits[:, [j for _, j in pairs]].sum(axis=1)
-        found, rows = _common(mine, theirs)
-        if not found.any():
-            return none
-        # the same numbers with each column moved by itself: what they meet, they meet by chance
-        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(theirs.T)])
-        if CHANCE * _common(mine, moved)[0].sum() > found.sum():
-            return none
-        if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
-            return found
-        found &= bits >= TOGETHER
-        return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
-
-    def _columns(self, some: Float) -> list[tuple[int, int]]:
-        """Return (column of the table, column of the records) that hold the same values, each used once."""
-        d, free = len(self.values), set(range(len(self.values)))
-        pairs = []
-        for c in range(min(some.shape[1], 4 * d, 256)):
-            if not self._any(some[:, c]):
-                continue
-            order = [c] if c in free else []
-            order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
-            for j in order:
-                if (self._code(j, some[:, c]) >= 0).mean() >= 0.5:
-                    pairs.append((c, j))
-                    free.discard(j)
-                    break
-        return pairs
-
-
-@np.errstate(all="ignore")
-def _plain(values: NDArray[Any]) -> Float:
-    """Return numbers as float64, what is missing as a number that nothing else is."""
-    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=np.pi * 1e30))
-
-
-def _common(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
-    """Return which rows of mine are among theirs, and how many rows of theirs are among mine."""
-    kind = np.dtype((np.void, 8 * mine.shape[1]))
-    theirs = theirs[(theirs >= 0).all(axis=1)]
-    own, rows = (np.ascontiguousarray(v).view(kind).ravel() for v in (mine, theirs))
-    return np.isin(own, rows), int(np.isin(rows, own).sum())
 
 
 def _scaled(table: Float) -> Iterator[Float]:

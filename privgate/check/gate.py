@@ -216,7 +216,8 @@ def in_the_file(run: Run, policy: Policy) -> Precondition | None:
     """Return what a look at the stored files showed before anything is opened; None where nothing is stored.
 
     Records that were found fail: then nothing is trained. A rule of the policy says how many are let; without one there
-    may be none. Where the file is stated to be out of reach it is a warning.
+    may be none. Where the file is stated to be out of reach it is a warning, as where a part could not be read; that it
+    could not be looked at is inconclusive.
     """
     seen = artifact.looked_at(run)
     if seen is None:
@@ -229,8 +230,8 @@ def in_the_file(run: Run, policy: Policy) -> Precondition | None:
         return Precondition(IN_FILE, "warned", f"{text}; the policy's rules judge that")
     if seen.least and WITHHELD in (policy.file, stated):
         return Precondition(IN_FILE, "warned", f"{text}; it is stated that nobody who may ask the model can get it")
-    outcome = "failed" if seen.least else ("warned" if seen.problem or seen.most else "passed")
-    return Precondition(IN_FILE, outcome, text)
+    unread = "inconclusive" if seen.problem else ("warned" if seen.most else "passed")
+    return Precondition(IN_FILE, "failed" if seen.least else unread, text)
 
 
 def _breaks(run: Run, rule: Rule) -> bool:

@@ -1,9 +1,11 @@
 """The first look at a file: records are found or the file is unknown, and nothing of it is run."""
 
+import base64
 import bz2
 import gzip
 import io
 import json
+import marshal
 import os
 import pickle
 import time
@@ -12,6 +14,7 @@ import zipfile
 import cloudpickle
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,6 +116,50 @@ def test_what_ordinary_files_hold_is_found_whole(table, done):
     X = TABLES[table]
     for written in ("pickle 4", "joblib, packed", "npz"):
         assert seen(WRITTEN[written](DONE[done](X)), X)[0] >= 0.9 * len(X), written
+
+
+# Ways in which nobody stores a model, and somebody might store records: found by an attack, all of them unseen before.
+
+KEPT = RNG.normal(size=(300, 6))
+FRAME = pd.DataFrame(KEPT, columns=list("abcdef"))
+WAYS = {
+    "protocol 0": pickle.dumps(KEPT, protocol=0),
+    "protocol 1": pickle.dumps({"t": KEPT}, protocol=1),
+    "a list at protocol 0": pickle.dumps(KEPT.tolist(), protocol=0),
+    "a frame": pickle.dumps(FRAME),
+    "a list of mappings": pickle.dumps(FRAME.to_dict("records")),
+    "a mapping of columns": pickle.dumps(FRAME.to_dict("list")),
+    "a mapping of rows": pickle.dumps(dict(enumerate(KEPT))),
+    "a list of rows": pickle.dumps(list(KEPT)),
+    "a set of tuples": pickle.dumps({tuple(r) for r in KEPT.tolist()}),
+    "numpy's scalars": pickle.dumps([[np.float32(v) for v in r] for r in KEPT]),
+    "base 64": base64.b64encode(KEPT.tobytes()),
+    "base 64 in JSON": json.dumps({"d": base64.b64encode(KEPT.tobytes()).decode()}).encode(),
+    "base 64 in a pickle": pickle.dumps({"d": base64.b64encode(KEPT.tobytes())}),
+    "base 16": KEPT.tobytes().hex().encode(),
+    "one large number": pickle.dumps(int.from_bytes(KEPT.tobytes(), "little")),
+    "complex numbers": pickle.dumps(KEPT[:, :3] + 1j * KEPT[:, 3:]),
+    "printed": pickle.dumps({"d": repr(KEPT.tolist())}),
+    "the other byte order": pickle.dumps(KEPT.astype(">f8")),
+}
+UNKNOWN = {
+    "printed with four digits, row by row": pickle.dumps([",".join(f"{v:.4f}" for v in r) for r in KEPT]),
+    "other bits": pickle.dumps(bytes(b ^ 0x55 for b in KEPT.tobytes())),
+    "marshal": marshal.dumps(KEPT.tolist()),
+    "whole thousandths": pickle.dumps((KEPT * 1000).round().astype(int)),
+    "UTF-16": FRAME.to_csv().encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_are_found_however_they_were_kept(way):
+    assert seen(WAYS[way], KEPT)[0] == 300
+
+
+@pytest.mark.parametrize("way", UNKNOWN)
+def test_what_hides_them_is_never_taken_for_nothing(way):
+    least, _, unknown = seen(UNKNOWN[way], KEPT)
+    assert least or unknown
 
 
 def test_a_scaler_beside_its_table_explains_it():

@@ -1,0 +1,264 @@
+"""Pickles read with a stand-in for every class and function: it keeps what it is given, and nothing is run."""
+
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.artifact.file_parts import OPAQUE, STORED, TENSORS, Found, Read, add, booster, stored, unlettered
+
+_DECIMAL = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?")
+#: what opens bytes that stand inside a pickle, by where they stand
+Inner = Callable[[bytes, str], None]
+
+
+class StandIn:
+    """Whatever a pickle names: it keeps arguments, state and items, and runs nothing."""
+
+    named = ""
+    #: all that one pickle made: what it drops again is looked at, too
+    kept: ClassVar[list[Any]] = []
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Keep the arguments."""
+        made = object.__new__(cls)
+        made.given = [*args, *kwargs.values()]
+        cls.kept.append(made)
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.given: list[Any] = [*args, *kwargs.values()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep the arguments of what a stand-in would have returned."""
+        return type(self)(self, *args, **kwargs)
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep the state."""
+        self.given.append(state)
+
+    def append(self, item: Any) -> None:
+        """Keep an item."""
+        self.given.append(item)
+
+    add = append
+
+    def extend(self, items: Any) -> None:
+        """Keep items."""
+        self.given.extend(items)
+
+    def __setitem__(self, key: Any, item: Any) -> None:
+        """Keep an item and its key."""
+        self.given += [key, item]
+
+
+class _Source:
+    """Bytes that are read in order: without ``peek``, an unpickler takes no more than it needs."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        end = len(self.data) if size < 0 else min(self.at + size, len(self.data))
+        part, self.at = self.data[self.at : end], end
+        return part
+
+    def readline(self) -> bytes:
+        """Return the next line."""
+        end = self.data.find(b"\n", self.at) + 1
+        return self.read((end or len(self.data)) - self.at)
+
+
+#: what only describes numbers, or copies bytes
+_PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads a pickle with stand-ins for all that it names."""
+
+    def __init__(self, source: _Source, into: Read) -> None:
+        super().__init__(source)
+        self.source, self.into = source, into
+        self.made: dict[str, Any] = {}
+        self.kept: list[Any] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a stand-in; a description of numbers is numpy's own, which only describes."""
+        full = f"{module}.{name}"
+        self.into.names.add(full)
+        if full in _PLAIN:
+            return _PLAIN[full]
+        if name.startswith("_make_skeleton"):  # of cloudpickle: what it returns is a class
+            return self._class
+        if full not in self.made:
+            kind: dict[str, Any] = {"named": full, "kept": self.kept}
+            if name.startswith("NumpyArrayWrapper"):
+                kind["__setstate__"] = lambda made, state: made.given.append(_behind(self, state))
+            self.made[full] = type(name, (StandIn,), kind)
+        return self.made[full]
+
+    def _class(self, *args: Any) -> Any:
+        """Return a stand-in for a class that the pickle describes itself."""
+        named = next((a for a in args if isinstance(a, str)), "class")
+        self.into.names.add(named)
+        return type(named, (StandIn,), {"named": named, "kept": self.kept})
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Return a stand-in for what lies beside the pickle, and note which numbers a file of torch's holds."""
+        if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage":
+            kind = getattr(pid[1], "named", "").rpartition(".")[2]
+            if kind in STORED or kind == "BFloat16Storage":
+                self.into.storages[str(pid[2])] = kind
+        return StandIn(pid)
+
+
+def _behind(reader: _Unpickler, state: Any) -> Any:
+    """Return the array that joblib wrote behind its description, in the middle of the pickle."""
+    shape, dtype, source = tuple(state["shape"]), state["dtype"], reader.source
+    if dtype.hasobject:
+        return _Unpickler(source, reader.into).load()
+    if state.get("numpy_array_alignment_bytes") is not None:
+        source.read(source.read(1)[0])
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    order = state.get("order", "C")
+    return np.frombuffer(source.read(size), dtype=dtype).reshape(shape, order=order)
+
+
+def pickled(data: bytes, name: str, into: Read, inner: Inner) -> None:
+    """Add what one pickle after another holds; what stands behind the last one is opaque."""
+    source = _Source(data)
+    while source.at < len(data) and (data[source.at : source.at + 1] == b"\x80" or not source.at):
+        reader = _Unpickler(source, into)
+        root = reader.load()
+        memo: list[Any] = list(reader.memo.copy().values())
+        dropped = [v for v in memo if not isinstance(v, tuple) or len(v) > OPAQUE]
+        _walk([root, *reader.kept, *dropped], name, into, inner)
+        if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
+            _in_order(source, root, into)
+    if len(data) - source.at > OPAQUE:
+        into.opaque.append((f"{name}, behind its end", data[source.at :]))
+
+
+def _in_order(source: _Source, keys: list[str], into: Read) -> None:
+    """Add the tensors that torch's older format writes behind its pickles, each with its length before it."""
+    for key in keys:
+        kind = into.storages[key]
+        size = int.from_bytes(source.read(8), "little")
+        item = 2 if kind == "BFloat16Storage" else np.dtype(STORED[kind]).itemsize
+        add(stored(source.read(size * item), kind), TENSORS.get(kind, "torch.storage"), into)
+
+
+def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
+    """Add the arrays and texts of what a pickle made."""
+    seen, todo = set[int](), [(root, name) for root in reversed(roots)]
+    loose, written = dict[str, list[float]](), list[str]()
+    while todo:
+        thing, where = todo.pop()
+        if thing is None or isinstance(thing, bool | type | np.dtype):
+            continue
+        if isinstance(thing, int | float | complex):
+            _number(thing, where, loose, into)
+            continue
+        if isinstance(thing, str):
+            into.texts.add(thing)
+            written.append(thing)
+            continue
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, bytes | bytearray):
+            inner(bytes(thing), where)
+        elif isinstance(thing, np.ndarray):
+            add(thing, where, into)
+        elif (array := _numbers(thing)) is not None:
+            add(array, where, into)
+            seen.update(map(id, _inside(thing)))
+        else:
+            todo += list(_parts(thing, where))[::-1]
+    for where, numbers in loose.items():
+        add(np.array(numbers), where, into)
+    _strings(written, name, into, inner)
+
+
+def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -> None:
+    """Note a number that stands by itself; very large ones are bytes."""
+    if isinstance(thing, int) and abs(thing) >= 1 << 64:
+        data = abs(thing).to_bytes(-(-abs(thing).bit_length() // 8), "little")
+        if len(data) > OPAQUE:  # smaller ones are states of generators
+            into.opaque.append((where, data))
+    elif isinstance(thing, complex):
+        loose.setdefault(where, []).extend([thing.real, thing.imag])
+    else:
+        loose.setdefault(where, []).append(float(thing))
+
+
+def _strings(written: list[str], where: str, into: Read, inner: Inner) -> None:
+    """Add the numbers of texts, one text after another, and the bytes of texts that are bytes in other letters."""
+    numbers = dict[str, list[str]]()
+    for text in written:
+        if len(text) > OPAQUE and (data := unlettered(text.encode("utf-8", "replace"))) is not None:
+            inner(data, where)
+        elif len(found := _DECIMAL.findall(text)) >= 2:
+            numbers.setdefault(booster(text[:8192].encode("utf-8", "replace")), []).extend(found)
+    for library, found in numbers.items():
+        into.arrays.append(Found(f"{library}{where}", np.array([float(v) for v in found]), text=True))
+
+
+def _inside(thing: Any) -> Iterator[Any]:
+    """Give what a described array was made of, which needs no second look."""
+    for part in thing.given if isinstance(thing, StandIn) else thing:
+        yield part
+        yield from part if isinstance(part, tuple | list) else ()
+
+
+def _numbers(thing: Any) -> NDArray[Any] | None:
+    """Return the array that a stand-in of numpy's describes, or that a list of numbers is; None for anything else."""
+    if isinstance(thing, StandIn):
+        return _described(thing)
+    if isinstance(thing, list | tuple) and len(thing) > 1:
+        kinds = set(map(type, thing))
+        if kinds <= {int, float, bool}:
+            return np.asarray(thing, dtype=np.float64)
+        if kinds <= {list, tuple} and len(set(map(len, thing))) == 1 and thing[0]:
+            rows = [_numbers(v) for v in thing]
+            if all(r is not None and r.ndim == 1 for r in rows):
+                return np.array(rows)
+    return None
+
+
+def _described(thing: StandIn) -> NDArray[Any] | None:
+    kind, given = thing.named.rpartition(".")[2], thing.given
+    if kind == "scalar" and thing.named.startswith("numpy") and len(given) == 2 and isinstance(given[0], np.dtype):
+        content = given[1].encode("latin1") if isinstance(given[1], str) else given[1]
+        return None if given[0].hasobject or not isinstance(content, bytes) else np.frombuffer(content, given[0])
+    if kind == "_reconstruct" and isinstance(given[-1], tuple) and len(given[-1]) == 5:
+        _, shape, dtype, fortran, data = given[-1]
+    elif kind == "_frombuffer" and len(given) == 4:
+        (data, dtype, shape, order), fortran = given, False
+        fortran = order == "F"
+    else:
+        return None
+    if isinstance(data, StandIn) and data.named == "_codecs.encode":  # bytes, as the oldest pickles write them
+        data = str(data.given[0]).encode("latin1")
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or not isinstance(data, bytes | bytearray):
+        return None
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _parts(thing: Any, where: str) -> Iterator[tuple[Any, str]]:
+    if isinstance(thing, StandIn):
+        own = thing.named or where
+        for part in thing.given:
+            yield part, own
+    elif isinstance(thing, dict):
+        for key, value in thing.items():
+            short = isinstance(key, str) and key.isidentifier() and len(thing) < 200
+            yield value, f"{where}.{key}" if short and where.count(".") < 6 else where
+            yield key, where
+    elif isinstance(thing, list | tuple | set | frozenset):
+        for part in thing:
+            yield part, where
