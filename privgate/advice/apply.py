@@ -23,8 +23,7 @@ from privgate.errors import PrivgateError, UsageError
 from privgate.evidence import Count
 from privgate.models import FrozenEncoder
 from privgate.policy import Policy
-from privgate.registry.load import read_recipe
-from privgate.registry.stored_model import StoredModel
+from privgate.registry.load import data_place
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -312,7 +311,7 @@ def apply(
         release=made.release,
         tracking_uri=tracking_uri,
         store=store,
-        data_uri=_where(subject) if store is None and made.data.digest == subject.data.digest else None,
+        data_uri=data_place(subject) if store is None and made.data.digest == subject.data.digest else None,
         tags=tags,
     )
     return registered, info
@@ -327,7 +326,7 @@ def command(subject: Subject, point: Point, out: str, tracking_uri: str | None =
     words = ["privgate", "apply", str(point.number), "--out", out]
     if point.change.kind == "pretrained":
         words += ["--public", "FILE.npz"]
-    where = _where(subject)
+    where = data_place(subject)
     if where is not None and point.data != subject.data.digest:
         words += ["--store", where.rstrip("/").rpartition("/")[0]]
     return typed(words, tracking_uri)
@@ -340,14 +339,6 @@ def typed(words: Sequence[str], tracking_uri: str | None = None) -> str:
     """
     words = [*words, *(("--tracking-uri", tracking_uri) if tracking_uri else ())]
     return " ".join(shlex.quote(w) if w.isprintable() else "…" for w in words)
-
-
-def _where(subject: Subject) -> str | None:
-    """Return below which store the data of a loaded version lie; None where they are kept otherwise."""
-    model = subject.model
-    if subject.detail.get("data_kind") != "uri" or not isinstance(model, StoredModel):
-        return None
-    return str(read_recipe(model.folder, subject.uri)["data"]["uri"])
 
 
 def changed_policy(advice: Advice) -> str:

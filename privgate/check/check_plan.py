@@ -16,7 +16,7 @@ from privgate.families import closed_form, in_parts, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
-from privgate.influence import indirect_queries, modes
+from privgate.influence import indirect_queries, met_elsewhere, modes
 from privgate.influence import left_out as leave_one_out
 from privgate.run import changed
 from privgate.run.needs import Need
@@ -199,19 +199,18 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         said.append(modes.note(run))
     said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
     said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
-    pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} paired seeds each"
+    pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
     more = leave_one_out.worth_more_seeds(run)
     if more:
         pairs += f", {len(run.more_seeds)} where these do not block"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
+    if elsewhere := met_elsewhere.trainings(run):
+        said.append(f"training draws: {elsewhere} trainings with other coins, where these keep the limits")
     if leave_one_out.worth_more_people(run):
         said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
-    searched = _searched(run, said)
+    searched = _searched(run, said) + elsewhere
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)
-        return found.model_copy(update={"retrains": found.retrains + searched})
-    if not engine.paired:
-        found = _drawn(run, engine, sample, said, each=each or seconds_each(run))
         return found.model_copy(update={"retrains": found.retrains + searched})
     ranking = 0
     if run.once(modes.used) == "screen":
@@ -239,29 +238,15 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if more:
         least = plan.span(len(sample) * len(run.more_seeds) * estimate.seconds_each / estimate.workers)
         said.append(
-            f"where the first {len(run.seeds)} seeds do not block: {len(sample) * len(run.more_seeds)} retrains in "
+            f"where the first {len(run.seeds)} runs do not block: {len(sample) * len(run.more_seeds)} retrains in "
             f"all, about {least} on {estimate.workers} workers"
         )
     elif run.more_seeds and Need.UPPER_LIMIT in run.asked:
         said.append(
-            f"{len(run.more_seeds)} seeds, which an approval needs, are not within the budget: it can block, and end "
+            f"{len(run.more_seeds)} runs, which an approval needs, are not within the budget: it can block, and end "
             f"inconclusive at best; give --seeds {len(run.more_seeds)} to measure fewer people on all of them"
         )
     return planned.model_copy(update={"seconds": seconds})
-
-
-def _drawn(run: Run, engine: Engine, sample: Index, said: list[str], *, each: float) -> TrainingPlan:
-    """Return what an engine takes that trains models of its own and draws the answers about everybody from them."""
-    compared = recheck.alike_expected(len(sample), len(run.thresholds))
-    for seeds in (run.seeds, run.more_seeds if leave_one_out.worth_more_seeds(run) else ()):
-        models = engine.cost(run.subject, sample, seeds).fits if seeds else 0
-        took = f", about {plan.span(models * each / run.fleet.workers)} on {run.fleet.workers} workers" if each else ""
-        if models:
-            where = "" if seeds is run.seeds else f"where the first {len(run.seeds)} seeds do not block: "
-            said.append(f"{where}{engine.name} trains {models} models for all people together{took}")
-    said.append(f"{compared} real trainings are compared with them")
-    trained = engine.cost(run.subject, sample, run.seeds).fits + compared
-    return TrainingPlan(retrains=trained, seconds=trained * each / run.fleet.workers)
 
 
 def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, closely: bool, each: float) -> TrainingPlan:
@@ -357,11 +342,8 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     count = run.limits.shadow_models if Need.SHADOWS in run.asked else 0
     if Need.LEAVE_ONE_OUT not in run.asked:
         return count
-    sample, engine = run.once(leave_one_out.chosen_units), first_engine(run)
+    sample = run.once(leave_one_out.chosen_units)
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
-    if not engine.paired:
-        compared = recheck.alike_expected(len(sample), len(run.thresholds))
-        return count + engine.cost(run.subject, sample, chosen).fits + compared
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
         return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)

@@ -12,7 +12,7 @@ import click
 
 from privgate.cli import console, options
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import ExitCode, RegistryError, SubjectError, UsageError
+from privgate.errors import ExitCode, PrivgateError, RegistryError, SubjectError, UsageError
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
@@ -72,20 +72,34 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
     "the report's folder, {policy}, {uri}, {nonce} and {target} what was asked for.",
 )
 @click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
+@click.option(
+    "--retrain",
+    is_flag=True,
+    help="Promote another version: the same code and data, with coins that a key draws, so that nobody chose them.",
+)
 @options.policy
 @options.run
-def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
+def promote(
+    *, uri: str, alias: str, sign_command: str | None, sign_timeout: float, retrain: bool, **settings: Any
+) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
     Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks
     for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
-    6, approved and unsigned; the same command goes on from there, and what was trained is remembered.
+    6, approved and unsigned. With --sign-command a rerun goes on from an approved report of the same version and policy
+    in the report's folder: the signer judges it again.
     """
     from privgate import registry
 
+    if sign_command is not None and not all(word in sign_command for word in ("{uri}", "{nonce}")):
+        raise UsageError("--sign-command must tell the signer what to sign, by {uri} and {nonce}")
+    if retrain:
+        uri = _redrawn(uri, alias, settings)
     if sign_command is not None:
-        if not all(word in sign_command for word in ("{uri}", "{nonce}")):
-            raise UsageError("--sign-command must tell the signer what to sign, by {uri} and {nonce}")
+        if found := _waiting(uri, alias, settings):
+            _signed(sign_command, sign_timeout, found, alias, settings)
+            registry.promote(found, alias, tracking_uri=settings["tracking_uri"])
+            return _told(found, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
@@ -109,9 +123,57 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
             return int(ExitCode.UNSIGNED)
         _signed(sign_command, sign_timeout, subject, alias, settings)
         registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
+    return _told(subject, alias, settings)
+
+
+def _told(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
     said = settings["form"] != "text"  # what a program reads on stdout stays one document
     click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"), err=said)
-    return int(verdict.exit_code)
+    return int(ExitCode.PASSED)
+
+
+def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
+    """Return the version whose approved report lies in the report's folder and was not signed yet; its nonce is asked.
+
+    None where there is none, or it is about another version, other data or policy, or a run that cannot be signed.
+    The signer reads and judges the report itself: what is forged here is refused there.
+    """
+    from privgate import registry
+    from privgate.report import report_schema
+
+    place = Path(settings["report_dir"]).expanduser() / "report.json"
+    if not place.is_file():
+        return None
+    try:
+        found = report_schema.read(strict_json.read(place, LARGE))
+    except (OSError, PrivgateError):
+        return None
+    subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
+    policy, about, run = Policy.load(settings["policy_name"]), found.subject, found.evidence.run
+    _promotable(policy, subject, alias)
+    same = (about.name, about.version) == (subject.name, str(subject.version))
+    same = same and dict(about.digests) == dict(subject.digests)
+    kept = run.remembered is not None and run.remembered.signable and bool(run.nonce)
+    asked = settings["nonce"] in ("", run.nonce) and found.policy.digest == policy.digest
+    if not (same and kept and asked and found.approved and not found.observed):
+        return None
+    settings["nonce"] = run.nonce
+    console.note(f"going on from the approved report of {found.decided_at} in {place.parent}; nothing is trained")
+    return subject
+
+
+def _redrawn(uri: str, alias: str, settings: dict[str, Any]) -> str:
+    """Return the version that is promoted instead: coins drawn once data and code are fixed."""
+    from privgate import registry
+    from privgate.registry import redrawn
+    from privgate.training import ledger
+
+    where = settings["tracking_uri"]
+    subject = registry.load_subject(uri, tracking_uri=where)
+    _promotable(Policy.load(settings["policy_name"]), subject, alias)
+    made = redrawn.retrain(subject, ledger.given_key(None) or ledger.own(), tracking_uri=where)
+    console.note(f"{made} is {uri} with coins that the key draws")
+    return made
 
 
 def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:

@@ -102,7 +102,12 @@ class BehindInfluence(Behind):
     over_limit: Mapping[str, Part] = Field(
         default_factory=dict, description="Limit of a rule on units, nats, to how many may be above it."
     )
-    paired_seeds: int = Field(default=0, description="Seeds averaged over; 0 where training has no randomness.")
+    paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
+    own_coins: bool = Field(
+        default=False, description="Training draws: the number is about this code at these coins, and no others."
+    )
+    followed: bool = Field(default=False, description="Other coins were asked about people above a limit.")
+    shown: bool = Field(default=False, description="Other coins show somebody's influence, too.")
     unseen: Number | None = Field(
         default=None, description="Share of trainings that may be missing among the seeds, and that no limit covers."
     )

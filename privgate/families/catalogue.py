@@ -6,7 +6,7 @@ from privgate.families.logistic import logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
-from privgate.families.trees import decision_tree, keyed_forest, out_of_bag, refits
+from privgate.families.trees import decision_tree, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -26,7 +26,6 @@ ALL: tuple[Engine, ...] = (
     decision_tree.ENGINE,
     keyed_forest.ENGINE,
     refits.ENGINE,
-    out_of_bag.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,

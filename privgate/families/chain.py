@@ -11,7 +11,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Count, EngineShare, Precondition
 from privgate.families import catalogue, closed_form, in_parts, listed
 from privgate.families.engine import Asked, Declined, Engine
-from privgate.families.recheck import choose, ranked, recheck
+from privgate.families.recheck import recheck
 from privgate.families.refit import screened
 from privgate.families.retrained import Retrained, Seeds, Shadows, Shown, Status
 from privgate.subject.subject import Subject
@@ -108,10 +108,7 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
     """Return what a re-check found, if there was one, and the answers with what stands behind each."""
     checked: Precondition | None = None
     if engine.name != "refit" and len(made.units) and not asked.rehearsed:  # refits are the training function itself
-        if (checked := engine.compared(asked, made)) is None:
-            checked, made = recheck(engine, asked, made)
-        else:
-            made = ranked(asked, made, choose(asked, made), real=False)
+        checked, made = recheck(engine, asked, made)
         if checked.outcome == "passed" and (notes := engine.notes(asked.subject)):
             checked = replace(checked, detail={**checked.detail, "notes": notes})
     if asked.rehearsed or engine.limits_people(asked.subject):  # nobody is judged by a rehearsal

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.evidence import Precondition
 from privgate.families.designs import ODD, design_refusal, estimator_of, odd, unit_rows
 from privgate.families.retrained import Retrained, Seeds, Shadows
 from privgate.subject.subject import Subject
@@ -151,8 +150,6 @@ class Engine(ABC):
         divided (``in_parts``).
     limited : bool
         Whether what it answers depends on the policy's limits.
-    paired : bool
-        Whether a seed's models with and without a unit are those that training with this seed gives.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -168,7 +165,6 @@ class Engine(ABC):
     tasks: tuple[str, ...] = ("classification",)
     divisible: bool = False
     limited: bool = False
-    paired: bool = True
     certain: bool = False
 
     def limits_people(self, subject: Subject) -> bool:
@@ -221,11 +217,6 @@ class Engine(ABC):
         """Return units whose refit the seed decides, so that seeds are compared without them."""
         del subject
         return np.zeros(0, dtype=np.int64)
-
-    def compared(self, asked: Asked, made: Retrained) -> Precondition | None:
-        """Return its own comparison with real training, for answers that are draws; None for ``recheck``."""
-        del asked, made
-        return None
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""

@@ -153,7 +153,6 @@ def part(run: Run) -> InfluencePart | None:
         declined=answered.declined,
         recheck=tuple(left_out.recheck_row(p) for p in answered.rechecks),
         noise=per_unit.noise(run),
-        registered=run.once(per_unit.registered),
         certificates=run.once(per_unit.certificate_notes),
         certificates_compared=None
         if witness is None

@@ -16,7 +16,7 @@ from privgate.families import refit
 from privgate.families.engine import Asked
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Shown, Status
-from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
+from privgate.influence import aggregate, left_out, modes, other_coins, per_unit, sensitivities
 from privgate.run import reproduction
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -64,7 +64,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         found.high,
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
         kind=_kind(run, found, every=every),
-        confidence=_confidence(found.confidence, 0.95 if run.random_training else None),
+        confidence=_confidence(found.confidence, 0.95 if run.averaged else None),
         n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
         population=run.n_units,
         where=where,
@@ -110,7 +110,7 @@ def _confidence(sampled: float | None, trained: float | None) -> float | None:
 
 
 def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
-    if run.random_training:
+    if run.averaged:
         # a single seed measures the seed, not the person: it neither blocks nor approves
         return "confidence" if _paired(run) > 1 else "point"
     if found.confidence is not None:
@@ -119,12 +119,10 @@ def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
 
 
 def _seeds(run: Run) -> dict[str, Any]:
-    """Return over how many seeds the figure is averaged, and what the registered model's own pair shows; a figure."""
-    if not run.random_training:
-        return {}
-    own = run.once(per_unit.registered)
-    seen = {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))}
-    return seen if own is None else {**seen, "registered_worst": own.worst, "registered_above": own.units_above}
+    """Return over how many runs the figure is averaged, or that it is about the released coins."""
+    if run.at_coins:
+        return other_coins.told(run)
+    return {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))} if run.averaged else {}
 
 
 def _assumptions(run: Run, *, every: bool) -> list[str]:
@@ -132,8 +130,10 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
     random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {random}, the record absent everywhere"]
-    if run.random_training:
+    if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
+    elif run.at_coins:
+        said.append(other_coins.AT)
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
         alike = "no part of the estimator reads one" if run.seed_control.unread else compared

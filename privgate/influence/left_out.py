@@ -18,6 +18,7 @@ from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.influence import aggregate, changes, modes
 from privgate.influence import changes as on_edges
 from privgate.influence import changes as residuals
+from privgate.influence.other_coins import settled
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.training import plan
@@ -195,19 +196,28 @@ def broken(run: Run, people: int, found: Retrained) -> str:
         unit = own.outside if len(found.units) == people else sure
         if run.subject.release.noise is not None or unit is None:
             return ""
-        low = own.low / unit
+        low, lost = own.low / unit, np.isinf(own.low)
     else:
-        low = np.where(
-            changes.without_model(found),
-            np.inf,
-            changes.per_unit(found, run.subject.release, people=people)["pdtp_low"],
-        )
+        unit, lost = 1.0, changes.without_model(found)
+        low = np.where(lost, np.inf, changes.per_unit(found, run.subject.release, people=people)["pdtp_low"])
+    breaks = partial(broken_by, run, people, found)
+    if not (name := breaks(low)) or not run.at_coins:
+        return name
+
+    def whole(values: Float) -> str:
+        return breaks(np.where(lost, np.inf, values))
+
+    return whole(settled(run, found.units, np.where(lost, 0.0, low), lambda values: bool(whole(values)), unit))
+
+
+def broken_by(run: Run, people: int, found: Retrained, low: Float) -> str:
+    """Return the name of an enforced rule that lower limits of units break, shape (U,); empty if they break none."""
     more = people - len(found.units)
     padded = with_left(more, low, low, np.full(len(low), np.inf))
     ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool), more)
     for request, (name, breaks) in run.breaks.items():
         seen = aggregate.asked(request, *padded, run.n_units, ranking=ranking)
-        kind: Kind = "point" if run.random_training and len(found.seeds) == 1 else "bound"
+        kind: Kind = "point" if run.averaged and len(found.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
     return ""
@@ -251,7 +261,7 @@ def worth_more_people(run: Run) -> bool:
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     grows = run.up_to is not None and len(run.once(chosen_units)) < min(run.up_to, run.n_units)
     # over all questions, people's upper limits are a theorem's, and no sample tells them
-    fixed = not run.random_training and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
+    fixed = not run.averaged and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
     return grows and unlimited and fixed and run.once(modes.limits) is None and run.subject.task == "classification"
 
 

@@ -1,7 +1,6 @@
 """The per-unit table: what the model gives away about each person, one row each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,16 @@ from privgate.evidence import (
     Kind,
     Measurement,
     Precondition,
-    RegisteredPair,
     Request,
     SeedNoise,
 )
 from privgate.evidence.telling import sampled
-from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import certificates
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
-from privgate.families.retrained import OPEN, Retrained, Status
-from privgate.influence import changes, indirect_queries, left_out
+from privgate.families.retrained import OPEN, Status
+from privgate.influence import changes, indirect_queries, left_out, met_elsewhere, other_coins
 from privgate.run import suites
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
@@ -38,7 +35,25 @@ from privgate.run.run import Noted, Run
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    return changes.per_unit(run.once(left_out.retrained), run.subject.release, people=run.once(left_out.found).people)
+    found, people = run.once(left_out.retrained), run.once(left_out.found).people
+    own = changes.per_unit(found, run.subject.release, people=people)
+    if not run.at_coins:
+        return own
+    lost = changes.without_model(found)
+
+    def enough(low: Float) -> bool:
+        return bool(left_out.broken_by(run, people, found, np.where(lost, np.inf, low)))
+
+    low = other_coins.settled(run, found.units, own["pdtp_low"], enough)
+    if met_elsewhere.wanted(run) and not enough(low):
+        run.once(_elsewhere)
+    return {**own, "pdtp_low": low}
+
+
+def _elsewhere(run: Run) -> Noted:
+    found, people = run.once(left_out.retrained), run.once(left_out.found).people
+    high = changes.per_unit(found, run.subject.release, people=people)["pdtp_high"]
+    return met_elsewhere.glance(run, np.where(changes.without_model(found), np.inf, high))
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
@@ -62,9 +77,8 @@ def limited(run: Run) -> NDArray[np.bool_]:
 def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-unit table as engines say it, limits of theirs that only rank people included.
 
-    Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error, and for training with randomness
-    the confidence limits of the mean over paired seeds, corrected over labels and units), and ``pdtp_registered``
-    (nats: the change under the recipe's own seed, which is the registered model's; nothing is judged by it).
+    Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error; where training draws, what other
+    coins show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
     """
     found, direct = run.once(left_out.retrained), run.once(spread)
     lost = changes.without_model(found)
@@ -82,7 +96,6 @@ def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
         "status": np.array([str(s) for s in found.status]),
         "pdtp_low": np.where(lost, np.inf, direct["pdtp_low"]),
         "pdtp_high": np.where(lost, np.inf, direct["pdtp_high"]),
-        "pdtp_registered": np.where(lost, np.inf, _of_own_seed(run, found)),
     }
 
 
@@ -99,7 +112,9 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     searched = None
     if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
         seeds = run.once(left_out.found).seeds
-        lower, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
+        raised, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
+        # what one pair of trainings answers elsewhere may be the noise of the coins, and nobody asked other ones
+        lower = lower if run.at_coins else raised
     return lower, upper, searched
 
 
@@ -126,26 +141,6 @@ def nothing_moves(run: Run) -> Noted:
     )
     detail = {"moved": moved, "single_median": single}
     return Noted((Precondition("leave_one_out_moves", "inconclusive", text, detail),))
-
-
-def _of_own_seed(run: Run, found: Retrained) -> Float:
-    """Return the change under the recipe's own seed alone, shape (U,), nats; NaN where nobody knows it."""
-    unpaired = [e.name for e in families.ALL if not e.paired]
-    if np.isin(found.engine, unpaired).any() or found.seeds[0] is None or found.seeds[0] != run.subject.recipe.seed:
-        return np.full(len(found.units), np.nan)
-    one = replace(
-        found, seeds=found.seeds[:1], log_with=found.log_with[:1], log_without=found.log_without[:1], changes={}
-    )
-    return changes.per_unit(one, run.subject.release)["pdtp"]
-
-
-def registered(run: Run) -> RegisteredPair | None:
-    """Return what the registered model's own pair of trainings shows; None where no other seed was used."""
-    found = run.once(left_out.retrained)
-    if len(found.seeds) == 1 or np.isnan(own := _of_own_seed(run, found)).any():
-        return None
-    limit = run.thresholds[0] if run.thresholds else 1.0
-    return RegisteredPair(worst=float(own.max(initial=0.0)), units_above=int((own > limit).sum()))
 
 
 def noise(run: Run) -> SeedNoise | None:
@@ -275,7 +270,7 @@ def measure(run: Run, request: Request) -> Measurement:
         if not shown or counts[-1] > max(counts[:-1]):
             shown = results
     kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
-    if run.random_training:  # a single seed measures the seed, and has no limits
+    if run.averaged:  # a single seed measures the seed, and has no limits
         kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"
     return Measurement(
         request,
@@ -284,7 +279,7 @@ def measure(run: Run, request: Request) -> Measurement:
         high=float(max(counts)),
         unit="expectations",
         kind=kind,
-        confidence=0.95 if run.random_training else None,
+        confidence=0.95 if run.averaged else None,
         n=len(shown),
         population=len(shown),
         behind=BehindInfluence(violated=tuple(str(e) for e in shown if not e.met), expectations=shown),

@@ -16,7 +16,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
 from privgate.families.retrained import OPEN
-from privgate.influence import aggregate, left_out
+from privgate.influence import aggregate, left_out, met_elsewhere, other_coins
 from privgate.influence import changes as residuals
 from privgate.run.run import Noted, Run
 from privgate.run.serving import words
@@ -35,6 +35,29 @@ NOTHING_LEFT = 1e-9
 def changes(run: Run) -> residuals.Changes:
     """Return the changes of each chosen unit's own answers."""
     return residuals.of(run.subject, run.once(left_out.retrained))
+
+
+def lower(run: Run) -> Float:
+    """Return the lower limits of ``changes`` that stand where training draws, deviations of the targets, shape (U,)."""
+    own, found, noise = run.once(changes).low, run.once(left_out.retrained), run.subject.release.noise
+    if not run.at_coins or isinstance(noise, Gaussian):
+        return own
+    scale = run.once(unit) if noise is None else noise.scale / run.subject.scale[1]
+    lost, people = np.isinf(own), run.once(left_out.found).people
+
+    def enough(low: Float) -> bool:
+        return bool(left_out.broken_by(run, people, found, np.where(lost, np.inf, low)))
+
+    stands = other_coins.settled(run, found.units, np.where(lost, 0.0, own) / scale, enough, scale)
+    if met_elsewhere.wanted(run) and not enough(stands):
+        run.once(_elsewhere)
+    return np.where(lost, np.inf, stands * scale)
+
+
+def _elsewhere(run: Run) -> Noted:
+    noise = run.subject.release.noise
+    scale = noise.scale / run.subject.scale[1] if noise is not None else run.once(unit)
+    return met_elsewhere.glance(run, run.once(changes).high / scale, scale)
 
 
 def over_all(run: Run) -> least_squares.OverDomain:
@@ -156,7 +179,7 @@ def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
     return {
         "unit": run.subject.data.unit_names[found.units],
         "moved": own.value / scale,
-        "moved_low": own.low / scale,
+        "moved_low": run.once(lower) / scale,
         "moved_high": own.high / scale + unknown,
         "moved_upper": np.maximum(own.high, over.upper) / scale + unknown,
         "noise_floor": own.noise / scale,
@@ -177,7 +200,7 @@ def nats(run: Run) -> Mapping[str, Float]:
     deviation = run.subject.scale[1]
     if isinstance(noise, Laplace):
         each = deviation / noise.scale
-        value, low, high, upper = (each * v for v in (own.value, own.low, own.high, over.upper))
+        value, low, high, upper = (each * v for v in (own.value, run.once(lower), own.high, over.upper))
     else:
         value, low, high, upper = (np.where(v > 0, np.inf, 0.0) for v in (own.value, own.low, own.high, over.upper))
     return {
@@ -233,9 +256,9 @@ def _measured(  # noqa: PLR0917  one number with its interval
     seeds = len(run.once(left_out.retrained).seeds)
     kind: Kind = "bound" if proven or found.low != found.high else "exact"
     # over seeds and over a sample of people: the errors add up
-    doubt = [0.05] * run.random_training + [1 - c for c in [found.confidence] if c is not None]
+    doubt = [0.05] * run.averaged + [1 - c for c in [found.confidence] if c is not None]
     if doubt:
-        kind = "point" if run.random_training and seeds == 1 else "confidence"
+        kind = "point" if run.averaged and seeds == 1 else "confidence"
     return Measurement(
         request,
         found.value,
@@ -251,7 +274,8 @@ def _measured(  # noqa: PLR0917  one number with its interval
         behind=BehindInfluence(
             claim=left_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
-            **({"paired_seeds": seeds} if run.random_training else {}),
+            **({"paired_seeds": seeds} if run.averaged else {}),
+            **other_coins.told(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
             **({"not_computed": left, "decided_by": left_out.decided_by(run)} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
@@ -261,8 +285,10 @@ def _measured(  # noqa: PLR0917  one number with its interval
 
 def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[str]:
     said = ["left out means: the same seed for what randomness there is, the record absent everywhere"]
-    if run.random_training:
-        said.append(f"averaged over {seeds} paired seeds of training, not this very model")
+    if run.averaged:
+        said.append(f"averaged over {seeds} runs with and without, not this very model")
+    if run.at_coins:
+        said.append(other_coins.AT)
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"
         if proven
@@ -307,7 +333,5 @@ def figures(run: Run) -> SensitivityFigures:
         over_domain=top,
         why_no_domain=over.why,
         noise="" if noise is None else words(run.subject.release),
-        noise_advantage=None
-        if noise is None or run.random_training
-        else told_apart(noise, float(own.high.max()) * deviation),
+        noise_advantage=None if noise is None or run.averaged else told_apart(noise, float(own.high.max()) * deviation),
     )

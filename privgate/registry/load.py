@@ -221,6 +221,14 @@ def _differs(differences: list[str]) -> Precondition:
     )
 
 
+def data_place(subject: Subject) -> str | None:
+    """Return below which store the data of a loaded version lie; None where they are kept otherwise."""
+    model = subject.model
+    if subject.detail.get("data_kind") != "uri" or not isinstance(model, StoredModel):
+        return None
+    return str(read_recipe(model.folder, subject.uri)["data"]["uri"])
+
+
 def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
     path = folder / layout.RECIPE

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition, SeedControl
-from privgate.families import answering as families
 from privgate.families.refit import no_answers
-from privgate.run import changed, recipe_controls, reproduction
+from privgate.run import changed, coins, recipe_controls, reproduction
 from privgate.run.recipe_controls import reads_no_seed
 from privgate.run.reproduction import DETERMINISTIC
 from privgate.run.run import Run
@@ -26,6 +26,8 @@ from privgate.training.fleet import Fleet
 LEAST, MOST = 10, 20
 #: other seeds tried, each on all data and on data without one person, before training counts as free of its seed
 TRIED = 10
+#: how training that draws is judged, in the words of every report
+AT = "judged is this code at these coins, no other"
 #: nats; another seed that changes a probability by so much counts, however small the probability is
 VISIBLE = 1e-3
 
@@ -46,6 +48,8 @@ class Seeds:
         Seeds that were compared, the recipe's own among them.
     message : str
         One sentence for the report.
+    coins : {"seed", "order"}
+        What gives other coins where training is ``dependent``; the order of records where the code writes its seed.
     more : tuple of (int or None)
         The seeds to go on with where an upper limit is wanted and no lower one has decided; see ``choose``.
     unread : bool
@@ -57,6 +61,7 @@ class Seeds:
     moved_by: float
     compared: int
     message: str
+    coins: Literal["seed", "order"] = "seed"
     more: tuple[int | None, ...] = ()
     unread: bool = False
 
@@ -70,16 +75,16 @@ def choose(
     drawn: Sequence[int] = (),
     glance: bool = False,
 ) -> Seeds:
-    """Return the paired seeds for a subject.
+    """Return the seeds to judge a subject at, and whether its training depends on them.
 
     Trains with the recipe's seed and with ``TRIED`` others on everything, and with as many more on data without one
-    person, a different one each. Where nothing moves, one seed is used: a seed that matters for a share q of all
-    seeds and data sets is missed with probability (1 - q)^20, 5 % at q = .14. Where predictions move, a single pair
-    of runs would mistake the seed for the unit, so R >= 1 + log2(N / 0.05) pairs are used, without which no unit of
-    N could be told from chance, within ``LEAST`` and ``MOST``; they can block. An upper limit needs
-    ``SEEDS_FOR_A_LIMIT``, which are ``more``. A recipe trained with differential privacy has no seed: its runs are
-    independent. Where no part of an estimator reads a seed (``reads_no_seed``) there is nothing to compare, unless
-    the operator asks for it.
+    person, a different one each: a seed that matters for a share q of all seeds and data sets is missed with
+    probability (1 - q)^20, 5 % at q = .14. Where the code writes a seed of its own, another order of the records takes
+    the place of another seed. Whether they matter or not, the recipe's own seed is used: it is the registered model's,
+    and the verdict is about this code at these coins. A recipe without a seed (trained with differential privacy) has
+    no coins that could be drawn again: its runs are independent, R >= 1 + log2(N / 0.05) of them with and without
+    each person, within ``LEAST`` and ``MOST``, can block, and an upper limit needs ``SEEDS_FOR_A_LIMIT``. Where no
+    part of an estimator reads a seed (``reads_no_seed``) nothing is compared, unless the operator asks for it.
 
     Parameters
     ----------
@@ -88,7 +93,7 @@ def choose(
     n_units : int, optional
         Units that will be left out; all if absent.
     count : int, optional
-        The operator's number of pairs, if training depends on its seed; so many seeds are compared at least.
+        So many seeds are compared at least; the number of runs of a recipe without a seed.
     drawn : sequence of int
         Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
     glance : bool
@@ -101,12 +106,15 @@ def choose(
 
     References
     ----------
-    docs/mathematics.md, section 9.4 (sign-flip test, t limits) and section 15.
+    docs/mathematics.md, section 9.4 (sign-flip test, t limits), section 15.
     """
     own, others = subject.recipe.seed, _others(subject, count)
     if count is None and reads_no_seed(subject.recipe):
         text = "no part of the estimator reads a seed; one is used"
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
+    if own is not None and coins.written(subject.recipe) and (by_order := _order_moves(subject, fleet, others)):
+        text = f"the code writes its seed; another order of the records moves predictions by up to {by_order:.2g}; {AT}"
+        return Seeds((own,), dependent=True, moved_by=by_order, compared=2, message=text, coins="order")
     tried = 1 if glance else _tried(count)
     moved, compared = _moved(
         subject, fleet, others[: 2 * tried], () if glance else (changed.people(subject), list(drawn))
@@ -117,18 +125,30 @@ def choose(
             where = " on all data, so one seed is used; the check compares more"
         text = f"{compared} seeds gave the same models{where}"
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
+    if own is not None:
+        text = f"another seed moves predictions by up to {moved:.2g}; {AT}"
+        return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=text)
     pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
-    seeds: tuple[int | None, ...] = (None,) * pairs if own is None else (own, *others)[:pairs]
-    text = f"another seed moves predictions by up to {moved:.2g}; every unit is judged on {len(seeds)} paired seeds"
+    text = f"another run moves predictions by up to {moved:.2g}; every unit is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()
     if count is None:
-        more = (None,) * SEEDS_FOR_A_LIMIT if own is None else (own, *others)[:SEEDS_FOR_A_LIMIT]
+        more = (None,) * SEEDS_FOR_A_LIMIT
         text += f", and on {SEEDS_FOR_A_LIMIT} where these do not block"
-    elif len(seeds) == 1:
-        text = f"another seed moves predictions by up to {moved:.2g}; a single seed neither blocks nor approves"
-    elif len(seeds) < SEEDS_FOR_A_LIMIT:
+    elif pairs == 1:
+        text = f"another run moves predictions by up to {moved:.2g}; a single run neither blocks nor approves"
+    elif pairs < SEEDS_FOR_A_LIMIT:
         text += f", which can block; an approval needs {SEEDS_FOR_A_LIMIT}"
-    return Seeds(seeds, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+
+
+def _order_moves(subject: Subject, fleet: Fleet, others: list[int]) -> float:
+    """Return the largest change of a probability by another order of records; 0 where another seed moves it, too."""
+    if _moved(subject, fleet, others[:2], ())[0] > DETERMINISTIC:
+        return 0.0
+    calls = [changed.full(subject), coins.others(subject, 1, by="order")[0].fit(subject)]
+    one, other = fleet.fits(subject, calls, label="comparing orders of the records")
+    moved = 0.0 if one.problem or other.problem else _apart(subject, one, other)
+    return moved if moved > DETERMINISTIC else 0.0
 
 
 def _tried(count: int | None) -> int:
@@ -136,7 +156,7 @@ def _tried(count: int | None) -> int:
 
 
 def _others(subject: Subject, count: int | None) -> list[int]:
-    wanted = max(SEEDS_FOR_A_LIMIT, 2 * _tried(count) + 1, MOST)
+    wanted = 2 * _tried(count) + 1
     drawn = subject.generator("seeds").choice(2**31, size=wanted, replace=False)
     return [int(s) for s in drawn if s != subject.recipe.seed]
 
@@ -147,8 +167,10 @@ def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: 
         return []
     others = _others(subject, count)[: 2 * _tried(count)]
     everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others) // 2))]
+    if subject.recipe.seed is not None and coins.written(subject.recipe):
+        everybody.insert(1, coins.others(subject, 1, by="order")[0].fit(subject))
     if dependent:
-        return everybody[:2]
+        return everybody[:3]
     left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
     return everybody + [f for pair in left_out for f in pair]
 
@@ -246,7 +268,19 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
     with fleet.afresh():
         found.append(recipe_controls.depends_on_data(subject, fleet))
     run = replace(run, registered_apart=apart, single_median=found[1].figure("single_median"))
-    return (choose_seeds(run) if found[1].outcome in ("passed", "warned") else run), found
+    if found[1].outcome not in ("passed", "warned"):
+        return run, found
+    run = choose_seeds(run)
+    if run.at_coins and not run.rehearsed:
+        found.append(coins.compared(run))
+        run = replace(run, seed_control=_with_compared(run, found[-1]))
+    return run, found
+
+
+def _with_compared(run: Run, found: Precondition) -> SeedControl | None:
+    seen = run.seed_control
+    told = {"compared": found.detail["coins"] + 1, "median": found.detail["median"], "floor": found.detail["floor"]}
+    return None if seen is None else seen.model_copy(update=told)
 
 
 def remembered(run: Run) -> list[Precondition]:
@@ -281,15 +315,12 @@ def remembered(run: Run) -> list[Precondition]:
 def trainings(run: Run) -> int:
     """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
     seen = run.seed_control
-    seeds = fits(run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=_drawn(run))
-    return recipe_controls.trainings(run.subject, seeds)
-
-
-def _drawn(run: Run) -> list[int]:
-    """Return units whose refit some engine expects the seed to decide."""
-    return sorted(
-        {int(u) for e in families.of(run.subject) if not e.refusal(run.subject) for u in e.drawn(run.subject)}
+    seeds = fits(
+        run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=coins.decided(run)
     )
+    if run.at_coins:
+        seeds += [coin.fit(run.subject) for coin in coins.of(run, coins.LOOKS[0])]
+    return recipe_controls.trainings(run.subject, seeds)
 
 
 def choose_seeds(run: Run, *, glance: bool = False) -> Run:
@@ -300,7 +331,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
         run.fleet,
         n_units=min(n_units, run.n_units),
         count=run.limits.seeds,
-        drawn=() if glance else _drawn(run),
+        drawn=() if glance else coins.decided(run),
         glance=glance,
     )
     seen = SeedControl(
@@ -309,6 +340,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
         moved_by=chosen.moved_by,
         compared=chosen.compared,
         unread=chosen.unread,
+        coins=chosen.coins,
         note=chosen.message,
     )
     return replace(run, seeds=chosen.seeds, more_seeds=chosen.more, seed_control=seen)

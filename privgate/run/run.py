@@ -34,8 +34,8 @@ class Budget:
     shadow_models : int
         Models on random subsets, shared by every attack.
     seeds : int, optional
-        Paired seeds for training with randomness; chosen from the controls if absent. An upper limit, and with it an
-        approval, needs 75.
+        Other coins that the released answers are compared with at least, where training draws; of a recipe without a
+        seed, the runs with and without each person. Chosen by the controls if absent.
     mode : {"all", "max", "screen"}
         Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
         models of which the top tenth is retrained, which never approves.
@@ -171,9 +171,14 @@ class Run:
         return len(self.subject.data.units)
 
     @property
-    def random_training(self) -> bool:
-        """Whether training was seen to depend on its seed; False before the controls looked."""
-        return self.seed_control is not None and self.seed_control.dependent
+    def at_coins(self) -> bool:
+        """Whether training draws, and is judged at the coins that the recipe records; False before controls looked."""
+        return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is not None
+
+    @property
+    def averaged(self) -> bool:
+        """Whether training draws and records no seed, so that figures are means over runs of their own."""
+        return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None
 
     def once(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""

@@ -38,6 +38,9 @@ class Fit:
         Labels replaced before training, for the control that the recipe depends on its data.
     repeat : int
         Distinguishes deliberate repetitions of the same call (determinism control, noise floor).
+    order : int
+        Which order of the records it is trained in; 0 for their own. Two calls in one order have the records that
+        both train on in the same order: where the code writes its own seed, these are other coins.
     keep : int
         Bytes of the model that the worker may send back, for other questions; 0 for none. No part of the call.
     sparing : bool
@@ -52,6 +55,7 @@ class Fit:
     members: Index | None = None
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
+    order: int = 0
     keep: int = 0
     sparing: bool = False
     models: tuple[bytes, ...] = ()
@@ -79,7 +83,8 @@ class Fit:
         seed = -1 if self.seed is None else self.seed
         head = _HEAD.pack(seed, self.repeat, *sizes, len(self.relabel))
         pairs = np.array(self.relabel, dtype=np.int64).tobytes() if self.relabel else b""
-        return b"".join((head, *raw, pairs))
+        order = struct.pack("<q", self.order) if self.order else b""
+        return b"".join((head, *raw, pairs, order))
 
     @property
     def of_models(self) -> tuple[bytes, ...]:
@@ -90,7 +95,8 @@ class Fit:
     def key(self) -> str:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
-        return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat])
+        order = [self.order] if self.order else []
+        return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat, *order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +225,8 @@ class Rows:
 
     def of(self, fit: Fit) -> tuple[Any, NDArray[Any]]:
         """Return (X, y) to train on."""
-        if fit.left_out is not None and len(fit.left_out) == 1 and self._plain and not fit.relabel:
+        alone = fit.left_out is not None and len(fit.left_out) == 1 and self._plain
+        if fit.left_out is not None and alone and not (fit.relabel or fit.order):
             return self._without(int(fit.left_out[0]))
         if fit.members is not None:
             keep: Index = np.asarray(fit.members, dtype=np.int64)
@@ -227,6 +234,8 @@ class Rows:
             kept = np.ones(self.n, dtype=bool)
             kept[fit.left_out] = False
             keep = np.flatnonzero(kept)
+        if fit.order:
+            keep = keep[np.argsort(np.random.default_rng(fit.order).random(len(self.y))[keep], kind="stable")]
         X, y = take(self.X, keep), np.array(self.y[keep])
         for row, code in fit.relabel:
             y[keep == row] = self.classes[code]

@@ -257,4 +257,4 @@ def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     assert any(f"{75 * N} retrains in all" in s for s in said)
 
     _, said = planning.make(replace(bench, limits=Budget(max_retrains=2 * N), _made={}))
-    assert any("75 seeds, which an approval needs, are not within the budget" in s for s in said)
+    assert any("75 runs, which an approval needs, are not within the budget" in s for s in said)

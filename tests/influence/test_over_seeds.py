@@ -1,4 +1,4 @@
-"""Training that depends on its seed: what is limited, over what it speaks, and what few seeds cannot show."""
+"""Training that depends on its seed: what is limited, and what few runs cannot show."""
 
 import numpy as np
 import pytest
@@ -71,45 +71,14 @@ def test_honest_training_moves_somebody(fleet):
     )
 
 
-@pytest.mark.slow
-def test_an_approval_rests_on_75_seeds_and_says_over_what_it_speaks(fleet):
-    verdict = judged(fleet, Recipe(shaken, params={"by": 0.02}, seed=1))
-
-    assert verdict.approved, [f.message for f in verdict.findings]
-    found = rule(verdict)
-    assert "averaged over 75 paired seeds of training, not for this very model" in found.meaning.lower()
-    assert "with the registered seed alone, which is not judged" in found.meaning
-    measurement = next(iter(verdict.evidence.measurements.values()))
-    said = " ".join(measurement.assumptions)
-    assert "normal" in said
-    assert "Student" in said
-    assert "keyed by record" not in said
-    own = shaken(X, Y, seed=1, by=0.02)
-    changes = []
-    for u in range(N):
-        kept = np.arange(N) != u
-        without = shaken(X[kept], Y[kept], seed=1, by=0.02)
-        changes.append(np.abs(own.predict_log_proba(X[u : u + 1]) - without.predict_log_proba(X[u : u + 1])).max())
-    np.testing.assert_allclose(verdict.evidence.records["pdtp_registered"], changes, atol=1e-9)
-    assert measurement.behind.registered_worst == pytest.approx(max(changes))
-
-
-def test_few_seeds_approve_nothing_and_say_what_is_missing(fleet):
-    verdict = judged(fleet, Recipe(shaken, params={"by": 0.02}, seed=1), seeds=12)
-
-    found = rule(verdict)
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert "75" in found.advice
-
-
-def test_what_the_first_seeds_block_is_not_trained_on_more(fleet):
+def test_what_is_refused_is_not_trained_on_more(fleet):
     data = TrainingData(np.vstack([X, [[40.0, -40.0]]]), np.append(Y, 0))
     before = fleet.calls
     verdict = judged(fleet, Recipe(shaken, params={"by": 0.02, "smooth": 1e-9}, seed=2), data=data)
 
     assert verdict.outcome is Outcome.FAILED
-    assert len(verdict.evidence.run.trace.seeds) < 20
-    assert fleet.calls - before < 20 * (N + 1) + 200
+    assert verdict.evidence.run.trace.seeds == (2,)
+    assert fleet.calls - before < 250
 
 
 def flipping(share, seeds, units, rng, *, inside=0.0):
@@ -202,11 +171,9 @@ def test_a_tie_of_the_tree_on_everybody_is_a_matter_of_seeds_though_no_tie_is_le
 
     verdict = judged(fleet, Recipe(DecisionTreeClassifier(**settings), seed=quiet), data=data)
 
-    found = rule(verdict)
     assert not verdict.approved
-    assert found.value == pytest.approx(np.abs(changes.mean(axis=0)).max(), abs=0.4), "a mean over seeds"
-    assert found.high > 1.0
-    assert (verdict.evidence.records["seeds"] > 1).all()
+    assert rule(verdict).value == pytest.approx(worst[quiet]), "this code at these coins"
+    assert next(p for p in verdict.evidence.preconditions if p.name == "other_coins").outcome == "inconclusive"
 
 
 def test_one_person_without_whom_splits_tie_makes_training_depend_on_its_seed(fleet):
@@ -225,4 +192,4 @@ def test_one_person_without_whom_splits_tie_makes_training_depend_on_its_seed(fl
 
     assert verdict.evidence.run.seeds.dependent
     assert not verdict.approved
-    assert rule(verdict).high > 1.0
+    assert next(p for p in verdict.evidence.preconditions if p.name == "other_coins").outcome == "inconclusive"

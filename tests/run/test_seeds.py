@@ -31,29 +31,21 @@ def test_training_without_randomness_needs_one_seed(fleet):
     assert (chosen.seeds, chosen.dependent, chosen.moved_by) == ((5,), False, 0.0)
 
 
-def test_training_with_randomness_gets_pairs_of_which_the_recipes_own_is_first(fleet):
+def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
     chosen = controls.choose(subject, fleet)
 
-    assert chosen.dependent
-    assert chosen.seeds[0] == 5
-    assert len(set(chosen.seeds)) == len(chosen.seeds) == controls.pairs_needed(N)
-    assert chosen.seeds == controls.choose(subject, fleet).seeds
-    assert controls.choose(subject, fleet, count=3).seeds == chosen.seeds[:3]
-
-
-def test_a_single_seed_of_a_random_recipe_says_that_it_decides_nothing(fleet):
-    chosen = controls.choose(Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA), fleet, count=1)
-
-    assert "neither blocks nor approves" in chosen.message
+    assert (chosen.dependent, chosen.seeds, chosen.more, chosen.coins) == (True, (5,), (), "seed")
+    assert controls.choose(subject, fleet, count=3).seeds == (5,)
+    assert "this code at these coins" in chosen.message
 
 
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     forest = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = controls.choose(forest, fleet, count=3)
-    found, _ = ENGINE.answers(Asked(forest, np.arange(4), chosen.seeds, fleet))
+    seeds = (5, 6, 7)
+    found, _ = ENGINE.answers(Asked(forest, np.arange(4), seeds, fleet))
 
-    for s, seed in enumerate(chosen.seeds):
+    for s, seed in enumerate(seeds):
         model = RandomForestClassifier(5, random_state=seed).fit(DATA.X, DATA.y)
         np.testing.assert_array_equal(np.exp(found.log_with[s]), model.predict_proba(DATA.X[:4]))
         model = RandomForestClassifier(5, random_state=seed).fit(DATA.X[1:], DATA.y[1:])
@@ -125,12 +117,3 @@ def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet)
     assert fleet.calls == before
     assert (chosen.unread, chosen.dependent, controls.fits(subject, dependent=False)) == (True, False, [])
     assert not controls.choose(subject, fleet, count=12).unread
-
-
-def test_an_upper_limit_has_more_seeds_of_which_the_first_are_the_same(fleet):
-    subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = controls.choose(subject, fleet)
-
-    assert len(set(chosen.more)) == len(chosen.more) == 75
-    assert chosen.more[: len(chosen.seeds)] == chosen.seeds
-    assert controls.choose(subject, fleet, count=10).more == ()

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Index
-from privgate.evidence import Precondition
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.over_all_queries.accepted_range import Reach
@@ -34,7 +33,7 @@ class EngineBehind(Engine):
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
         self.modes, self.hands_on = engine.modes, engine.hands_on
         self.single_records, self.complements = engine.single_records, engine.complements
-        self.paired, self.certain = engine.paired, engine.certain
+        self.certain = engine.certain
 
     def limits_people(self, subject: Subject) -> bool:
         """Return whether it is certain; a function may do without a person what it was not seen to do."""
@@ -63,10 +62,6 @@ class EngineBehind(Engine):
     def drawn(self, subject: Subject) -> Index:
         """Return units whose refit the seed decides."""
         return self.engine.drawn(seen(subject).subject)
-
-    def compared(self, asked: Asked, made: Retrained) -> Precondition | None:
-        """Return its own comparison with real training of the whole pipeline."""
-        return self.engine.compared(asked, made)
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""

@@ -62,7 +62,7 @@ class Dtp(LeaveOneOutRule):
         )
         seen = f"the largest change seen is {folds(measurement.low)}"
         if seeds := BehindInfluence.of(measurement.behind).paired_seeds:
-            seen += f", averaged over {seeds} paired seeds of training, not of this very model"
+            seen += f", averaged over {seeds} runs of training, not of this very model"
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         # said of a limit that holds: where none does, nobody takes it for protection
         attacks = "; this stops no attack by itself" if np.isfinite(measurement.high) else ""

@@ -190,8 +190,13 @@ class LeaveOneOutRule(Rule):
         seeds = BehindInfluence.of(measurement.behind).paired_seeds
         if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (
-                f"training depends on its seed, and {seeds} paired seeds give no upper limit: measure every unit on 75 "
-                "(without --seeds, budget and sample, or with --seeds 75), or make training independent of its seed"
+                f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
+                f"every unit on {SEEDS_FOR_A_LIMIT} (without --seeds, budget and sample)"
+            )
+        if BehindInfluence.of(measurement.behind).followed:
+            return (
+                "this model's own coins are above the limit, which other coins do not make good and do not confirm; "
+                f"{WAY_OUT}, or average over more draws (more trees, several networks)"
             )
         if measurement.n < measurement.population:
             some = sampled(measurement.n, measurement.population)
@@ -199,22 +204,28 @@ class LeaveOneOutRule(Rule):
                 return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
         if seeds:
-            return "the limit lies within the interval over seeds, which more seeds (--seeds) narrow"
+            return "the limit lies within the interval over runs, which more of them (--seeds) narrow"
         return "the limit lies within what is known of some people; the per-unit table names their intervals"
 
 
 def averaged(measurement: Measurement) -> str:
-    """Return over what the figure is a mean, as the beginning of a sentence; empty where training has no randomness."""
-    seeds = BehindInfluence.of(measurement.behind).paired_seeds
-    return f"averaged over {seeds} paired seeds of training, not for this very model, " if seeds else ""
+    """Return of which coins the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
+    behind = BehindInfluence.of(measurement.behind)
+    if behind.own_coins:
+        return "this code at these coins: "
+    seeds = behind.paired_seeds
+    return f"averaged over {seeds} runs of training, not for this very model, " if seeds else ""
 
 
 def own_pair(measurement: Measurement) -> str:
-    """Return what the registered model's own pair shows, as the end of a sentence; nothing is judged by it."""
-    worst = BehindInfluence.of(measurement.behind).registered_worst
-    if worst is None:
+    """Return what the registered model's own pair or other coins show, as the end of a sentence."""
+    behind = BehindInfluence.of(measurement.behind)
+    if behind.followed:
+        return "; other coins show it, too" if behind.shown else "; other coins do not show it"
+    if behind.registered_worst is None:  # only earlier versions measured it beside a mean
         return ""
-    return f"; with the registered seed alone, which is not judged, the largest change is {folds(worst)}"
+    worst = folds(behind.registered_worst)
+    return f"; with the registered seed alone, which is not judged, the largest change is {worst}"
 
 
 def folds(nats: float) -> str:

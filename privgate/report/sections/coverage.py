@@ -56,7 +56,7 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
     if seeds:
         told += [
             ("Training depends on its seed", "yes" if seeds.dependent else ""),
-            ("Seeds, each used with and without the person", seeds.paired),
+            ("Seeds, each used with and without the person", seeds.paired if seeds.paired > 1 else 0),
             ("Largest change of a probability by another seed", seeds.moved_by),
             ("Seeds compared to see whether they matter", 0 if seeds.unread else seeds.compared),
             ("Seeds", seeds.note),

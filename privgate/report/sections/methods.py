@@ -12,6 +12,7 @@ from privgate.evidence import (
     PublishedBound,
     RecheckRow,
     RegisteredPair,
+    SeedControl,
     SeedNoise,
 )
 from privgate.evidence.figures import fold, number, percent, sure
@@ -35,6 +36,8 @@ def section(doc: ReportDocument) -> Section:
         blocks += _shares(influence.engines)
         if influence.noise and seeds and seeds.dependent:
             blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired)))
+        elif seeds and seeds.dependent:
+            blocks.append(Text(own_coins(seeds)))
         blocks += _theorems(influence)
     blocks += _measurements(doc.evidence.measurements)
     mathematics = ("Sections of docs/mathematics.md", f"that page in the sources of privgate {plain(doc.privgate, 40)}")
@@ -85,6 +88,17 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         cells = [_published(p) for p in influence.as_published]
         blocks.append(TableBlock("Published bounds, reported only: they approve nothing", heads, cells, (1, 2)))
     return blocks
+
+
+def own_coins(seen: SeedControl) -> str:
+    """Return what other coins alone change, and about which coins the verdict is."""
+    other = "another order of the records" if seen.coins == "order" else "another seed"
+    return (
+        f"Training draws. With nobody removed, {other} changes the answer about half of the people "
+        f"{_by(seen.median, ' or more')}, about the worst {_by(seen.floor)}. The verdict is about this code at these "
+        f"coins, and says nothing about others. The released answers were compared with those of "
+        f"{number(seen.compared - 1)} models with other coins."
+    )
 
 
 def noise(found: SeedNoise, own: RegisteredPair | None, paired: int) -> str:

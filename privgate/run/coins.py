@@ -1,0 +1,172 @@
+"""Coins: what training draws besides its data. The registered model's own are judged, other ones are compared.
+
+Whoever wrote the recipe chose the coins, and may have chosen the best of many. So the released answers stand beside
+those of models with coins that nobody could choose: seeds drawn by the gate or, where the code writes its own seed,
+orders of the records. Section 9.4 of docs/mathematics.md.
+"""
+
+import ast
+from dataclasses import dataclass
+
+import numpy as np
+
+from privgate.arrays import Float, Index
+from privgate.evidence import Precondition
+from privgate.families import answering as families
+from privgate.run import changed, reproduction
+from privgate.run.run import Run
+from privgate.statistics import leakage
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+
+#: other coins at each look; the released ones stand out where none of the last number is as extreme: level 1 in 200
+LOOKS = (19, 59, 199)
+#: nats; beyond float64's range a log-probability carries nothing
+FLOOR = -40.0
+#: names by which libraries take a seed
+_NAMES = frozenset({"random_state", "seed", "random_seed", "rng", "generator"})
+#: functions that take one as their first argument
+_TAKES = frozenset({"seed", "manual_seed", "default_rng", "RandomState", "Random", "set_seed", "PRNGKey"})
+
+
+@dataclass(frozen=True)
+class Coin:
+    """Coins of one training.
+
+    Parameters
+    ----------
+    seed : int or None
+        Given to the training function.
+    order : int
+        Of the records; 0 for their own.
+    """
+
+    seed: int | None
+    order: int = 0
+
+    def fit(self, subject: Subject, rows: Index | None = None, *, left_out: Index | None = None) -> Fit:
+        """Return the call with these coins, asked about the whole pool if no rows are named."""
+        asked = changed.pool(subject) if rows is None else rows
+        return Fit(self.seed, asked, left_out=changed.NOBODY if left_out is None else left_out, order=self.order)
+
+
+def written(recipe: Recipe) -> bool:
+    """Return whether a function's own code or parameters show a seed as a number: ``random_state=0`` and the like."""
+    if recipe.is_estimator:
+        return False  # the gate sets the seed of an estimator
+    params = recipe.payload.get("params", {})
+    if any(name in _NAMES and isinstance(value, int) for name, value in params.items()):
+        return True
+    return any(_shows_seed(text) for name, text in recipe.snapshot.items() if name.endswith(".py"))
+
+
+def _shows_seed(source: bytes) -> bool:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            named = [k.value for k in node.keywords if k.arg in _NAMES]
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if any(_number(value) for value in [*named, *(node.args[:1] if called in _TAKES else [])]):
+                return True
+    return False
+
+
+def _number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def others(subject: Subject, count: int, *, by: str, signable: bool = False) -> list[Coin]:
+    """Return so many other coins, drawn by the gate: seeds, or orders of the records.
+
+    In a run that is to be signed nobody knows them before, so that no code can be written for them.
+    """
+    own, rng = subject.recipe.seed, reproduction.drawn(subject, "coins", signable=signable)
+    drawn = dict.fromkeys(int(v) for v in rng.integers(1, 2**31, size=2 * count + 2) if v != own)
+    return [Coin(own, v) if by == "order" else Coin(v) for v in list(drawn)[:count]]
+
+
+def decided(run: Run) -> list[int]:
+    """Return units whose refit some engine expects the seed to decide."""
+    engines = [e for e in families.of(run.subject) if not e.refusal(run.subject)]
+    return sorted({int(u) for e in engines for u in e.drawn(run.subject)})
+
+
+def chosen(run: Run) -> str:
+    """Return what to do where the released coins may have been chosen."""
+    seen = run.seed_control
+    first = "let the code draw from its argument seed, and " if seen is not None and seen.coins == "order" else ""
+    return (
+        f"the seed may have been chosen among many; {first}release a model whose coins the gate draws "
+        "(privgate promote --retrain)"
+    )
+
+
+def of(run: Run, count: int) -> list[Coin]:
+    """Return other coins of a run whose training depends on its coins."""
+    seen = run.seed_control
+    return others(run.subject, count, by="seed" if seen is None else seen.coins, signable=run.fleet.signable)
+
+
+# Whether the released answers stand out among those of models with other coins.
+
+
+def stand_out(answers: Float) -> Float:
+    """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
+
+    Parameters
+    ----------
+    answers : float64 array of shape (M, D)
+        Of M models about the same records; nats, or numbers. A larger value is more unusual.
+
+    Notes
+    -----
+    Deviations of each answer over all M models, the median one added, measure it: whatever the coins do, the M values
+    are exchangeable where the first coins were drawn like the others, and so is their order.
+    """
+    off = np.abs(answers - answers.mean(axis=0))
+    deviation = answers.std(axis=0)
+    scale = deviation + np.median(deviation[deviation > 0]) if (deviation > 0).any() else deviation
+    return np.asarray(np.where(scale > 0, off / np.where(scale > 0, scale, 1.0), 0.0).max(axis=1))
+
+
+def compared(run: Run) -> Precondition:
+    """Return whether the released answers are as other coins give them; more coins only where they look unusual.
+
+    "Inconclusive" with probability at most 1 in 200 for coins that nobody chose.
+    """
+    subject, wanted = run.subject, run.limits.seeds
+    looks = LOOKS if wanted is None else (max(LOOKS[0], wanted), *(k for k in LOOKS if k > wanted))
+    drawn = of(run, looks[-1])
+    answers = [_answers(run, [Coin(subject.recipe.seed)])]
+    above = 0
+    for begun, count in zip((0, *looks), looks, strict=False):
+        answers.append(_answers(run, drawn[begun:count]))
+        extreme = stand_out(np.concatenate(answers))
+        above = int((extreme[1:] >= extreme[0]).sum())
+        if above:  # one is enough for chance
+            break
+    count, floor = len(extreme) - 1, leakage.noise_floor(np.concatenate(answers)[:, :, None])
+    detail = {"coins": count, "as_unusual": above, "median": float(np.median(floor)), "floor": float(floor.max())}
+    if above:
+        text = f"the released answers are as usual as those of {count} models with other coins"
+        return Precondition("coins", "passed", text, detail)
+    text = (
+        f"the released answers are further from the usual than those of all {count} models with other coins: "
+        f"{chosen(run)}"
+    )
+    return Precondition("coins", "inconclusive", text, detail)
+
+
+def _answers(run: Run, coins: list[Coin]) -> Float:
+    """Return what models with these coins answer about the data, shape (M, D), where they can be trained."""
+    subject = run.subject
+    made = run.fleet.fits(subject, [coin.fit(subject) for coin in coins], label="comparing coins")
+    known = [a.log_p[: subject.data.n] for a in made if not a.problem]
+    if not known:
+        return np.zeros((0, subject.data.n * subject.width))
+    stacked = np.stack(known).reshape(len(known), -1)
+    return np.maximum(stacked, FLOOR) if subject.task == "classification" else stacked
