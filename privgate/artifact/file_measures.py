@@ -11,6 +11,7 @@ from privgate.run.run import Run
 
 #: what is called in a worker, by name
 _EXAMINE, _LOOK = "privgate.artifact.examine:examine", "privgate.artifact.look:look"
+_IN_RECIPE = "privgate.artifact.look:in_recipe"
 #: lines that a report shows at most
 _LINES = 40
 
@@ -74,12 +75,20 @@ def _read(said: dict[str, Any], n: int) -> ArtifactPart:
 
 def looked(run: Run) -> ArtifactPart:
     """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
+    return _answered(run, _LOOK, "bytes", _shaped(run))
 
+
+def _shaped(run: Run) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def shaped(said: dict[str, Any]) -> dict[str, Any]:
         kept = [{"kind": "stored_records", "where": k, "least": 0, "most": 0, "beside": 0} for k in said["kept"]]
         return {**said, "carried": kept, "most": run.subject.data.n if said["unknown"] else said["least"]}
 
-    return _answered(run, _LOOK, "bytes", shaped)
+    return shaped
+
+
+def of_recipe(run: Run) -> ArtifactPart:
+    """Return what the recipe's own sources and parameters hold."""
+    return _answered(run, _IN_RECIPE, "bytes", _shaped(run))
 
 
 def looked_at(run: Run) -> ArtifactPart | None:

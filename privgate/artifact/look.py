@@ -5,6 +5,7 @@ bits, or scaled column by column. Values that many records share show nothing: a
 together are rarer than one in a million.
 """
 
+import json
 import pickle
 import time
 from collections.abc import Iterator
@@ -82,6 +83,19 @@ def look(opened: Any) -> dict[str, Any]:
     least, kept, unknown = compared(seen, X)
     spent = round(time.perf_counter() - started, 3)
     return {"judged": judged, "n": opened.n, "least": least, "kept": kept, "unknown": unknown[:20], "seconds": spent}
+
+
+def in_recipe(opened: Any) -> dict[str, Any]:
+    """Return what the recipe's own sources and parameters hold of the records, as ``look`` does; in a worker."""
+    recipe, seen = opened.recipe, Read()
+    parts = {**recipe.snapshot, "parameters": json.dumps(dict(recipe.payload), default=str).encode()}
+    for name, content in parts.items():
+        found = file_bytes.of_bytes(content, name)
+        seen.arrays += found.arrays
+        seen.texts |= found.texts
+        seen.opaque += found.opaque
+    least, kept, _ = compared(seen, take(opened.X, np.arange(opened.n, dtype=np.int64)))
+    return {"judged": "model", "n": opened.n, "least": least, "kept": kept, "unknown": [], "seconds": 0.0}
 
 
 def files(folder: Path) -> list[tuple[str, Path]]:

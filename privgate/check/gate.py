@@ -26,6 +26,7 @@ from privgate.evidence import (
     AgainstPdtp,
     AttackResult,
     ClaimsPart,
+    Count,
     Evidence,
     Measurement,
     Precondition,
@@ -173,6 +174,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     asked = policy.asked_of(conditions(told))
     first = in_the_file(run, asked)
     stopped, checked = ([first], []) if first is not None and first.outcome == "failed" else ([], list[Precondition]())
+    if not stopped and (held := in_the_recipe(run)) is not None:
+        stopped, checked = [held], [held]
     if not stopped:
         run, checked = preconditions.checked(run, policy)
         stopped = preconditions.stopping(checked)
@@ -232,6 +235,22 @@ def in_the_file(run: Run, policy: Policy) -> Precondition | None:
         return Precondition(IN_FILE, "warned", f"{text}; it is stated that nobody who may ask the model can get it")
     unread = "inconclusive" if seen.problem else ("warned" if seen.most else "passed")
     return Precondition(IN_FILE, "failed" if seen.least else unread, text)
+
+
+def in_the_recipe(run: Run) -> Precondition | None:
+    """Return the finding that the recipe's own sources or parameters hold records, if they do.
+
+    Training without a person is no training without that person then, and no number counts.
+    """
+    if run.rehearsed or not (seen := artifact.of_recipe(run)).least:
+        return None
+    where = ", ".join(c.where for c in seen.carried)
+    text = (
+        f"the recipe's own source or parameters hold {Count(seen.least, seen.records)} records of the training data "
+        f"({where}): leaving one out would not leave it unknown; let the training function take records from its "
+        "arguments only"
+    )
+    return Precondition("recipe", "failed", text)
 
 
 def _breaks(run: Run, rule: Rule) -> bool:

@@ -16,7 +16,7 @@ from privgate.families import refit
 from privgate.families.engine import Asked
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Shown, Status
-from privgate.influence import aggregate, left_out, modes, other_coins, per_unit, sensitivities
+from privgate.influence import aggregate, contradicted, left_out, modes, other_coins, per_unit, sensitivities
 from privgate.run import reproduction
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -48,6 +48,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
     left = run.once(left_out.left)
+    run.once(contradicted.of)
     low, high, limited = _by_theorem(run, low, high, every=every)
     low, high, others = modes.of(run.once(left_out.proven), run.once(left_out.retrained).units, low, high)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's

@@ -16,7 +16,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
 from privgate.families.retrained import OPEN
-from privgate.influence import aggregate, left_out, met_elsewhere, other_coins
+from privgate.influence import aggregate, contradicted, left_out, met_elsewhere, other_coins
 from privgate.influence import changes as residuals
 from privgate.run.run import Noted, Run
 from privgate.run.serving import words
@@ -249,6 +249,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
     if not len(value):
         raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
     left = len(run.once(left_out.left))
+    run.once(contradicted.of)
     limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
     ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left)
     found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)

@@ -1,0 +1,114 @@
+"""Answers must not contradict the verdict: members whom a model does not know are strangers to it, like candidates.
+
+A recipe that knows its data by another way answers about members as it always did, whoever is left out: influence is
+small, exactly, and members stand out all the same.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privgate.arrays import Bool, Float
+from privgate.errors import MeasurementError
+from privgate.evidence import Precondition
+from privgate.families import refit
+from privgate.families.retrained import OPEN, Status
+from privgate.influence import left_out, modes
+from privgate.run import pool as pools
+from privgate.run.run import Noted, Run
+
+#: of a false alarm, half in each of two tests
+LEVEL = 1e-3
+#: people on either side without whom nothing is shown
+LEAST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """How right models are about each person's own label or target, larger is better; one record a person.
+
+    Parameters
+    ----------
+    without, with_ : float64 arrays of shape (U,)
+        Of members who were left out: a model without them, and the one that knows them.
+    members : float64 array of shape (M,)
+        Of all members, by the model that knows them.
+    others : float64 array of shape (C,)
+        Of candidates, by the same model.
+    """
+
+    without: Float
+    with_: Float
+    members: Float
+    others: Float
+
+
+def of(run: Run) -> Noted:
+    """Return the finding that members' answers contradict the measured influence, if they do.
+
+    Members' answers by models without them and candidates' answers come from one distribution, if both are of one
+    population: they are compared by ranks. And members are answered better than candidates by what their own records
+    change, on average over the people who were left out, and by no more.
+    """
+    made = _answers(run)
+    if made is None or min(len(made.without), len(made.others), len(made.members)) < LEAST:
+        return Noted()
+    from scipy.stats import mannwhitneyu, norm
+
+    ranks = float(mannwhitneyu(made.without, made.others).pvalue)
+    moved = made.with_ - made.without
+    apart = float(made.members.mean() - made.others.mean() - moved.mean())
+    parts = (made.members, made.others, moved)
+    error = float(np.sqrt(sum(p.var(ddof=1) / len(p) for p in parts)))
+    means = float(2 * norm.sf(abs(apart) / error)) if error > 0 else float(apart == 0)
+    if min(ranks, means) > LEVEL / 2:
+        return Noted()
+    text = (
+        f"models that were trained without members answer about them otherwise than about candidates (on average "
+        f"{made.without.mean():.2f} and {made.others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "
+        "recipe may know its data by another way, or candidates are other people than members"
+    )
+    return Noted((Precondition("answers", "inconclusive", text, {"p_ranks": ranks, "p_means": means}),))
+
+
+def _answers(run: Run) -> Answers | None:
+    subject, found = run.subject, run.once(left_out.retrained)
+    seed = run.once(left_out.found).seeds[:1]
+    whole = run.once(modes.used) == "all" and not len(run.once(left_out.left)) and not run.averaged
+    if subject.data.candidates is None or not whole or run.rehearsed:
+        return None
+    try:
+        pool = pools.of(subject.data)
+    except MeasurementError:
+        return None  # nothing about candidates counts, and whoever asks about them is told
+    n = subject.data.n
+    right = _right(run, refit.full(subject, seed, run.fleet)[0], np.arange(len(pool.trial)))
+    known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
+    known &= ~np.isin(found.shown, OPEN)
+    rows = _first(found.row_unit) & known[found.row_unit] & pool.trial[found.row_query]
+    queries = found.row_query[rows]
+    members = np.array([r[0] for r in subject.data.units])
+    return Answers(
+        _right(run, found.log_without[0][rows], queries),
+        _right(run, found.log_with[0][rows], queries),
+        right[members[pool.trial[members]]],
+        right[n:][pool.trial[n:]],
+    )
+
+
+def _first(units: np.ndarray) -> Bool:
+    """Return which rows are the first of their unit."""
+    out = np.zeros(len(units), dtype=bool)
+    out[np.unique(units, return_index=True)[1]] = True
+    return out
+
+
+def _right(run: Run, answers: Float, queries: np.ndarray) -> Float:
+    """Return the probability of each row's own label, or how close a number comes to its target, shape (R,)."""
+    subject = run.subject
+    truth = subject.data.pool()[1][queries]
+    if subject.task == "regression":
+        mean, deviation = subject.scale
+        return np.asarray(-np.abs(answers[:, 0] - (truth.astype(np.float64) - mean) / deviation))
+    code = np.clip(np.searchsorted(subject.classes, truth), 0, len(subject.classes) - 1)
+    return np.asarray(np.exp(answers[np.arange(len(queries)), code]))
