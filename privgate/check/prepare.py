@@ -20,6 +20,7 @@ from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, serving
 from privgate.run.data_checks import preconditions as data_preconditions
+from privgate.run.data_checks import who
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -205,6 +206,8 @@ def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:
     subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
+    if subject.uri:
+        found.append(who(subject.data))
     found += policy.check_data(subject.data)
     found += controls.static(subject)
     if not any(p.outcome == "failed" for p in found):

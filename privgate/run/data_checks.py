@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.evidence import Count, Precondition
-from privgate.run import pool
+from privgate.evidence.figures import percent
+from privgate.run import close_people, pool
 from privgate.subject.data import TrainingData
 
 Print = NDArray[np.uint64]
 
+#: what to do about records that may be one person's
+_OWNER = "if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
 _ROWS = 1 << 14  # records hashed at once, so that images need no second copy of the data
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -210,15 +213,24 @@ def duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
     detail = {"records": copies, "share": copies / data.n}
     if not copies:
         return Precondition("duplicates", "passed", "no two people have equal records", detail)
-    text = (
-        f"{Count(copies, data.n)} of {data.n} records equal a record of another unit; if they belong to one "
-        "person, name the person in 'groups', otherwise that person's risk is understated"
-    )
+    text = f"{Count(copies, data.n)} of {data.n} records equal a record of another unit; {_OWNER}"
     return Precondition("duplicates", "warned", text, detail)
 
 
 def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
-    """Look for records of different units that differ by rounding only; equal ones are counted by ``duplicates``."""
+    """Look for records of different units that differ by rounding only, or lie closer than people do.
+
+    Equal ones are counted by ``duplicates``. Where most people seem to be copies, and nobody says whose the records are,
+    no figure about people counts.
+    """
+    share = close_people.copied(data)
+    if share:
+        open_ = share >= close_people.MOST and data.groups is None
+        said = percent(share) if share < 1 else "all"
+        text = f"about {said} of the records lie closer to another unit's record than people do, as jittered copies"
+        return Precondition(
+            "near_duplicates", "inconclusive" if open_ else "warned", f"{text}; {_OWNER}", {"close": share}
+        )
     cells = coarse(data.X)
     if cells is None:
         return Precondition(
@@ -234,10 +246,21 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
     text = (
-        f"at least {Count(count, data.n)} of {data.n} records differ from a record of another unit by rounding "
-        "only; if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
+        f"at least {Count(count, data.n)} of {data.n} records differ from a record of another unit by rounding only; "
+        f"{_OWNER}"
     )
     return Precondition("near_duplicates", "warned", text, detail)
+
+
+def who(data: TrainingData) -> Precondition:
+    """Ask whose the records are: groups say it, and ids that are all different say that each is one person."""
+    name = "who"
+    if data.groups is not None:
+        return Precondition(name, "passed", "groups say whose each record is")
+    if data.ids is not None:  # which are all different
+        return Precondition(name, "passed", "ids say that each record is one person")
+    text = "nobody says whose the records are, so that each counts as one person: give ids or groups to log_model"
+    return Precondition(name, "warned", text)
 
 
 def several_records(data: TrainingData) -> Precondition:
@@ -250,6 +273,12 @@ def several_records(data: TrainingData) -> Precondition:
         most = max(len(rows) for rows in data.units)
         text = f"{len(data.units)} people with up to {most} records each are left out as a whole"
         return Precondition(name, "passed", text, {"units": len(data.units), "largest": most})
+    if pairs := close_people.windows(data):
+        text = (
+            "most records hold numbers of other records in other columns, as windows over one series do: one record is "
+            "no person; name whose each record is in 'groups'"
+        )
+        return Precondition(name, "inconclusive", text, {"signs": ["windows"], "pairs": pairs})
     signs = [*_identifier_columns(data.X), *_shared_beginnings(data.ids)]
     if not signs:
         return Precondition(name, "passed", "no sign of people with several records", {"signs": []})

@@ -1,0 +1,104 @@
+"""Records that lie closer together than people do: jittered copies of a person, and windows over one series.
+
+Leaving one of several copies out leaves the others, and the risk looks too small. Copies are looked for by distance.
+Where people are spread evenly, the ratio of the distances to the m-th and the next neighbour has a known distribution:
+``(r_m / r_(m+1))^(d m)`` is uniform in d dimensions. Copies leave a gap behind the last of them.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.subject.data import TrainingData
+
+#: probability of such a gap for a person among people
+GAP = 1e-3
+#: share of people behind such a gap from which on they count as copies; and from which on most people are
+FEW, MOST = 0.12, 0.5
+#: copies of one record that are looked for, and the neighbours beyond them that tell the dimension
+COPIES, BEYOND = 9, 20
+#: people who are asked for their neighbours; columns that are compared
+PEOPLE, COLUMNS = 2_000, 128
+#: share of different values from which on equal ones are no chance
+RARE = 0.5
+#: pairs of columns whose values come again in other records, and the share of records in which they do
+PAIRS, AGAIN = 3, 0.5
+
+
+def copied(data: TrainingData) -> float:
+    """Return the share of people who have others closer than people lie, in [0, 1]; 0 where there are no distances."""
+    values = _measured(data)
+    if values is None or len(values) < 3 * BEYOND:
+        return 0.0
+    from sklearn.neighbors import NearestNeighbors
+
+    rng = np.random.default_rng(0)
+    asked = values if len(values) <= PEOPLE else values[rng.permutation(len(values))[:PEOPLE]]
+    distance = NearestNeighbors(n_neighbors=BEYOND + 1).fit(values).kneighbors(asked)[0][:, 1:]
+    distance = distance[distance[:, 0] > 0]  # equal records are told by themselves
+    if len(distance) < BEYOND:
+        return 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        local = 1.0 / np.log(distance[:, -1:] / distance[:, COPIES:-1]).mean(axis=1)
+        dimension = float(np.clip(np.nanmedian(local), 1.0, values.shape[1]))
+        order = np.arange(1, COPIES + 1)
+        even = (distance[:, :COPIES] / distance[:, 1 : COPIES + 1]) ** (dimension * order)
+    share = float((even < GAP).mean(axis=0).max())
+    return share if share >= FEW else 0.0
+
+
+def _measured(data: TrainingData) -> Float | None:
+    """Return a record a person as ranks of its columns of many numbers, shape (units, d); None without two."""
+    numbers = _columns(data.X)
+    if numbers is None:
+        return None
+    first = numbers[[rows[0] for rows in data.units]]
+    n = len(first)
+    wide = [j for j in range(first.shape[1]) if len(np.unique(first[:, j])) > RARE * n][:COLUMNS]
+    if len(wide) < 2:
+        return None
+    order = np.argsort(np.argsort(first[:, wide], axis=0, kind="stable"), axis=0, kind="stable")
+    return np.asarray(order / n, dtype=np.float64)
+
+
+def _columns(X: Any) -> NDArray[np.float64] | None:
+    """Return the columns of floats of a table, shape (n, d), a median for what is missing; None without any."""
+    if hasattr(X, "tocsr"):
+        return None
+    if hasattr(X, "columns"):
+        floats = [X.iloc[:, j] for j in range(X.shape[1]) if X.iloc[:, j].dtype.kind == "f"]
+        table = np.column_stack([np.asarray(v, dtype=np.float64) for v in floats]) if floats else None
+    elif hasattr(X, "shape") and np.asarray(X).dtype.kind == "f" and np.ndim(X) == 2:
+        table = np.asarray(X, dtype=np.float64)
+    else:
+        table = None
+    if table is None or not table.shape[1]:
+        return None
+    finite = np.where(np.isfinite(table), table, np.nan)
+    keep = ~np.isnan(finite).all(axis=0)
+    finite = finite[:, keep]
+    return np.asarray(np.where(np.isnan(finite), np.nanmedian(finite, axis=0), finite)) if keep.any() else None
+
+
+def windows(data: TrainingData) -> int:
+    """Return how many pairs of columns show a series: numbers of one come again in the other, in another record.
+
+    Lags of one series stand in several columns of neighbouring windows, wherever these columns are. 0 for fewer than
+    ``PAIRS``.
+    """
+    table = _columns(data.X)
+    if table is None or data.n < 20:
+        return 0
+    if data.numbers:
+        table = np.column_stack([table, data.y.astype(np.float64)])
+    table = table[:, :COLUMNS]
+    rare = [j for j in range(table.shape[1]) if len(np.unique(table[:, j])) > RARE * len(table)]
+    found = 0
+    for a in rare:
+        for b in rare:
+            if a != b:
+                again = np.isin(table[:, a], table[:, b]) & (table[:, a] != table[:, b])
+                found += float(again.mean()) >= AGAIN
+    return found if found >= PAIRS else 0
