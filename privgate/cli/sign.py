@@ -33,6 +33,11 @@ def key_options(command: Any) -> Any:
 @click.option("--model", "asked_uri", default="", metavar="URI", help="models:/NAME/VERSION; refuse any other report.")
 @click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
+@click.option(
+    "--not-applicable", is_flag=True, help="State of --model that it holds no training data of its owner's; no report."
+)
+@click.option("--reason", default="", metavar="TEXT", help="Why not, in a sentence.")
+@click.option("--by", default="", metavar="NAME", help="Who states it.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
 @key_options
@@ -48,6 +53,9 @@ def sign(
     asked_uri: str,
     nonce: str,
     checked_elsewhere: bool,
+    not_applicable: bool,
+    reason: str,
+    by: str,
     no_attach: bool,
     tracking_uri: str | None,
     **key: Any,
@@ -63,7 +71,9 @@ def sign(
     from privgate.guard.signing import SigningRequest
     from privgate.policy import Policy
 
-    if (out_dir is None) == (renew is None):
+    if not_applicable and (out_dir is not None or renew is not None or not asked_uri):
+        raise UsageError("--not-applicable is about --model URI, and needs no report")
+    if not not_applicable and (out_dir is None) == (renew is None):
         raise UsageError("give the folder that privgate check wrote, or --renew URI")
     guard = Guard.load(config) if config is not None else None
     registry = registry_id or (guard.registry if guard is not None else None)
@@ -77,6 +87,19 @@ def sign(
         if guard is None:
             raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
         made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
+    elif not_applicable:
+        from privgate.guard import not_applicable as stated
+
+        made = stated.sign(
+            asked_uri,
+            signer,
+            reason=reason,
+            by=by,
+            policy=policy,
+            registry=registry,
+            targets=[_target(t) for t in targets],
+            tracking_uri=tracking_uri,
+        )
     else:
         made = signing.sign(
             Path(out_dir or "."),
@@ -102,6 +125,9 @@ def sign(
 
 
 def _told(claims: Any) -> int:
+    if claims.task == "not applicable":
+        click.echo(f"signed that models:/{claims.name}/{claims.version} holds no training data of its owner's")
+        return int(ExitCode.PASSED)
     word = "approval" if claims.passed else f"refusal ({claims.outcome})"
     click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
     for model, target in claims.targets if claims.passed else ():

@@ -9,7 +9,7 @@ from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
 from privgate.guard.release_table import Earlier
 from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.guard.truststore import ROLES, Key, TrustStore
 from privgate.registry import report_place
 from privgate.registry.client import answering
@@ -104,7 +104,7 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     envelope = Envelope.parse(text)
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
-    trust.verify(envelope, "verdict", model=claims.name, moments=(claims.signed, now))
+    trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=(claims.signed, now))
     for holds, otherwise in (*_about(claims, row, terms, target), *_still(claims, terms, now)):
         if not holds:
             raise StatementError(otherwise)
@@ -154,8 +154,8 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
             f"{reached}, {in_force}",
         ),
         (
-            not terms.task or task == terms.task,
-            f"the model was judged as {task}, and the guard's table says that it is {terms.task}",
+            task == terms.task if NOT_APPLICABLE in (task, terms.task) else not terms.task or task == terms.task,
+            f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}",
         ),
         (
             terms.withheld or not claims.withheld,
@@ -177,7 +177,7 @@ def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
         envelope = Envelope.parse(text)
         claims = Claims.read(envelope.statement)
         moments = (claims.signed, now) if claims.passed else (claims.signed,)
-        trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+        trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=moments)
     except StatementError:
         return None
     return claims

@@ -25,7 +25,7 @@ class ReleaseRow(BaseModel):
 
     models: list[Text] = Field(min_length=1)
     aliases: list[Text] = Field(default_factory=list)
-    task: Literal["classification", "regression"]
+    task: Literal["classification", "regression", "not applicable"]
     policy: Text
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 

@@ -327,7 +327,7 @@ def _sign(
     compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = targets or ((name, "production"),)
     for model, target in targets:
-        _check_target(model, target)
+        check_target(model, target)
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
@@ -342,7 +342,7 @@ def _sign(
         run_id=row.run_id,
         created=row.created,
         files=files,
-        versions=_versions(client, name),
+        versions=versions_of(client, name),
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -366,7 +366,7 @@ def _sign(
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
-def _check_target(model: str, target: str) -> None:
+def check_target(model: str, target: str) -> None:
     """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
@@ -376,7 +376,7 @@ def _check_target(model: str, target: str) -> None:
         )
 
 
-def _versions(client: Any, name: str) -> int:
+def versions_of(client: Any, name: str) -> int:
     """Return how many versions a registered model has."""
     count, token = 0, None
     while True:

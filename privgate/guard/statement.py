@@ -155,6 +155,8 @@ VSA_TYPE = "https://slsa.dev/verification_summary/v1"
 EVIDENCE_TYPE = "urn:privgate:evidence:v2"
 VERIFIER = "urn:privgate:gate:v1"
 EXTENSION = "urn:privgate:verdict:v2"
+#: the task of a model about which nothing can be asked, because it holds no training data of its owner's
+NOT_APPLICABLE = "not applicable"
 _EXTENSION_1 = "urn:privgate:verdict:v1"
 
 
@@ -204,7 +206,8 @@ class Claims:
         Digests that the signer made itself from the registry's files; data that are not among them were named by digest
         only.
     task : str
-        What the model answered with: classification or regression; empty in statements that do not say it.
+        What the model answered with: classification or regression; empty in statements that do not say it. "not
+        applicable" where somebody states that it holds no training data of its owner's.
     withheld : bool
         Whoever ran the check stated that nobody who may ask the model can get its file.
     """
@@ -236,6 +239,10 @@ class Claims:
     recomputed: tuple[str, ...] = ()
     task: str = ""
     withheld: bool = False
+
+    def role(self, usual: str) -> str:
+        """Return the role of the key that has to sign this."""
+        return "not_applicable" if self.task == NOT_APPLICABLE else usual
 
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""

@@ -22,8 +22,11 @@ from privgate.guard.signer import key_id
 SCHEMA = "privgate/trust/v1"
 #: written where a statement is revoked: who cannot read that must not take the store for an older one
 _SCHEMA_REVOKED = "privgate/trust/v2"
-#: what a key may sign
+#: what a key may sign, where nobody says otherwise
 ROLES = ("evidence", "verdict")
+#: and only where it is named: that no question of privacy about training data applies to a model
+NOT_APPLICABLE = "not_applicable"
+KNOWN = (*ROLES, NOT_APPLICABLE)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Key:
     not_before, not_after : str
         Window in which it may sign and in which its signatures count, both ends included.
     roles : tuple of str
-        Of ``ROLES``.
+        Of ``KNOWN``.
     models : tuple of str
         The registered models it may sign for, by their exact names.
     model_patterns : tuple of str
@@ -61,8 +64,8 @@ class Key:
     def __post_init__(self) -> None:
         if len(self.raw) != 32:
             raise StatementError("a trusted key is no raw Ed25519 key of 32 bytes in base64")
-        if unknown := set(self.roles) - set(ROLES):
-            raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(ROLES)}")
+        if unknown := set(self.roles) - set(KNOWN):
+            raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(KNOWN)}")
         if pattern := next((m for m in self.models if is_pattern(m)), None):
             raise StatementError(
                 f"key {self.key_id[:12]} lists {pattern!r} among its models, which are exact names; "
@@ -231,7 +234,7 @@ class TrustStore:
 
         payload = dsse.payload_digest(envelope.payload)
         for taken in self.revoked:
-            if taken.statement == payload or (role == "verdict" and _about(envelope, taken)):
+            if taken.statement == payload or (role in ("verdict", NOT_APPLICABLE) and _about(envelope, taken)):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)

@@ -97,7 +97,8 @@ def verify(
     report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
     if statement.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {exact} is not the one that was signed")
-    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
+    moments = (claims.signed, statement.now())
+    guard.trust.verify(evidence, claims.role("evidence"), model=claims.name, moments=moments)
     signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, row.storage) as stored:
         n_files = (

@@ -146,8 +146,8 @@ class GuardedWrites(Copies):
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
             envelope = statement.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
-            moments = (claims.signed, statement.now())
-            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+            moments, role = (claims.signed, statement.now()), claims.role("verdict")
+            self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
             return write(name, version, tag)

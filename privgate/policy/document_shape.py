@@ -104,6 +104,10 @@ class Document(Part):
         "for. artifact_records then warns where it would block.",
     )
     rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
+    not_applicable: bool = Field(
+        default=False,
+        description="A key of that role may state under this policy that a model has no training data of its owner's.",
+    )
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 

@@ -24,7 +24,7 @@ from privgate.run import suites
 _MERGED = ("audit", "data")
 _JOINED = ("waivers", "never_waivable")
 #: what a file says about itself; never inherited (conditions are all kept, but beside one another)
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to", "not_applicable")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:

@@ -105,6 +105,8 @@ class Policy(Document):
             del said["approves"]
         if self.file == "downloadable":
             del said["file"]
+        if not self.not_applicable:
+            del said["not_applicable"]
         said["rules"] = [{k: v for k, v in r.items() if v or k not in ("when", "either")} for r in said["rules"]]
         return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 

@@ -16,7 +16,7 @@ from privgate.registry import native as environment
 from privgate.registry.client import connect, download, remember_address
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
-from privgate.registry.stored_files import StoredFiles
+from privgate.registry.stored_files import StoredFiles, stored_files
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
@@ -164,6 +164,9 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     client = connect(tracking_uri)
     target = named(client, uri)
     remember_address(target.model_id, client)
+    with stored_files(client, target.storage) as stored:  # before anything large is fetched
+        if layout.RECIPE not in stored.names():
+            raise SubjectError(no_recipe(uri))
     copy = tempfile.TemporaryDirectory(prefix="privgate-")
     _copies.append(copy)
     place = Path(copy.name)
@@ -229,14 +232,20 @@ def data_place(subject: Subject) -> str | None:
     return str(read_recipe(model.folder, subject.uri)["data"]["uri"])
 
 
+def no_recipe(uri: str) -> str:
+    """Return what to do about a version that nobody said how to train."""
+    return (
+        f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
+        f"privgate adopt {uri} --recipe module:recipe --data module:data; if it holds no training data of yours, have "
+        f"that signed: privgate sign --not-applicable --model {uri}"
+    )
+
+
 def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
     path = folder / layout.RECIPE
     if not path.is_file():
-        raise SubjectError(
-            f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
-            f"privgate adopt {uri} --recipe module:recipe --data module:data"
-        )
+        raise SubjectError(no_recipe(uri))
     try:
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")

@@ -220,8 +220,8 @@ def duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
 def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
     """Look for records of different units that differ by rounding only, or lie closer than people do.
 
-    Equal ones are counted by ``duplicates``. Where most people seem to be copies, and nobody says whose the records are,
-    no figure about people counts.
+    Equal ones are counted by ``duplicates``. Where most people seem to be copies, and nobody says whose the records
+    are, no figure about people counts.
     """
     share = close_people.copied(data)
     if share:
