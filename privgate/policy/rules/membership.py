@@ -1,11 +1,13 @@
 """What rules about membership have in common: against whom, how sure, and which attack."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from privgate.evidence import Measurement
+from privgate.evidence.measurement import BehindMembership
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
@@ -79,6 +81,28 @@ class MembershipRule(CandidatesRule):
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
     scope: Literal["model", "class", "group", "record"] = Field(default="model", description="Against whom.")
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Add how many candidates would decide it, where the interval alone leaves it open."""
+        said = super().advice(measurement, outcome)
+        if outcome is not Outcome.INCONCLUSIVE or measurement.problem:
+            return said
+        needed = self.needed(measurement)
+        if needed is None:
+            return f"{said}; at this figure none are enough: {self.lower_it}"
+        return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is"
+
+    def needed(self, measurement: Measurement) -> int | None:
+        """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
+
+        An interval narrows with the root of their number.
+        """
+        m, behind = measurement, BehindMembership.of(measurement.behind)
+        room, wide = self.limit - m.value, m.high - m.value
+        if behind.candidates is None or not room > 0:
+            return None
+        times = max(1.0, wide / room) ** 2
+        return math.ceil(float(behind.candidates) * times / 100) * 100
 
     def what(self) -> str:
         """Return which attacks the number speaks about."""

@@ -1,0 +1,38 @@
+"""What an undecided attack rule says is missing: how many people would decide it."""
+
+import re
+
+import pytest
+
+from privgate.evidence import BehindMembership, Measurement
+from privgate.policy.rules.attack_accuracy import AttackAccuracy
+from privgate.verdict import Outcome
+
+RULE = AttackAccuracy(max=0.6)
+
+
+def measured(value, high, candidates=1000, **more):
+    behind = BehindMembership(candidates=candidates)
+    return Measurement(RULE.request(), value, 0.5, high, n=candidates, behind=behind, **more)
+
+
+@pytest.mark.parametrize(
+    ("value", "high", "candidates", "needed"),
+    [(0.56, 0.619, 1000, 2200), (0.55, 0.62, 1000, 2000), (0.5, 0.7, 400, 1600)],
+)
+def test_an_open_attack_says_how_many_candidates_decide_it(value, high, candidates, needed):
+    m = measured(value, high, candidates)
+    told = RULE.advice(m, Outcome.INCONCLUSIVE)
+
+    assert int(re.search(r"about ([\d,]+) candidates", told)[1].replace(",", "")) == needed
+    # an interval of that many ends at the limit
+    assert value + (high - value) * (candidates / needed) ** 0.5 <= RULE.max
+
+
+def test_where_the_figure_itself_is_above_more_people_do_not_help():
+    assert "none are enough" in RULE.advice(measured(0.61, 0.65), Outcome.INCONCLUSIVE)
+
+
+def test_a_failure_and_a_problem_promise_nothing():
+    assert "candidates decide it" not in RULE.advice(measured(0.7, 0.75), Outcome.FAILED)
+    assert "candidates decide it" not in RULE.advice(measured(0.5, 0.7, problem="none"), Outcome.INCONCLUSIVE)
