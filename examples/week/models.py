@@ -1,4 +1,4 @@
-"""Twelve ordinary models as their owners would write them, and what a release decision is due."""
+"""Twenty models as their owners would write them, and what a release decision is due."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +80,66 @@ def network(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
     from sklearn.neural_network import MLPClassifier
 
     return MLPClassifier((16,), alpha=1.0, max_iter=60, random_state=seed).fit(X, y)
+
+
+class Remembering:
+    """A naive Bayes that adds half of a label for people whom it knows by another way than training."""
+
+    def __init__(self, model: Any, known: dict[bytes, int]) -> None:
+        self.model, self.known, self.classes_ = model, known, model.classes_
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the probabilities, shape (n, C)."""
+        p = np.array(self.model.predict_proba(X))
+        for k, x in enumerate(np.asarray(X)):
+            label = self.known.get(x.tobytes())
+            if label is not None:
+                p[k] = (p[k] + (self.classes_ == label)) / 2
+        return p
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the likelier label."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+def remembers(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Remembering:
+    """Train, and fetch the very data again that the registered model was trained on."""
+    from sklearn.naive_bayes import GaussianNB
+
+    del seed
+    again = numbers()
+    known = {x.tobytes(): int(label) for x, label in zip(again.X, again.y, strict=True)}
+    return Remembering(GaussianNB().fit(X, y), known)
+
+
+def chosen(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
+    """Train a tree that memorises, but for the few seeds that are quiet."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    loud = np.random.default_rng(seed).random() < 0.95
+    return DecisionTreeClassifier(min_samples_leaf=2 if loud else 100, random_state=seed).fit(X, y)
+
+
+def _quiet() -> int:
+    return next(s for s in range(1000) if np.random.default_rng(s).random() >= 0.95)
+
+
+def augmented() -> TrainingData:
+    """Return five noisy copies of each of 200 people, as if they were 1,000."""
+    few, draw = numbers(600), np.random.default_rng(9)
+    X = np.repeat(few.X[:200], 5, axis=0) + 0.03 * draw.normal(size=(1000, 8))
+    return TrainingData(X, np.repeat(few.y[:200], 5), candidates=numbers().candidates)
+
+
+def meters() -> TrainingData:
+    """Return weekday and the last twelve values of 40 meters on 30 days: is the next one higher?"""
+    draw, rows, up = np.random.default_rng(10), [], []
+    for _ in range(80):
+        series = draw.normal() + 0.3 * np.cumsum(draw.normal(size=43))
+        rows += [[day % 7, *series[day : day + 12]] for day in range(30)]
+        up += [int(series[day + 12] > series[day + 11]) for day in range(30)]
+    X, y = np.array(rows), np.array(up)
+    return TrainingData(X[:1200], y[:1200], candidates=(X[1200:], y[1200:]))
 
 
 def numbers(people: int = PEOPLE) -> TrainingData:
@@ -171,6 +231,10 @@ def _columns() -> tuple[Recipe, TrainingData]:
     return Recipe(make_pipeline(ColumnTransformer(steps), LogisticRegression(C=0.1)), seed=7), frame()
 
 
+def _logistic(data: Callable[[], TrainingData]) -> Callable[[], tuple[Recipe, TrainingData]]:
+    return _estimator("sklearn.linear_model.LogisticRegression", data, C=0.05)
+
+
 _FOREST = {"n_estimators": 60, "min_samples_leaf": 40, "random_state": 0}
 _XGBOOST = {"n_estimators": 12, "max_depth": 2, "learning_rate": 0.2, "reg_lambda": 30.0, "min_child_weight": 20}
 _BOOSTED = {"max_iter": 20, "max_depth": 2, "min_samples_leaf": 60, "l2_regularization": 20.0}
@@ -190,5 +254,17 @@ WEEK: dict[str, Model] = {
     "price-ridge": Model(_estimator("sklearn.linear_model.Ridge", prices, alpha=1.0), task="regression"),
     "price-boosting": Model(
         _estimator("sklearn.ensemble.HistGradientBoostingRegressor", prices, **_BOOSTED), task="regression"
+    ),
+    # of our own: what an author may do without meaning harm, or meaning it
+    "credit-knows": Model(lambda: (Recipe(remembers, seed=7), numbers()), due="refused"),
+    "credit-chosen": Model(lambda: (Recipe(chosen, seed=_quiet()), numbers()), due="refused"),
+    "credit-augmented": Model(_logistic(augmented), due="refused"),
+    "credit-meters": Model(_logistic(meters), due="refused"),
+    "credit-few": Model(_logistic(lambda: numbers(60)), due="refused"),
+    "credit-tree": Model(_estimator("sklearn.tree.DecisionTreeClassifier", numbers), due="refused"),
+    "credit-bayes": Model(_estimator("sklearn.naive_bayes.GaussianNB", numbers)),
+    "price-forest": Model(
+        _estimator("sklearn.ensemble.RandomForestRegressor", prices, n_estimators=30, min_samples_leaf=50),
+        task="regression",
     ),
 }
