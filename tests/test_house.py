@@ -28,7 +28,7 @@ BUDGET = {
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an
 #: attack touches three files, and this is none of them. With every other change of the limits, set it anew
-THINGS, EACH = 84, {"lines": 250, "files": 1}
+THINGS, EACH = 83, {"lines": 250, "files": 1}
 #: where a yes is made, and what it cannot do without. By refits and attacks: all that the gate loads. By theorem: what
 #: makes it again of the data, because a yes that this does not confirm is none, whatever the gate says
 #: (tests/check/test_confirmed.py; `make outside` changes all else, 300 times). Trees are confirmed in part, lists of
@@ -219,7 +219,7 @@ def test_whoever_judges_loads_no_models_and_trains_nothing():
 
 
 #: lines that judging loads
-JUDGING = 7_815
+JUDGING = 7_865
 
 
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
