@@ -23,6 +23,9 @@ class InProcess(Fleet):
         self.calls, self.asked, self.fail = 0, [], set(fail)
         self.ledger, self._contexts, self._trained_on, self.jobs = Ledger("none"), {}, {}, 1
 
+    def examined(self, subject, by):
+        return {"problem": "no process of its own"}
+
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
 

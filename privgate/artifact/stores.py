@@ -12,6 +12,8 @@ from privgate.artifact.look import KEEPERS, files
 
 #: classes of tables
 TABLES = frozenset({"DataFrame", "Table", "RecordBatch", "Dataset", "FAISS", "Chroma"})
+#: endings of files that are tables or stores
+_TABLES = (".parquet", ".csv", ".feather", ".arrow", ".jsonl", ".xlsx", ".h5", ".sqlite", ".db", ".faiss", ".index")
 #: lines that are told
 _LINES = 20
 
@@ -27,7 +29,7 @@ def held(folder: Path) -> dict[str, list[str] | int]:
     """
     seen = file_bytes.read(files(folder))
     stores = sorted({n for n in seen.names if n.rpartition(".")[2] in KEEPERS | TABLES})
-    tables = [n for n, _ in files(folder) if n.lower().endswith((".parquet", ".csv", ".feather", ".sqlite", ".db"))]
+    tables = [n for n, _ in files(folder) if n.lower().endswith(_TABLES)]
     unread = [*seen.unknown, *(f"{len(data)} bytes that nobody here can read ({where})" for where, data in seen.opaque)]
     return {
         "stores": [*stores, *tables][:_LINES],

@@ -347,4 +347,4 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
         return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
-    return count + modes.FOLDS + len(sample) * seeds
+    return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

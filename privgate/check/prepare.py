@@ -68,6 +68,15 @@ def _least(rule: Rule) -> float:
     return float(rule.limit if threshold is None else threshold)
 
 
+def _allowed(rule: Rule) -> float:
+    """Return the share of people who may be above a rule's limit."""
+    asked = rule.request()
+    how = asked.option("aggregate", "max")
+    if how == "quantile":
+        return round(1.0 - float(asked.option("q")), 9)
+    return float(rule.limit) if how == "share_above" else 0.0
+
+
 def _limit_on_people(rule: Rule) -> float:
     """Return nats that nobody may exceed; infinite where a rule lets some people be above."""
     return rule.limit if rule.request().option("aggregate", "max") == "max" else math.inf
@@ -138,6 +147,9 @@ def prepare(
         limits or Budget(),
         breaks=breaks(policy),
         thresholds=unit_limits(policy),
+        people=tuple(
+            sorted({(_least(r), _allowed(r)) for r in policy.rules if r.about.per_unit and r.mode == "enforce"})
+        ),
         sample=_or_everybody(sample(policy), len(subject.data.units)),
         up_to=_or_everybody(up_to(policy), len(subject.data.units)),
         by_theorem=by_theorem(policy),

@@ -1,10 +1,14 @@
 """``privgate check`` and ``privgate promote``."""
 
+import contextlib
+import hashlib
+import hmac
 import json
 import os
 import re
 import secrets
 import shlex
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from privgate.policy import Policy
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
+#: beside an approved report that was not signed yet
+WAITING = "waiting-for-signature"
 #: how a guarded store's refusals begin
 GUARDED = "privgate:"
 
@@ -86,8 +92,7 @@ def promote(
 
     Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks
     for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
-    6, approved and unsigned. With --sign-command a rerun goes on from an approved report of the same version and policy
-    in the report's folder: the signer judges it again.
+    6, approved and unsigned. With --sign-command a rerun within a day goes on from the approved report, once.
     """
     from privgate import registry
 
@@ -121,6 +126,7 @@ def promote(
                 err=True,
             )
             return int(ExitCode.UNSIGNED)
+        _waits(subject, alias, settings)
         _signed(sign_command, sign_timeout, subject, alias, settings)
         registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
     return _told(subject, alias, settings)
@@ -132,33 +138,55 @@ def _told(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
     return int(ExitCode.PASSED)
 
 
-def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
-    """Return the version whose approved report lies in the report's folder and was not signed yet; its nonce is asked.
+def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
+    """Return what only this user's key makes of a written report and of what was asked: nobody else plants a report."""
+    from privgate.training import ledger
 
-    None where there is none, or it is about another version, other data or policy, or a run that cannot be signed.
-    The signer reads and judges the report itself: what is forged here is refused there.
+    key = ledger.given_key(None) or ledger.own()
+    asked = {k: str(v) for k, v in settings.items() if k not in {"nonce", "tracking_uri", "form", "quiet", "jobs"}}
+    content = (folder / "report.json").read_bytes()
+    told = json.dumps([uri, alias, asked, hashlib.sha256(content).hexdigest()], sort_keys=True)
+    return hmac.digest(key, told.encode(), "sha256").hex()
+
+
+def _waits(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
+    """Note that an approved report waits for its signature."""
+    folder = Path(settings["report_dir"]).expanduser()
+    with contextlib.suppress(OSError):  # without the note a rerun checks again
+        (folder / WAITING).write_text(_mac(_exact(subject), alias, settings, folder), encoding="utf-8")
+
+
+def _exact(subject: Subject) -> str:
+    return f"models:/{subject.name}/{subject.version}"
+
+
+def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
+    """Return the version whose approved report waits in the report's folder for its signature; its nonce is asked.
+
+    None unless this command made that report, less than a day ago, asked for the same. A note is good for one more try:
+    whoever signs may refuse, and then a check is due.
     """
     from privgate import registry
     from privgate.report import report_schema
 
-    place = Path(settings["report_dir"]).expanduser() / "report.json"
-    if not place.is_file():
-        return None
+    folder = Path(settings["report_dir"]).expanduser()
     try:
-        found = report_schema.read(strict_json.read(place, LARGE))
-    except (OSError, PrivgateError):
+        noted = (folder / WAITING).read_text(encoding="utf-8")
+        subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
+        mine = hmac.compare_digest(noted, _mac(_exact(subject), alias, settings, folder))
+        found = report_schema.read(strict_json.read(folder / "report.json", LARGE))
+        fresh = datetime.now(UTC) - datetime.fromisoformat(found.decided_at) < timedelta(days=1)
+    except (OSError, PrivgateError, ValueError, TypeError):
         return None
-    subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
-    policy, about, run = Policy.load(settings["policy_name"]), found.subject, found.evidence.run
+    policy, run = Policy.load(settings["policy_name"]), found.evidence.run
+    same = dict(found.subject.digests) == dict(subject.digests) and found.policy.digest == policy.digest
+    asked = settings["nonce"] in ("", run.nonce) and bool(run.nonce) and not settings["observe"]
+    if not (mine and fresh and same and asked and found.approved and not found.observed):
+        return None
     _promotable(policy, subject, alias)
-    same = (about.name, about.version) == (subject.name, str(subject.version))
-    same = same and dict(about.digests) == dict(subject.digests)
-    kept = run.remembered is not None and run.remembered.signable and bool(run.nonce)
-    asked = settings["nonce"] in ("", run.nonce) and found.policy.digest == policy.digest
-    if not (same and kept and asked and found.approved and not found.observed):
-        return None
+    (folder / WAITING).unlink()
     settings["nonce"] = run.nonce
-    console.note(f"going on from the approved report of {found.decided_at} in {place.parent}; nothing is trained")
+    console.note(f"going on from the approved report of {found.decided_at} in {folder}; nothing is trained")
     return subject
 
 

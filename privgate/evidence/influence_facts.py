@@ -48,8 +48,8 @@ class SeedControl(EvidenceModel):
     """Whether training depends on its coins (its seed), and what was compared."""
 
     dependent: bool = Field(description="Another seed gives another model.")
-    coins: Literal["seed", "order"] = Field(
-        default="seed", description="What gives other coins: the seed, or the order of records where code writes it."
+    coins: Literal["seed", "order", "both"] = Field(
+        default="seed", description="What gives other coins: the seed, the order of the records, or each of them."
     )
     paired: int = Field(default=0, description="Seeds used, each with and without the unit; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")

@@ -26,7 +26,7 @@ from privgate.policy import Policy
 from privgate.registry import layout
 from privgate.registry.client import connect
 from privgate.registry.named import named
-from privgate.registry.stored_files import stored_files
+from privgate.registry.stored_files import FolderFiles, stored_files
 from privgate.version import __version__
 
 SCHEMA = "privgate/not-applicable/v1"
@@ -85,6 +85,8 @@ def sign(
         if layout.RECIPE in table:
             raise StatementError(f"{exact} records how it was trained: check it, and sign the report")
         stored.copy_to(Path(place))
+        if FolderFiles(Path(place)).digests() != table:
+            raise StatementError(f"the files of {exact} changed while they were read; sign again")
         seen = looked(Path(place))
     if seen["stores"]:
         raise StatementError(

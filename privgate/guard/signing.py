@@ -276,6 +276,8 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     before = Claims.read(Envelope.parse(text).statement) if text else None
     if before is None:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+    if before.task == statement.NOT_APPLICABLE:
+        raise StatementError(f"{uri} was not judged; state it again: privgate sign --not-applicable")
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
     moments = (statement.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)

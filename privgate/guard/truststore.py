@@ -234,7 +234,7 @@ class TrustStore:
 
         payload = dsse.payload_digest(envelope.payload)
         for taken in self.revoked:
-            if taken.statement == payload or (role in ("verdict", NOT_APPLICABLE) and _about(envelope, taken)):
+            if taken.statement == payload or (_is_verdict(envelope, role) and _about(envelope, taken)):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)
@@ -251,6 +251,11 @@ class TrustStore:
                     return key
                 why = refusal
         raise StatementError(f"the {role} statement does not count: {why}")
+
+
+def _is_verdict(envelope: dsse.Envelope, role: str) -> bool:
+    """Whether an envelope holds a verdict; a key of its own role signs the evidence behind "not applicable", too."""
+    return role == "verdict" or (role == NOT_APPLICABLE and envelope.statement.get("predicateType") == dsse.VSA_TYPE)
 
 
 def _about(envelope: dsse.Envelope, taken: Revoked) -> bool:

@@ -47,20 +47,24 @@ def of(run: Run) -> Noted:
     """Return the finding that members' answers contradict the measured influence, if they do.
 
     Members' answers by models without them and candidates' answers come from one distribution, if both are of one
-    population: they are compared by ranks. And members are answered better than candidates by what their own records
-    change, on average over the people who were left out, and by no more.
+    population, but for what a person's own record moves: they are compared by ranks, and the answers of the model that
+    knows the members must differ to the same side. And members are answered better than candidates by what their own
+    records change, on average over the people who were left out, and by no more than twice that.
     """
     made = _answers(run)
     if made is None or min(len(made.without), len(made.others), len(made.members)) < LEAST:
         return Noted()
     from scipy.stats import mannwhitneyu, norm
 
-    ranks = float(mannwhitneyu(made.without, made.others).pvalue)
     moved = made.with_ - made.without
-    apart = float(made.members.mean() - made.others.mean() - moved.mean())
+    # an answer without a person leans away from that person: what its record moves is no sign, whichever way it counts
+    way = "greater" if made.without.mean() > made.others.mean() else "less"
+    sides = (made.without, made.with_)
+    ranks = max(2 * float(mannwhitneyu(side, made.others, alternative=way).pvalue) for side in sides)
+    apart = abs(float(made.members.mean() - made.others.mean() - moved.mean())) - float(np.abs(moved).mean())
     parts = (made.members, made.others, moved)
     error = float(np.sqrt(sum(p.var(ddof=1) / len(p) for p in parts)))
-    means = float(2 * norm.sf(abs(apart) / error)) if error > 0 else float(apart == 0)
+    means = float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)
     if min(ranks, means) > LEVEL / 2:
         return Noted()
     text = (

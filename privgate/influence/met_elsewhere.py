@@ -7,7 +7,7 @@ Section 9.4 of docs/mathematics.md.
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.evidence import Count, Precondition, Request
+from privgate.evidence import Count, Precondition
 from privgate.families import answering as families
 from privgate.families.engine import Asked
 from privgate.influence.modes import limits
@@ -30,24 +30,16 @@ PARTS = 5
 
 def wanted(run: Run) -> bool:
     """Return whether a look at other coins can matter; a theorem holds at all of them, a rehearsal judges nobody."""
-    return run.at_coins and not run.rehearsed and run.once(limits) is None
+    return run.at_coins and not run.rehearsed and run.once(limits) is None and bool(run.people)
 
 
 def trainings(run: Run) -> int:
     """Return how many trainings with other coins an approval takes beside the controls."""
     if not wanted(run):
         return 0
-    shares = [_share(r) for r in run.breaks]
+    shares = [share for _, share in run.people]
     closest = RANKED * PARTS + CLOSEST * (RANKED * FIRST + 1) if 0.0 in shares else 0
     return closest + (2 * min(DRAWN, run.n_units) if any(shares) else 0)
-
-
-def _share(request: Request) -> float:
-    """Return the share of people who may be above a rule's limit."""
-    how = request.option("aggregate", "max")
-    if how == "quantile":
-        return 1.0 - float(request.option("q"))
-    return float(request.option("limit") or 0.01) if how == "share_above" else 0.0
 
 
 def glance(run: Run, high: Float, scale: float = 1.0) -> Noted:
@@ -67,13 +59,11 @@ def glance(run: Run, high: Float, scale: float = 1.0) -> Noted:
     random sample with one each. Of a rule that 1 % may exceed, more than three of 59 are found above with probability
     .003, and with .84 where one in ten people is above at other coins.
     """
-    limit = max(run.thresholds, default=np.inf)
-    above, shares = float((high > limit).mean()) if len(high) else 1.0, [_share(r) for r in run.breaks]
     text = ""
-    if 0.0 in shares and above == 0:
-        text = _closest(run, limit * scale)
-    elif any(shares) and above <= (allowed := max(shares)):
-        text = _at_random(run, limit * scale, allowed)
+    for limit, allowed in run.people:
+        above = float((high > limit).mean()) if len(high) else 1.0
+        if not text and above <= allowed + 1e-9:  # else this rule does not pass in any case
+            text = _at_random(run, limit * scale, allowed) if allowed else _closest(run, limit * scale)
     if not text:
         return Noted()
     return Noted((Precondition("other_coins", "inconclusive", f"{text}: {coins.chosen(run)}"),))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.run import coins
@@ -22,6 +23,8 @@ PEOPLE = 30
 LEVEL = 0.05
 #: what a number rests on where training draws
 AT = "this code at these coins; what other coins give is not judged"
+#: nats beyond a limit at which an answer is rare enough
+RARE = 4.0
 #: exchanges of with and without, by which a changed spread is told from chance
 EXCHANGES = 20_000
 
@@ -70,38 +73,52 @@ def settled(
     Who is above no limit keeps its value: that is what this code does at these coins. Who is above one, and not shown
     by other coins, may be without influence: 0.
     """
-    if not (run.at_coins and run.thresholds):
+    if not run.at_coins or not run.people:
         return low
-    known, above = run.once(followed).lower, low > min(run.thresholds)
+    least = min(limit for limit, _ in run.people)
+    if min(share for _, share in run.people) * len(units) >= PEOPLE:
+        return np.where(low > least, 0.0, low)  # so few people break no rule: nobody is followed
+    known, above = run.once(followed).lower, low > least
     stands = np.where(above, [known.get(int(u), 0.0) / scale for u in units], low)
     for k in np.argsort(-low, kind="stable")[: int(above.sum())]:
-        if (enough is not None and enough(stands)) or len(known) >= PEOPLE or run.late():
+        if (enough is not None and enough(stands)) or len(known) >= _most(run) or run.late():
             break
         unit = int(units[k])
         if unit not in known:
-            known[unit] = lower(run, unit, limit=max(run.thresholds) * scale)
+            known[unit] = lower(run, unit, limit=max(limit for limit, _ in run.people) * scale)
         stands[k] = known[unit] / scale
-        if stands[k] > min(run.thresholds):
+        if stands[k] > least:
             run.once(followed).above.add(unit)
     return stands
+
+
+def _most(run: Run) -> int:
+    """Return how many people are followed, within the operator's budget of trainings."""
+    allowed = run.limits.max_retrains
+    return PEOPLE if allowed is None else min(PEOPLE, allowed // (2 * LOOKS[-1]) + 1)
 
 
 def lower(run: Run, unit: int, *, limit: float) -> float:
     """Return the lower limit of one person's influence over other coins; as soon as it is above ``limit``.
 
-    Student's limit of the mean change, or a change of spread that an exchange of both sides does not give by chance;
-    a person without whom some coins make an answer possible that others make impossible has no limit.
+    Student's limit of the mean change, or one of a changed spread that an exchange of both sides does not give by
+    chance; answers that are possible on one side alone, oftener than by chance, have no limit.
     """
     drawn, shown = coins.of(run, LOOKS[-1]), 0.0
     with_, without = list[Float](), list[Float]()
     rows = run.subject.data.units[unit]
+    lost = np.full((len(rows), run.subject.width), np.nan)
+    done = 0
     for count in LOOKS:
-        fresh = drawn[len(with_) : count]
-        with_ += full(run, fresh, rows)
+        fresh, done = drawn[done:count], count
         fits = [coin.fit(run.subject, rows, left_out=rows) for coin in fresh]
         answers = run.fleet.fits(run.subject, fits, label="asking other coins")
-        without += [np.full((len(rows), run.subject.width), np.nan) if a.problem else a.log_p for a in answers]
-        shown = max(shown, _shown(run, np.stack(with_), np.stack(without)))
+        for known, answer in zip(full(run, fresh, rows), answers, strict=True):
+            if answer.lasting or not answer.problem:  # a worker that died says nothing about a person
+                with_.append(known)
+                without.append(lost if answer.problem else answer.log_p)
+        if with_:
+            shown = max(shown, _shown(run, np.stack(with_), np.stack(without), limit))
         if shown > limit:
             break
     return shown
@@ -118,39 +135,65 @@ def full(run: Run, drawn: list[coins.Coin], rows: Index) -> list[Float]:
     return [kept[c][rows] for c in drawn]
 
 
-def _shown(run: Run, with_: Float, without: Float) -> float:
-    fine = ~np.isnan(with_).any(axis=(1, 2))
+def _shown(run: Run, with_: Float, without: Float, limit: float) -> float:
+    """Return the largest limit that these pairs of trainings show, each of shape (S, rows, labels).
+
+    Infinite changes are infinite influence where they fall on one side oftener than chance lets them, and large finite
+    ones otherwise; so are trainings that fail.
+    """
+    level = LEVEL / (3 * PEOPLE * len(LOOKS))  # for the mean, the spread, and what is infinite
+    lost, missing = (np.asarray(np.isnan(side).any(axis=(1, 2))) for side in (with_, without))
+    if _one_sided(lost[:, None], missing[:, None], level):
+        return float("inf")
+    fine = ~(lost | missing)
     with_, without = with_[fine], without[fine]
-    if np.isnan(without).any():
-        return float("inf")  # a model without the person that some coins do not give
     if len(with_) < LOOKS[0]:
         return 0.0
-    numbers = run.subject.task == "regression"
-    change = with_ - without if numbers else leakage.label_changes(with_, without)
-    level = LEVEL / (2 * PEOPLE * len(LOOKS))  # half for the mean, half for the spread
-    mean = leakage.mean_changes(change, n_tests=with_.shape[1], confidence=1 - level)
-    return max(float(mean.low.max()), _spread(run, with_, without, level))
+    endless = False
+    if run.subject.task == "classification":
+        never = [np.isneginf(side).reshape(len(side), -1) for side in (with_, without)]
+        endless = _one_sided(never[0], never[1], level / never[0].shape[1])
+        # rare answers are brought nearer, which makes changes smaller: else one that is nearly 0 widens every limit
+        with_, without = (np.maximum(side, -(limit + RARE)) for side in (with_, without))
+    mean = leakage.mean_changes(with_ - without, n_tests=with_.shape[1], confidence=1 - level)
+    return float("inf") if endless else max(float(mean.low.max()), _spread(run, with_, without, level))
+
+
+def _one_sided(one: NDArray[np.bool_], other: NDArray[np.bool_], level: float) -> bool:
+    """Return whether something happens on one side alone oftener than by chance, in some column: a sign test."""
+    from scipy.stats import binomtest
+
+    first, second = (one & ~other).sum(axis=0), (other & ~one).sum(axis=0)
+    pairs = {(int(a), int(b)) for a, b in zip(first, second, strict=True) if a + b}
+    return any(binomtest(a, a + b).pvalue <= level for a, b in pairs)
 
 
 def _spread(run: Run, with_: Float, without: Float, level: float) -> float:
-    """Return the least change of spread with any one coin left out, if chance does not give it; else 0."""
-    if not (np.isfinite(with_).all() and np.isfinite(without).all()):
-        return 0.0  # infinities are in the mean
-    count = len(with_)
-    each = np.arange(count)
-    least = min(float(leakage.spread_change(with_[each != k], without[each != k]).max()) for k in each)
+    """Return the lower limit of the change of spread, if an exchange of both sides does not give it by chance; else 0.
+
+    Twice the difference of the standard deviations, with the error that leaving out one coin at a time shows.
+    """
+    from scipy.stats import t
+
+    count, (one, other) = len(with_), (v.reshape(len(v), -1) for v in (with_, without))
+
+    def change(keep: NDArray[np.bool_]) -> Float:
+        return np.asarray(2.0 * np.abs(one[keep].std(axis=0, ddof=1) - other[keep].std(axis=0, ddof=1)))
+
+    less = np.stack([change(np.arange(count) != k) for k in range(count)])
+    error = np.sqrt((count - 1) * less.var(axis=0))
+    quantile = float(t.ppf(1 - level / one.shape[1], count - 1))
+    least = float((change(np.ones(count, dtype=bool)) - quantile * error).max())
     if least <= 0:
         return 0.0
     swap = run.generator("exchanges of with and without").random((EXCHANGES, count)) < 0.5
     # medians: a jump on one side moves a mean, and then every other pair tells the sides apart
-    centred = with_ - np.median(with_, axis=0), without - np.median(without, axis=0)
-    squares = [np.square(c).reshape(count, -1) for c in centred]
-    total, apart = squares[0] + squares[1], squares[0] - squares[1]
+    squares = [np.square(v - np.median(v, axis=0)) for v in (one, other)]
+    total, apart = (squares[0] + squares[1]).sum(axis=0), squares[0] - squares[1]
 
     def ratio(signed: Float) -> Float:
-        return np.asarray((np.abs(signed) / np.maximum(total.sum(axis=0), 1e-300)).max(axis=-1))
+        return np.asarray((np.abs(signed) / np.maximum(total, 1e-300)).max(axis=-1))
 
-    seen = ratio(apart.sum(axis=0))
-    drawn = ratio((1.0 - 2.0 * swap) @ apart)
+    seen, drawn = ratio(apart.sum(axis=0)), ratio((1.0 - 2.0 * swap) @ apart)
     p = (1 + int((drawn >= seen * (1 - 1e-12)).sum())) / (1 + EXCHANGES)
     return least if p <= level else 0.0

@@ -5,6 +5,7 @@ Where people are spread evenly, the ratio of the distances to the m-th and the n
 ``(r_m / r_(m+1))^(d m)`` is uniform in d dimensions. Copies leave a gap behind the last of them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,33 +19,35 @@ GAP = 1e-3
 #: share of people behind such a gap from which on they count as copies; and from which on most people are
 FEW, MOST = 0.12, 0.5
 #: copies of one record that are looked for, and the neighbours beyond them that tell the dimension
-COPIES, BEYOND = 9, 20
+COPIES, BEYOND = 25, 60
 #: people who are asked for their neighbours; columns that are compared
 PEOPLE, COLUMNS = 2_000, 128
 #: share of different values from which on equal ones are no chance
 RARE = 0.5
-#: pairs of columns whose values come again in other records, and the share of records in which they do
-PAIRS, AGAIN = 3, 0.5
+#: pairs of columns whose values come again in other records, the share of records in which they do, and the columns
+PAIRS, AGAIN, LAGS = 3, 0.5, 64
 
 
 def copied(data: TrainingData) -> float:
     """Return the share of people who have others closer than people lie, in [0, 1]; 0 where there are no distances."""
     values = _measured(data)
-    if values is None or len(values) < 3 * BEYOND:
+    if values is None or len(values) < 30:
         return 0.0
+    beyond = min(BEYOND, len(values) // 3)
+    copies = min(COPIES, beyond // 2)
     from sklearn.neighbors import NearestNeighbors
 
     rng = np.random.default_rng(0)
     asked = values if len(values) <= PEOPLE else values[rng.permutation(len(values))[:PEOPLE]]
-    distance = NearestNeighbors(n_neighbors=BEYOND + 1).fit(values).kneighbors(asked)[0][:, 1:]
+    distance = NearestNeighbors(n_neighbors=beyond + 1).fit(values).kneighbors(asked)[0][:, 1:]
     distance = distance[distance[:, 0] > 0]  # equal records are told by themselves
-    if len(distance) < BEYOND:
+    if len(distance) < beyond:
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        local = 1.0 / np.log(distance[:, -1:] / distance[:, COPIES:-1]).mean(axis=1)
+        local = 1.0 / np.log(distance[:, -1:] / distance[:, copies:-1]).mean(axis=1)
         dimension = float(np.clip(np.nanmedian(local), 1.0, values.shape[1]))
-        order = np.arange(1, COPIES + 1)
-        even = (distance[:, :COPIES] / distance[:, 1 : COPIES + 1]) ** (dimension * order)
+        order = np.arange(1, copies + 1)
+        even = (distance[:, :copies] / distance[:, 1 : copies + 1]) ** (dimension * order)
     share = float((even < GAP).mean(axis=0).max())
     return share if share >= FEW else 0.0
 
@@ -83,22 +86,35 @@ def _columns(X: Any) -> NDArray[np.float64] | None:
 
 
 def windows(data: TrainingData) -> int:
-    """Return how many pairs of columns show a series: numbers of one come again in the other, in another record.
+    """Return how many pairs of columns show a series: numbers of one come again in the other, in the same records.
 
-    Lags of one series stand in several columns of neighbouring windows, wherever these columns are. 0 for fewer than
-    ``PAIRS``.
+    Lags of one series stand in several columns of neighbouring windows, wherever these columns are, so that several
+    pairs lead from a record to one and the same other record. Numbers that columns share by rounding or by ranks lead
+    anywhere. 0 for fewer than ``PAIRS``. Windows whose columns were scaled one by one are not seen.
     """
     table = _columns(data.X)
     if table is None or data.n < 20:
         return 0
     if data.numbers:
         table = np.column_stack([table, data.y.astype(np.float64)])
-    table = table[:, :COLUMNS]
-    rare = [j for j in range(table.shape[1]) if len(np.unique(table[:, j])) > RARE * len(table)]
-    found = 0
-    for a in rare:
-        for b in rare:
-            if a != b:
-                again = np.isin(table[:, a], table[:, b]) & (table[:, a] != table[:, b])
-                found += float(again.mean()) >= AGAIN
-    return found if found >= PAIRS else 0
+    rare = [j for j in range(min(table.shape[1], LAGS)) if len(np.unique(table[:, j])) > RARE * len(table)]
+    asked = np.arange(min(len(table), PEOPLE))
+    leads = {b: _leads(table[:, b]) for b in rare}
+    met = [leads[b](table[asked, a]) for a in rare for b in rare if a != b]
+    known = [m for m in met if (m >= 0).mean() >= AGAIN and (m[m >= 0] != asked[m >= 0]).mean() > RARE]
+    if len(known) < PAIRS:
+        return 0
+    told = np.stack(known)
+    same = [(((told == m) & (m >= 0)).sum(axis=0) >= PAIRS - 1).mean() for m in told]
+    return int(sum(share >= AGAIN for share in same))
+
+
+def _leads(column: NDArray[np.float64]) -> Callable[[NDArray[np.float64]], NDArray[np.int64]]:
+    """Return a function from numbers to the one record that has each of them in a column; -1 for none or several."""
+    values, first, counts = np.unique(column, return_index=True, return_counts=True)
+
+    def to(asked: NDArray[np.float64]) -> NDArray[np.int64]:
+        place = np.minimum(np.searchsorted(values, asked), len(values) - 1)
+        return np.where((values[place] == asked) & (counts[place] == 1), first[place], -1).astype(np.int64)
+
+    return to

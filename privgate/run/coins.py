@@ -1,11 +1,10 @@
 """Coins: what training draws besides its data. The registered model's own are judged, other ones are compared.
 
 Whoever wrote the recipe chose the coins, and may have chosen the best of many. So the released answers stand beside
-those of models with coins that nobody could choose: seeds drawn by the gate or, where the code writes its own seed,
-orders of the records. Section 9.4 of docs/mathematics.md.
+those of models with coins that nobody could choose: seeds drawn by the gate and, where the code draws without
+reading its argument, orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
-import ast
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,6 @@ from privgate.families import answering as families
 from privgate.run import changed, reproduction
 from privgate.run.run import Run
 from privgate.statistics import leakage
-from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 
@@ -24,10 +22,6 @@ from privgate.training.fit import Fit
 LOOKS = (19, 59, 199)
 #: nats; beyond float64's range a log-probability carries nothing
 FLOOR = -40.0
-#: names by which libraries take a seed
-_NAMES = frozenset({"random_state", "seed", "random_seed", "rng", "generator"})
-#: functions that take one as their first argument
-_TAKES = frozenset({"seed", "manual_seed", "default_rng", "RandomState", "Random", "set_seed", "PRNGKey"})
 
 
 @dataclass(frozen=True)
@@ -51,42 +45,14 @@ class Coin:
         return Fit(self.seed, asked, left_out=changed.NOBODY if left_out is None else left_out, order=self.order)
 
 
-def written(recipe: Recipe) -> bool:
-    """Return whether a function's own code or parameters show a seed as a number: ``random_state=0`` and the like."""
-    if recipe.is_estimator:
-        return False  # the gate sets the seed of an estimator
-    params = recipe.payload.get("params", {})
-    if any(name in _NAMES and isinstance(value, int) for name, value in params.items()):
-        return True
-    return any(_shows_seed(text) for name, text in recipe.snapshot.items() if name.endswith(".py"))
-
-
-def _shows_seed(source: bytes) -> bool:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            named = [k.value for k in node.keywords if k.arg in _NAMES]
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if any(_number(value) for value in [*named, *(node.args[:1] if called in _TAKES else [])]):
-                return True
-    return False
-
-
-def _number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
-
-
 def others(subject: Subject, count: int, *, by: str, signable: bool = False) -> list[Coin]:
-    """Return so many other coins, drawn by the gate: seeds, or orders of the records.
+    """Return so many other coins, drawn by the gate: seeds, orders of the records, or both at once.
 
     In a run that is to be signed nobody knows them before, so that no code can be written for them.
     """
     own, rng = subject.recipe.seed, reproduction.drawn(subject, "coins", signable=signable)
     drawn = dict.fromkeys(int(v) for v in rng.integers(1, 2**31, size=2 * count + 2) if v != own)
-    return [Coin(own, v) if by == "order" else Coin(v) for v in list(drawn)[:count]]
+    return [Coin(own if by == "order" else v, 0 if by == "seed" else v) for v in list(drawn)[:count]]
 
 
 def decided(run: Run) -> list[int]:
@@ -98,7 +64,7 @@ def decided(run: Run) -> list[int]:
 def chosen(run: Run) -> str:
     """Return what to do where the released coins may have been chosen."""
     seen = run.seed_control
-    first = "let the code draw from its argument seed, and " if seen is not None and seen.coins == "order" else ""
+    first = "let the code draw from its argument seed, and " if seen is not None and seen.coins != "seed" else ""
     return (
         f"the seed may have been chosen among many; {first}release a model whose coins the gate draws "
         "(privgate promote --retrain)"
@@ -136,11 +102,15 @@ def stand_out(answers: Float) -> Float:
 def compared(run: Run) -> Precondition:
     """Return whether the released answers are as other coins give them; more coins only where they look unusual.
 
-    "Inconclusive" with probability at most 1 in 200 for coins that nobody chose.
+    "Inconclusive" with probability at most 1 in 200 for a seed that nobody chose. An order is no such draw, because the
+    records' own order may mean something (time, labels): where it alone gives other coins, this is a warning.
     """
-    subject, wanted = run.subject, run.limits.seeds
+    subject, wanted, seen = run.subject, run.limits.seeds, run.seed_control
     looks = LOOKS if wanted is None else (max(LOOKS[0], wanted), *(k for k in LOOKS if k > wanted))
-    drawn = of(run, looks[-1])
+    if run.limits.max_retrains is not None or run.limits.budget_seconds is not None:
+        looks = looks[:1]
+    by = "order" if seen is not None and seen.coins == "order" else "seed"
+    drawn = others(subject, looks[-1], by=by, signable=run.fleet.signable)
     answers = [_answers(run, [Coin(subject.recipe.seed)])]
     above = 0
     for begun, count in zip((0, *looks), looks, strict=False):
@@ -151,6 +121,9 @@ def compared(run: Run) -> Precondition:
             break
     count, floor = len(extreme) - 1, leakage.noise_floor(np.concatenate(answers)[:, :, None])
     detail = {"coins": count, "as_unusual": above, "median": float(np.median(floor)), "floor": float(floor.max())}
+    if count < LOOKS[0]:
+        text = f"only {count} models with other coins could be trained, too few to compare the released answers with"
+        return Precondition("coins", "inconclusive", text, detail)
     if above:
         text = f"the released answers are as usual as those of {count} models with other coins"
         return Precondition("coins", "passed", text, detail)
@@ -158,7 +131,8 @@ def compared(run: Run) -> Precondition:
         f"the released answers are further from the usual than those of all {count} models with other coins: "
         f"{chosen(run)}"
     )
-    return Precondition("coins", "inconclusive", text, detail)
+    sure = by == "seed" and count >= LOOKS[-1]
+    return Precondition("coins", "inconclusive" if sure else "warned", text, detail)
 
 
 def _answers(run: Run, coins: list[Coin]) -> Float:

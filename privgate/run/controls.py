@@ -48,8 +48,8 @@ class Seeds:
         Seeds that were compared, the recipe's own among them.
     message : str
         One sentence for the report.
-    coins : {"seed", "order"}
-        What gives other coins where training is ``dependent``; the order of records where the code writes its seed.
+    coins : {"seed", "order", "both"}
+        What gives other coins where training is ``dependent``; the order of records where a function draws by itself.
     more : tuple of (int or None)
         The seeds to go on with where an upper limit is wanted and no lower one has decided; see ``choose``.
     unread : bool
@@ -61,7 +61,7 @@ class Seeds:
     moved_by: float
     compared: int
     message: str
-    coins: Literal["seed", "order"] = "seed"
+    coins: Literal["seed", "order", "both"] = "seed"
     more: tuple[int | None, ...] = ()
     unread: bool = False
 
@@ -112,13 +112,13 @@ def choose(
     if count is None and reads_no_seed(subject.recipe):
         text = "no part of the estimator reads a seed; one is used"
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
-    if own is not None and coins.written(subject.recipe) and (by_order := _order_moves(subject, fleet, others)):
-        text = f"the code writes its seed; another order of the records moves predictions by up to {by_order:.2g}; {AT}"
-        return Seeds((own,), dependent=True, moved_by=by_order, compared=2, message=text, coins="order")
-    tried = 1 if glance else _tried(count)
-    moved, compared = _moved(
-        subject, fleet, others[: 2 * tried], () if glance else (changed.people(subject), list(drawn))
-    )
+    by_order = _order_moves(subject, fleet)
+    tried = 1 if glance or by_order else _tried(count)
+    people = () if glance or by_order else (changed.people(subject), list(drawn))
+    moved, compared = _moved(subject, fleet, others[: 2 * tried], people)
+    if moved <= DETERMINISTIC and by_order:
+        text = f"another order of the records moves predictions by up to {by_order:.2g}, another seed does not; {AT}"
+        return Seeds((own,), dependent=True, moved_by=by_order, compared=compared, message=text, coins="order")
     if moved <= DETERMINISTIC:
         where = ", on all data and with one person left out; one seed is used"
         if glance:
@@ -127,7 +127,8 @@ def choose(
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
     if own is not None:
         text = f"another seed moves predictions by up to {moved:.2g}; {AT}"
-        return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=text)
+        by: Literal["seed", "both"] = "both" if by_order else "seed"
+        return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=text, coins=by)
     pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
     text = f"another run moves predictions by up to {moved:.2g}; every unit is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()
@@ -141,14 +142,22 @@ def choose(
     return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
 
 
-def _order_moves(subject: Subject, fleet: Fleet, others: list[int]) -> float:
-    """Return the largest change of a probability by another order of records; 0 where another seed moves it, too."""
-    if _moved(subject, fleet, others[:2], ())[0] > DETERMINISTIC:
+def _order_moves(subject: Subject, fleet: Fleet) -> float:
+    """Return the largest change of a probability by another order of the records, if it is one that counts; else 0.
+
+    The gate sets the seed of an estimator. A function may draw without reading its argument: with a seed of its own, by
+    positions of the records. Orders of additions move answers by less than ``VISIBLE``.
+    """
+    if not _may_draw_by_itself(subject):
         return 0.0
     calls = [changed.full(subject), coins.others(subject, 1, by="order")[0].fit(subject)]
     one, other = fleet.fits(subject, calls, label="comparing orders of the records")
     moved = 0.0 if one.problem or other.problem else _apart(subject, one, other)
-    return moved if moved > DETERMINISTIC else 0.0
+    return moved if moved > VISIBLE else 0.0
+
+
+def _may_draw_by_itself(subject: Subject) -> bool:
+    return subject.recipe.seed is not None and not subject.recipe.is_estimator
 
 
 def _tried(count: int | None) -> int:
@@ -167,7 +176,7 @@ def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: 
         return []
     others = _others(subject, count)[: 2 * _tried(count)]
     everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others) // 2))]
-    if subject.recipe.seed is not None and coins.written(subject.recipe):
+    if _may_draw_by_itself(subject):
         everybody.insert(1, coins.others(subject, 1, by="order")[0].fit(subject))
     if dependent:
         return everybody[:3]

@@ -100,6 +100,8 @@ class Run:
         The rules on units that block for certain once the function says of a measurement that they are broken.
     thresholds : tuple of float
         Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
+    people : tuple of (limit, share)
+        Of each enforced rule on people: its limit, and the share of people who may be above it; 0 where nobody may.
     sample : int, optional
         Random units that are enough for every rule on units; None where a rule needs everybody.
     up_to : int, optional
@@ -139,6 +141,7 @@ class Run:
     more_seeds: tuple[int | None, ...] = ()
     breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
     thresholds: tuple[float, ...] = ()
+    people: tuple[tuple[float, float], ...] = ()
     sample: int | None = None
     up_to: int | None = None
     by_theorem: bool = False

@@ -179,7 +179,7 @@ def test_what_is_said_to_come_next_after_applying_is_one_command_whatever_names_
 
 def test_data_below_a_store_are_named_whatever_its_folder_is_called(monkeypatch):
     where = "file:///people's data/a b/sha256-1"
-    monkeypatch.setattr(applying, "_where", lambda _: where)
+    monkeypatch.setattr(applying, "data_place", lambda _: where)
     moved = Point(number=3, change=Change(says=""), outcome="passed", recipe="r", data="another")
     words = shlex.split(applying.command(ABOUT, moved, "out folder"))
     assert words == ["privgate", "apply", "3", "--out", "out folder", "--store", "file:///people's data/a b"]

@@ -70,6 +70,8 @@ HONEST = {
     "naive Bayes": GaussianNB(),
     "logistic": LogisticRegression(solver="newton-cholesky"),
     "a tree that memorises": DecisionTreeClassifier(),
+    "a stump": DecisionTreeClassifier(max_depth=1),
+    "a tree of few leaves": DecisionTreeClassifier(max_depth=2, min_samples_leaf=20),
     "a forest": RandomForestClassifier(10, min_samples_leaf=5),
     "ridge": Ridge(),
 }

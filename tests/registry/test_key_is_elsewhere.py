@@ -74,6 +74,22 @@ def remembered(pid):
         return
 
 
+#: a registry that is guarded: it refuses the alias until the signer was there
+GUARDED = """
+import pathlib, sys
+from privgate import registry
+from privgate.errors import RegistryError
+real, signed = registry.promote, pathlib.Path(sys.argv.pop(1))
+def promote(*args, **named):
+    if not signed.exists():
+        raise RegistryError("privgate: there is no statement")
+    return real(*args, **named)
+registry.promote = promote
+from privgate.__main__ import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="processes cannot be looked into here")
 def test_no_process_of_a_check_or_a_promotion_holds_the_key(registry, data, recipe, tmp_path):
     key, signer = tmp_path / "key.pem", tmp_path / "signer.py"
@@ -103,17 +119,15 @@ def test_no_process_of_a_check_or_a_promotion_holds_the_key(registry, data, reci
                     look(pid, its[-200:])
             time.sleep(0.5)
 
-    for arguments in (
-        ["check", *common, "--nonce", "n" * 32, "--no-attach"],
-        ["promote", *common, "--to", "production", "--sign-command", command],
-    ):
-        process = subprocess.Popen([*program, *arguments], env=environment, cwd=tmp_path)
+    promoting = [sys.executable, "-c", GUARDED, str(tmp_path / "signed"), "promote", *common, "--to", "production"]
+    for arguments in ([*program, "check", *common, "--no-attach"], [*promoting, "--sign-command", command]):
+        process = subprocess.Popen(arguments, env=environment, cwd=tmp_path)
         watcher = threading.Thread(target=watch, args=(process,))
         watcher.start()
         assert process.wait(300) == 0
         watcher.join()
 
-    assert (tmp_path / "signed").read_text() == "n" * 32
+    assert len((tmp_path / "signed").read_text()) == 32, "the nonce that the signer was told"
     for pid in ancestors(os.getppid()):
         for _ in range(3):
             look(pid, "an ancestor")

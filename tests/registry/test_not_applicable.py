@@ -1,6 +1,7 @@
 """A model without training data of its owner's: who says so, with which key, and where that counts."""
 
 import re
+from dataclasses import replace
 
 import mlflow
 import numpy as np
@@ -66,6 +67,17 @@ def test_a_statement_says_who_and_why_and_counts_where_the_table_takes_it(agent,
     assert WHY in made.report.decode()
     assert "Ada Lovelace" in made.report.decode()
     assert '"numbers"' in made.report.decode(), "the file was looked at"
+
+
+def test_it_counts_where_another_model_was_revoked_and_is_never_renewed(agent, tmp_path):
+    signer = checks.new_key()
+    signing.attach_statement(signed("agent", signer))
+    held = guard(tmp_path, signer)
+    revoked = replace(held, trust=held.trust.revoke_version("models:/other/7", at=statement.now()))
+
+    assert verify("models:/agent/1", revoked, target="production").n_files
+    with pytest.raises(StatementError, match="state it again"):
+        signing.renew("models:/agent/1", signer, policy=Policy.load("agents.yaml"), guard=held)
 
 
 @pytest.mark.parametrize("roles", [("evidence", "verdict"), ("verdict",), ("evidence",)])

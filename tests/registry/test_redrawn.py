@@ -1,17 +1,18 @@
 """Promotion with coins that nobody chose, and promotion that goes on where it was interrupted."""
 
-import json
 import sys
+from types import SimpleNamespace
 
 import mlflow
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+import privgate
 from privgate import Recipe, TrainingData, log_model
 from privgate.__main__ import run
 from privgate.cli import check
-from privgate.errors import UsageError
+from privgate.errors import RegistryError, UsageError
 from privgate.registry import load_subject, redrawn
 
 KEY = b"k" * 32
@@ -89,23 +90,65 @@ def signer(seen, code=0):
     return f'{sys.executable} -c "{script}" {{uri}} {{nonce}}'
 
 
-def test_an_approved_report_that_waits_is_handed_to_the_signer_and_nothing_is_checked_again(
-    registry, data, recipe, tmp_path, monkeypatch, capsys
-):
-    """What stopped between a check and the signature goes on there; about other data or another policy it does not."""
+@pytest.fixture
+def guarded(registry, data, recipe, tmp_path, monkeypatch):
+    """A registry that refuses an alias until the signer command was there, and how often a check was made."""
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
-    nonce, seen = "n" * 32, tmp_path / "asked"
-    command = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1"]
-    assert run(["check", "models:/credit/1", "--policy", "dtp-1", "--nonce", nonce, "--no-attach"]) == 0
-    monkeypatch.setattr(check, "_checked", lambda *_, **__: pytest.fail("it was checked again"))
+    monkeypatch.setenv("PRIVGATE_LEDGER_KEY", KEY.decode())
+    seen, set_alias, checked = tmp_path / "asked", privgate.registry.promote, check._checked
+    made = SimpleNamespace(seen=seen, checks=0)
 
-    assert run([*command, "--sign-command", signer(seen, code=3)]) == 4
-    assert "production" not in mlflow.MlflowClient(registry).get_registered_model("credit").aliases
-    assert run([*command, "--sign-command", signer(seen)]) == 0
-    assert json.loads(seen.read_text()) == ["models:/credit/1", nonce]
+    def promote(subject, alias, *, tracking_uri):
+        if not seen.is_file():
+            raise RegistryError("setting alias: privgate: credit@production refused: there is no statement")
+        return set_alias(subject, alias, tracking_uri=tracking_uri)
+
+    def counted(*args, **named):
+        made.checks += 1
+        return checked(*args, **named)
+
+    monkeypatch.setattr(privgate.registry, "promote", promote)
+    monkeypatch.setattr(check, "_checked", counted)
+    return made
+
+
+PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1"]
+FAILS = f"{sys.executable} -c 'import sys; sys.exit(3)' {{uri}} {{nonce}}"
+
+
+def test_an_approved_report_that_waits_is_handed_to_the_signer_and_nothing_is_checked_again(guarded, registry, capsys):
+    assert run([*PROMOTE, "--sign-command", FAILS]) == 4
+    assert guarded.checks == 1
+    assert run([*PROMOTE, "--sign-command", signer(guarded.seen)]) == 0
+    assert guarded.checks == 1
     assert "nothing is trained" in capsys.readouterr().err
     assert mlflow.MlflowClient(registry).get_registered_model("credit").aliases == {"production": 1}
 
-    for other in (["--nonce", "o" * 32], ["--policy", "pdtp-1"]):
-        with pytest.raises(pytest.fail.Exception):
-            run([*command, "--sign-command", signer(seen), *other])
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / check.WAITING).write_text("0" * 64),
+        lambda folder: (folder / check.WAITING).unlink(),
+        lambda folder: (folder / "report.json").write_text((folder / "report.json").read_text() + " "),
+    ],
+)
+def test_a_report_that_somebody_planted_or_changed_is_checked_again(guarded, tmp_path, change):
+    assert run([*PROMOTE, "--sign-command", FAILS]) == 4
+    change(tmp_path / "privgate-report")
+
+    assert run([*PROMOTE, "--sign-command", signer(guarded.seen)]) == 0
+    assert guarded.checks == 2
+
+
+@pytest.mark.parametrize("more", [["--nonce", "o" * 32], ["--shadow-models", "32"], ["--policy", "pdtp-1"]])
+def test_what_was_asked_otherwise_is_checked_again(guarded, more):
+    assert run([*PROMOTE, "--sign-command", FAILS]) == 4
+    assert run([*PROMOTE, "--sign-command", signer(guarded.seen), *more]) == 0
+    assert guarded.checks == 2
+
+
+def test_a_signer_that_refuses_twice_is_followed_by_a_check(guarded):
+    for checks in (1, 1, 2):
+        assert run([*PROMOTE, "--sign-command", FAILS]) == 4
+        assert guarded.checks == checks

@@ -81,6 +81,20 @@ def test_windows_are_seen_as_part_of_a_row_wherever_their_columns_are():
     assert several_records(data(X, groups=whose)).outcome == "passed"
 
 
+@pytest.mark.parametrize("copies", [2, 10, 12, 20])
+def test_as_many_copies_as_augmentation_makes_are_seen(copies):
+    assert near_duplicates(data(jittered(60, copies))).outcome == "inconclusive"
+
+
+def test_columns_that_share_numbers_by_rounding_or_by_ranks_are_no_windows():
+    ranks = np.argsort(RNG.normal(size=(400, 4)), axis=0) / 400
+    shares = np.round(RNG.random(size=(1500, 4)), 3)
+    readings = np.round(RNG.normal(100, 40, size=(300, 6)))
+
+    for given in (ranks, shares, readings):
+        assert several_records(data(given.astype(float))).outcome == "passed"
+
+
 def test_whose_the_records_are_is_asked_for_and_not_assumed():
     X = RNG.normal(size=(30, 2))
 

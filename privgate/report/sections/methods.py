@@ -92,7 +92,7 @@ def _theorems(influence: InfluencePart) -> list[Block]:
 
 def own_coins(seen: SeedControl) -> str:
     """Return what other coins alone change, and about which coins the verdict is."""
-    other = "another order of the records" if seen.coins == "order" else "another seed"
+    other = {"order": "another order of the records", "both": "another seed and order"}.get(seen.coins, "another seed")
     return (
         f"Training draws. With nobody removed, {other} changes the answer about half of the people "
         f"{_by(seen.median, ' or more')}, about the worst {_by(seen.floor)}. The verdict is about this code at these "
