@@ -16,7 +16,7 @@ from privgate.families import closed_form, in_parts, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
-from privgate.influence import indirect_queries, met_elsewhere, modes
+from privgate.influence import indirect_queries, met_elsewhere, modes, other_coins
 from privgate.influence import left_out as leave_one_out
 from privgate.run import changed
 from privgate.run.needs import Need
@@ -205,7 +205,10 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         pairs += f", {len(run.more_seeds)} where these do not block"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
     if elsewhere := met_elsewhere.trainings(run):
-        said.append(f"training draws: {elsewhere} trainings with other coins, where these keep the limits")
+        said.append(
+            f"training draws: {elsewhere} trainings with other coins where these keep the limits, and up to "
+            f"{other_coins.most_trainings(run)} where some people are above"
+        )
     if leave_one_out.worth_more_people(run):
         said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
     searched = _searched(run, said) + elsewhere

@@ -17,7 +17,7 @@ from privgate.run.run import Noted, Run
 from privgate.statistics import leakage
 
 #: people who are looked at closest: those whom models with so many other coins rank first
-RANKED, FIRST = 2, 3
+RANKED, FIRST = 5, 2
 #: other coins of each of them, and how many of these may be above a limit
 CLOSEST, ABOVE = 10, 1
 #: people drawn at random, each with a coin of its own, where a share of people may be above

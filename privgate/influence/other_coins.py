@@ -73,7 +73,7 @@ def settled(
     Who is above no limit keeps its value: that is what this code does at these coins. Who is above one, and not shown
     by other coins, may be without influence: 0.
     """
-    if not run.at_coins or not run.people:
+    if not run.at_coins or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
         return low
     least = min(limit for limit, _ in run.people)
     if min(share for _, share in run.people) * len(units) >= PEOPLE:
@@ -90,6 +90,11 @@ def settled(
         if stands[k] > least:
             run.once(followed).above.add(unit)
     return stands
+
+
+def most_trainings(run: Run) -> int:
+    """Return how many trainings following people over other coins takes at most."""
+    return (1 + _most(run)) * LOOKS[-1]
 
 
 def _most(run: Run) -> int:
