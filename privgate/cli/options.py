@@ -103,7 +103,9 @@ def run(command: F) -> F:
                 "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
             ),
             click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
-            click.option("--seeds", type=click.IntRange(min=1), default=None, help="Paired seeds; chosen if absent."),
+            click.option(
+                "--seeds", type=click.IntRange(min=1), default=None, help="Other coins to compare with, at least."
+            ),
             click.option(
                 "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
             ),

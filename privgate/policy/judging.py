@@ -269,11 +269,12 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
 
 
 def _seeds(run: RunPart) -> int:
-    """Return the number of paired seeds, or of those compared where training was seen not to depend on its seed.
+    """Return the number of runs of a recipe without a seed, or of coins that were compared with the released ones.
 
     Evidence that does not say how many were compared rests on one pair.
     """
-    if run.seeds is not None and not run.seeds.dependent:
+    own = run.trace is not None and len(run.trace.seeds) == 1 and run.trace.seeds[0] is not None
+    if run.seeds is not None and (own or not run.seeds.dependent):
         # where nothing reads a seed, all of them give the same model
         return sys.maxsize if run.seeds.unread else run.seeds.compared
     return 0 if run.trace is None else len(run.trace.seeds)

@@ -28,7 +28,7 @@ class Audit(Part):
 
     min_coverage: Fraction = Field(default=0.0, description="Share of all units that leave-one-out must have measured.")
     min_units: PositiveInt = Field(default=1, description="Units that leave-one-out must have measured.")
-    min_seeds: PositiveInt = Field(default=1, description="Paired seeds, where training depends on its seed.")
+    min_seeds: PositiveInt = Field(default=1, description="Coins compared, where training draws.")
     min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
     min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
     min_isolation: Isolation = Field(

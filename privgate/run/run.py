@@ -93,9 +93,9 @@ class Run:
         Runs and remembers training.
     limits : Budget
     seeds : tuple of (int or None)
-        Paired seeds for leave-one-out, as the controls chose them.
+        The registered model's own for leave-one-out; runs with and without, where the recipe records none.
     more_seeds : tuple of (int or None)
-        Paired seeds to go on with for an upper limit, where the first ones have not decided; empty if there are none.
+        Runs to go on with for an upper limit, where the recipe records no seed and the first have not decided.
     breaks : mapping of Request to (rule, function)
         The rules on units that block for certain once the function says of a measurement that they are broken.
     thresholds : tuple of float

@@ -4,9 +4,8 @@ Limit ``max`` in nats. The paper's practice where no certificate exists (Long et
 questions at the units' own features are judged, so an approval reads "approved for direct queries only" and carries no
 DTP level.
 
-Where training depends on its seed the figure is the mean over paired seeds of training, which is not this very model;
-what the registered model's own pair shows stands beside it and is judged by no rule (a single pair measures the seed).
-An upper limit, and with it an approval, needs 75 seeds.
+Where training draws, the figure is about this code at these coins: the registered model's own pair. Above the limit is
+never met later; other coins refuse, or leave it open. A recipe without a recorded seed is judged on the mean over runs.
 
 Request: ``pdtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``; ``q`` only with quantile,
 ``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with either, ``up_to`` (people to

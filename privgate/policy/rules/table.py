@@ -4,7 +4,7 @@
 dtp_lower, dtp_upper, error, noise_floor, seeds, engine, status, label). All must be met. A row minimum and not-null on
 every column named are added, because an empty table and NaN meet almost any expectation; a missing column is an error,
 not a violation. The judged number is the count of expectations that are not met. Where a person's
-``pdtp`` is known up to an error, or as a mean over paired seeds, its lower and upper limits must meet the suite too.
+``pdtp`` is known up to an error, or as a mean over runs, its lower and upper limits must meet the suite too.
 
 Request: ``table(suite="<file>@sha256:<digest of its content>")``; the content comes with the policy. Expectations.
 
