@@ -203,11 +203,7 @@ def broken(run: Run, people: int, found: Retrained) -> str:
     breaks = partial(broken_by, run, people, found)
     if not (name := breaks(low)) or not run.at_coins:
         return name
-
-    def whole(values: Float) -> str:
-        return breaks(np.where(lost, np.inf, values))
-
-    return whole(settled(run, found.units, np.where(lost, 0.0, low), lambda values: bool(whole(values)), unit))
+    return breaks(settled(run, found.units, low, lambda values: bool(breaks(values)), unit))
 
 
 def broken_by(run: Run, people: int, found: Retrained, low: Float) -> str:

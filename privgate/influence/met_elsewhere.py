@@ -11,10 +11,11 @@ from privgate.evidence import Count, Precondition
 from privgate.families import answering as families
 from privgate.families.engine import Asked
 from privgate.influence.modes import limits
-from privgate.influence.other_coins import full
+from privgate.influence.other_coins import full, usable
 from privgate.run import coins
 from privgate.run.run import Noted, Run
 from privgate.statistics import leakage
+from privgate.training.plan import order
 
 #: people who are looked at closest: those whom models with so many other coins rank first
 RANKED, FIRST = 5, 2
@@ -24,6 +25,8 @@ CLOSEST, ABOVE = 10, 1
 DRAWN = 59
 #: that so many of them are above where no more than the allowed share of all is; one-sided
 LEVEL = 0.003
+#: what is said where nothing can be compared
+FAILING = "at the released coins few people are above the limit, and with most other coins training fails"
 #: parts of the people that are left out together to rank them
 PARTS = 5
 
@@ -38,7 +41,8 @@ def trainings(run: Run) -> int:
     if not wanted(run):
         return 0
     shares = [share for _, share in run.people]
-    closest = RANKED * PARTS + CLOSEST * (RANKED * FIRST + 1) if 0.0 in shares else 0
+    people = RANKED * FIRST + min(2 * FIRST, len(coins.decided(run)))
+    closest = RANKED * PARTS + CLOSEST * (people + 1) if 0.0 in shares else 0
     return closest + (2 * min(DRAWN, run.n_units) if any(shares) else 0)
 
 
@@ -70,9 +74,10 @@ def glance(run: Run, high: Float, scale: float = 1.0) -> Noted:
 
 
 def _closest(run: Run, limit: float) -> str:
-    drawn = coins.of(run, CLOSEST)
-    if (moved := _computed(run, drawn)) is None:
-        people = _riskiest(run)
+    if (moved := _computed(run, coins.of(run, CLOSEST))) is None:
+        drawn, people = usable(run, CLOSEST), _riskiest(run)
+        if len(drawn) < CLOSEST:
+            return FAILING
         moved = np.stack([_changes(run, people, [coin] * len(people)) for coin in drawn])
     above = (moved > limit).mean(axis=0).max(initial=0.0)
     if above * CLOSEST <= ABOVE:
@@ -103,8 +108,11 @@ def _at_random(run: Run, limit: float, allowed: float) -> str:
     from scipy.stats import binom
 
     count = min(DRAWN, run.n_units)
-    people = np.sort(run.generator("people at other coins").permutation(run.n_units)[:count])
-    above = int((_changes(run, people, coins.of(run, count)) > limit).sum())
+    # the order of the ledger's secret: whoever trains must not choose them
+    people, drawn = np.sort(order(run.subject, run.fleet)[:count]), usable(run, count)
+    if len(drawn) < count:
+        return FAILING
+    above = int((_changes(run, people, drawn) > limit).sum())
     if above <= binom.ppf(1 - LEVEL, count, allowed):
         return ""
     return (
@@ -116,18 +124,18 @@ def _at_random(run: Run, limit: float, allowed: float) -> str:
 def _riskiest(run: Run) -> Index:
     """Return those whom models with other coins rank first, and some without whom a draw decides."""
     subject, size = run.subject, run.n_units
-    parts = np.array_split(run.generator("folds at other coins").permutation(size), min(PARTS, size))
+    parts = np.array_split(order(subject, run.fleet), min(PARTS, size))
     rows = [np.sort(np.concatenate([subject.data.units[int(u)] for u in part])) for part in parts]
     chosen = [int(u) for u in coins.decided(run)[: 2 * FIRST]]
-    for coin in coins.of(run, RANKED):
+    for coin in usable(run, RANKED):
         with_ = full(run, [coin], np.arange(subject.data.n, dtype=np.int64))[0]
         fits = [coin.fit(subject, r, left_out=r) for r in rows]
         moved = np.zeros(subject.data.n)
         for r, answer in zip(rows, run.fleet.fits(subject, fits, label="ranking people"), strict=True):
             if not np.isnan(with_[r]).any():
                 moved[r] = np.inf if answer.problem else _change(run, with_[r][None], answer.log_p[None])
-        order = np.argsort(-np.array([moved[r].max() for r in subject.data.units]), kind="stable")
-        chosen += [int(u) for u in order[:FIRST]]
+        ranked = np.argsort(-np.array([moved[r].max() for r in subject.data.units]), kind="stable")
+        chosen += [int(u) for u in ranked[:FIRST]]
     return np.array(list(dict.fromkeys(chosen)), dtype=np.int64)
 
 

@@ -103,6 +103,16 @@ def _most(run: Run) -> int:
     return PEOPLE if allowed is None else min(PEOPLE, allowed // (2 * LOOKS[-1]) + 1)
 
 
+def usable(run: Run, count: int) -> list[coins.Coin]:
+    """Return ``count`` other coins with which everybody's model can be trained; fewer where most cannot."""
+    drawn, kept = coins.of(run, 2 * count), list[coins.Coin]()
+    nobody = np.arange(1, dtype=np.int64)
+    while len(kept) < count and drawn:
+        fresh, drawn = drawn[: count - len(kept)], drawn[count - len(kept) :]
+        kept += [c for c, known in zip(fresh, full(run, fresh, nobody), strict=True) if not np.isnan(known).any()]
+    return kept
+
+
 def lower(run: Run, unit: int, *, limit: float) -> float:
     """Return the lower limit of one person's influence over other coins; as soon as it is above ``limit``.
 
@@ -124,7 +134,7 @@ def lower(run: Run, unit: int, *, limit: float) -> float:
                 without.append(lost if answer.problem else answer.log_p)
         if with_:
             shown = max(shown, _shown(run, np.stack(with_), np.stack(without), limit))
-        if shown > limit:
+        if shown > limit or (count > LOOKS[0] and with_ and _hopeless(np.stack(with_), np.stack(without), limit)):
             break
     return shown
 
@@ -160,8 +170,25 @@ def _shown(run: Run, with_: Float, without: Float, limit: float) -> float:
         endless = _one_sided(never[0], never[1], level / never[0].shape[1])
         # rare answers are brought nearer, which makes changes smaller: else one that is nearly 0 widens every limit
         with_, without = (np.maximum(side, -(limit + RARE)) for side in (with_, without))
-    mean = leakage.mean_changes(with_ - without, n_tests=with_.shape[1], confidence=1 - level)
-    return float("inf") if endless else max(float(mean.low.max()), _spread(run, with_, without, level))
+    changes = with_ - without
+    mean = leakage.mean_changes(changes, n_tests=changes.shape[1], confidence=1 - level)
+    # few coins that all change alike show no deviation: what none of them may have shown is taken for no change
+    missed = leakage.unseen(len(changes), alpha=level) * np.abs(changes).max(axis=(0, 2))
+    low = np.minimum(mean.low, mean.value - missed)
+    return float("inf") if endless else max(float(low.max()), _spread(run, with_, without, level))
+
+
+def _hopeless(with_: Float, without: Float, limit: float) -> bool:
+    """Return whether more coins would hardly show this person: mean and spread are clearly below ``limit``.
+
+    It saves trainings and decides nothing. False where an answer is lost or infinite, because there more coins may.
+    """
+    if not (np.isfinite(with_).all() and np.isfinite(without).all()):
+        return False
+    changes = with_ - without
+    mean = np.abs(changes.mean(axis=0)) + 2 * changes.std(axis=0, ddof=1) / np.sqrt(len(changes))
+    apart = 2.0 * np.abs(with_.std(axis=0, ddof=1) - without.std(axis=0, ddof=1))
+    return float(mean.max()) < limit and float(apart.max()) < limit / 2
 
 
 def _one_sided(one: NDArray[np.bool_], other: NDArray[np.bool_], level: float) -> bool:

@@ -37,12 +37,12 @@ def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
     found, people = run.once(left_out.retrained), run.once(left_out.found).people
     own = changes.per_unit(found, run.subject.release, people=people)
+    own = {**own, "pdtp_low": np.where(changes.without_model(found), np.inf, own["pdtp_low"])}
     if not run.at_coins:
         return own
-    lost = changes.without_model(found)
 
     def enough(low: Float) -> bool:
-        return bool(left_out.broken_by(run, people, found, np.where(lost, np.inf, low)))
+        return bool(left_out.broken_by(run, people, found, low))
 
     low = other_coins.settled(run, found.units, own["pdtp_low"], enough)
     if met_elsewhere.wanted(run) and not enough(low):
@@ -94,7 +94,7 @@ def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
         "seeds": np.full(len(found.units), len(found.seeds), dtype=np.int64),
         "engine": found.engine.astype(str),
         "status": np.array([str(s) for s in found.status]),
-        "pdtp_low": np.where(lost, np.inf, direct["pdtp_low"]),
+        "pdtp_low": direct["pdtp_low"],
         "pdtp_high": np.where(lost, np.inf, direct["pdtp_high"]),
     }
 
@@ -106,7 +106,7 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     if not np.isfinite(bound.upper).all() and not left_out.decided_by(run):
         run.once(nothing_moves)
     lost = changes.without_model(found)
-    lower = np.where(lost, np.inf, np.maximum(direct["pdtp_low"], bound.lower))
+    lower = np.maximum(direct["pdtp_low"], bound.lower)
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
     searched = None

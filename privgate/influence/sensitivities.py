@@ -43,15 +43,15 @@ def lower(run: Run) -> Float:
     if not run.at_coins or isinstance(noise, Gaussian):
         return own
     scale = run.once(unit) if noise is None else noise.scale / run.subject.scale[1]
-    lost, people = np.isinf(own), run.once(left_out.found).people
+    people = run.once(left_out.found).people
 
     def enough(low: Float) -> bool:
-        return bool(left_out.broken_by(run, people, found, np.where(lost, np.inf, low)))
+        return bool(left_out.broken_by(run, people, found, low))
 
-    stands = other_coins.settled(run, found.units, np.where(lost, 0.0, own) / scale, enough, scale)
+    stands = other_coins.settled(run, found.units, own / scale, enough, scale)
     if met_elsewhere.wanted(run) and not enough(stands):
         run.once(_elsewhere)
-    return np.where(lost, np.inf, stands * scale)
+    return stands * scale
 
 
 def _elsewhere(run: Run) -> Noted:

@@ -1,7 +1,8 @@
-"""A model's next version with coins that nobody chose: the gate's key draws them once data and code are fixed.
+"""A model's next version with coins that a key draws, once data and code are fixed.
 
 Whoever trains may try many seeds and register the one that passes. Here the seed follows from a key that only the gate
-has, from the data and from the code: another try with the same ones gives the same seed.
+has, from the data and from the code: another try with the same ones gives the same seed. Changed code or data give
+another seed, so that a try costs a version that everybody sees; its coins are compared with others as everybody's are.
 """
 
 import hashlib
@@ -41,6 +42,8 @@ def retrain(subject: Subject, key: bytes, *, tracking_uri: str | None = None, st
     if subject.recipe.seed is None:
         raise UsageError(f"{subject.uri} records no seed, so that no coins can be drawn for it; log it with a seed")
     seed = drawn_seed(subject, key)
+    if seed == subject.recipe.seed:  # it was drawn already
+        return f"models:/{subject.name}/{subject.version}"
     recipe = Recipe.read({**subject.recipe.payload, "seed": seed}, subject.recipe.root)
     if known := _registered(subject, recipe, tracking_uri):
         return known

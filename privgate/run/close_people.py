@@ -62,7 +62,8 @@ def _measured(data: TrainingData) -> Float | None:
     wide = [j for j in range(first.shape[1]) if len(np.unique(first[:, j])) > RARE * n][:COLUMNS]
     if len(wide) < 2:
         return None
-    order = np.argsort(np.argsort(first[:, wide], axis=0, kind="stable"), axis=0, kind="stable")
+    ties = np.random.default_rng(0).random((n, len(wide)))  # equal values stand in an order of their own a column
+    order = np.argsort(np.lexsort((ties, first[:, wide]), axis=0), axis=0)
     return np.asarray(order / n, dtype=np.float64)
 
 
@@ -89,8 +90,8 @@ def windows(data: TrainingData) -> int:
     """Return how many pairs of columns show a series: numbers of one come again in the other, in the same records.
 
     Lags of one series stand in several columns of neighbouring windows, wherever these columns are, so that several
-    pairs lead from a record to one and the same other record. Numbers that columns share by rounding or by ranks lead
-    anywhere. 0 for fewer than ``PAIRS``. Windows whose columns were scaled one by one are not seen.
+    pairs lead from a record to one and the same other record, oftener than numbers that columns share by rounding or by
+    ranks. 0 for fewer than ``PAIRS``. Windows whose columns were scaled one by one are not seen.
     """
     table = _columns(data.X)
     if table is None or data.n < 20:
@@ -105,7 +106,11 @@ def windows(data: TrainingData) -> int:
     if len(known) < PAIRS:
         return 0
     told = np.stack(known)
-    same = [(((told == m) & (m >= 0)).sum(axis=0) >= PAIRS - 1).mean() for m in told]
+    from scipy.stats import binom
+
+    # of many pairs some lead to the same record by chance: as many as three in four records have do not count
+    enough = PAIRS - 1 + int(binom.ppf(0.75, len(told) - 1, 1.0 / len(table)))
+    same = [(((told == m) & (m >= 0)).sum(axis=0) >= enough).mean() for m in told]
     return int(sum(share >= AGAIN for share in same))
 
 

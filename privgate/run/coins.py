@@ -102,24 +102,40 @@ def stand_out(answers: Float) -> Float:
 def compared(run: Run) -> Precondition:
     """Return whether the released answers are as other coins give them; more coins only where they look unusual.
 
-    "Inconclusive" with probability at most 1 in 200 for a seed that nobody chose. An order is no such draw, because the
-    records' own order may mean something (time, labels): where it alone gives other coins, this is a warning.
+    "Inconclusive" with probability at most 1 in 200 for a seed that nobody chose; a budget that allows fewer coins
+    makes it likelier. An order is no such draw, because the records' own order may mean something (time, labels):
+    where it alone gives other coins, this is a warning. Code that reads its seed and draws besides is compared both
+    ways, because its seed may be for show. Coins whose training fails are replaced by others.
     """
-    subject, wanted, seen = run.subject, run.limits.seeds, run.seed_control
-    looks = LOOKS if wanted is None else (max(LOOKS[0], wanted), *(k for k in LOOKS if k > wanted))
-    if run.limits.max_retrains is not None or run.limits.budget_seconds is not None:
-        looks = looks[:1]
-    by = "order" if seen is not None and seen.coins == "order" else "seed"
-    drawn = others(subject, looks[-1], by=by, signable=run.fleet.signable)
-    answers = [_answers(run, [Coin(subject.recipe.seed)])]
-    above = 0
-    for begun, count in zip((0, *looks), looks, strict=False):
-        answers.append(_answers(run, drawn[begun:count]))
-        extreme = stand_out(np.concatenate(answers))
-        above = int((extreme[1:] >= extreme[0]).sum())
+    found = [_standing(run, by) for by in _kinds(run)]
+    return max(found, key=lambda one: ("passed", "warned", "inconclusive").index(one.outcome))
+
+
+def first(run: Run) -> list[Coin]:
+    """Return the other coins that are compared in any case."""
+    return [c for by in _kinds(run) for c in others(run.subject, LOOKS[0], by=by, signable=run.fleet.signable)]
+
+
+def _kinds(run: Run) -> tuple[str, ...]:
+    seen = run.seed_control
+    return ("seed",) if seen is None else ("seed", "order") if seen.coins == "both" else (seen.coins,)
+
+
+def _standing(run: Run, by: str) -> Precondition:
+    """Return whether released answers stand out among those of other seeds, or of other orders of the records."""
+    subject, looks = run.subject, _looks(run)
+    drawn = others(subject, 2 * looks[-1], by=by, signable=run.fleet.signable)
+    answers, above, begun = _answers(run, [Coin(subject.recipe.seed)]), 0, 0
+    trained = len(answers)  # a released model that cannot be trained again stands out
+    for count in looks:
+        while len(answers) <= count and begun < len(drawn):
+            begun, fresh = begun + count + 1 - len(answers), drawn[begun : begun + count + 1 - len(answers)]
+            answers = np.concatenate([answers, _answers(run, fresh)])
+        extreme = stand_out(answers)
+        above = int((extreme[1:] >= extreme[0]).sum()) if trained else 0
         if above:  # one is enough for chance
             break
-    count, floor = len(extreme) - 1, leakage.noise_floor(np.concatenate(answers)[:, :, None])
+    count, floor = len(answers) - trained, leakage.noise_floor(answers[:, :, None])
     detail = {"coins": count, "as_unusual": above, "median": float(np.median(floor)), "floor": float(floor.max())}
     if count < LOOKS[0]:
         text = f"only {count} models with other coins could be trained, too few to compare the released answers with"
@@ -127,16 +143,23 @@ def compared(run: Run) -> Precondition:
     if above:
         text = f"the released answers are as usual as those of {count} models with other coins"
         return Precondition("coins", "passed", text, detail)
-    text = (
-        f"the released answers are further from the usual than those of all {count} models with other coins: "
-        f"{chosen(run)}"
-    )
-    sure = by == "seed" and count >= LOOKS[-1]
-    return Precondition("coins", "inconclusive" if sure else "warned", text, detail)
+    text = f"the released answers are further from the usual than those of all {count} models with other coins"
+    if by == "seed" and looks[-1] < LOOKS[-1]:
+        text += "; the budget of trainings allows no more comparisons"
+    return Precondition("coins", "inconclusive" if by == "seed" else "warned", f"{text}: {chosen(run)}", detail)
+
+
+def _looks(run: Run) -> tuple[int, ...]:
+    """Return how many other coins are compared at each look; a budget of trainings ends it sooner."""
+    wanted, most = run.limits.seeds, run.limits.max_retrains
+    looks = LOOKS if wanted is None else (max(LOOKS[0], wanted), *(k for k in LOOKS if k > wanted))
+    if most is None and run.limits.budget_seconds is None:
+        return looks
+    return (looks[0], *(k for k in looks[1:] if most is not None and k <= most))
 
 
 def _answers(run: Run, coins: list[Coin]) -> Float:
-    """Return what models with these coins answer about the data, shape (M, D), where they can be trained."""
+    """Return what models with these coins answer about the data, shape (M, D); those that cannot be trained miss."""
     subject = run.subject
     made = run.fleet.fits(subject, [coin.fit(subject) for coin in coins], label="comparing coins")
     known = [a.log_p[: subject.data.n] for a in made if not a.problem]

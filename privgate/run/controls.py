@@ -328,7 +328,7 @@ def trainings(run: Run) -> int:
         run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=coins.decided(run)
     )
     if run.at_coins:
-        seeds += [coin.fit(run.subject) for coin in coins.of(run, coins.LOOKS[0])]
+        seeds += [coin.fit(run.subject) for coin in coins.first(run)]
     return recipe_controls.trainings(run.subject, seeds)
 
 

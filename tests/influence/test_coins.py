@@ -114,6 +114,26 @@ def test_above_at_most_coins_is_refused(fleet):
     assert verdict.evidence.measurements[next(iter(verdict.evidence.measurements))].behind.shown
 
 
+def failing(X, y, *, seed, share, always):
+    """Naive Bayes that cannot be trained without some people, other ones at every seed, and never without one."""
+    missing = sorted(set(range(N)) - {int(v) for v in X[:, 2]})
+    if always in missing or (np.random.default_rng(seed).random(N) < share)[missing].any():
+        raise ValueError("a fold without a class")
+    model = GaussianNB(var_smoothing=1.0).fit(X, y)
+    model.theta_ = model.theta_ + 0.02 * np.random.default_rng(seed).normal(size=model.theta_.shape)
+    return model
+
+
+NUMBERED = TrainingData(np.column_stack([X, np.arange(N)]), Y)
+
+
+@pytest.mark.parametrize(("share", "always", "outcome"), [(0.1, -1, Outcome.INCONCLUSIVE), (0.0, 7, Outcome.FAILED)])
+def test_who_cannot_be_left_out_at_the_released_coins_is_asked_for_at_others(fleet, share, always, outcome):
+    verdict = judged(fleet, Recipe(failing, params={"share": share, "always": always}, seed=1), data=NUMBERED)
+
+    assert rule(verdict).outcome is outcome, rule(verdict).message
+
+
 def quiet_seed(share):
     return next(s for s in range(1000) if np.random.default_rng(s).random() >= share)
 
@@ -201,6 +221,72 @@ def test_an_order_that_means_something_is_no_chosen_seed(fleet):
     assert found(verdict, "coins").outcome in {"passed", "warned"}
 
 
+class Answering:
+    """A fleet whose models answer what a function of the coins says; NaN fails."""
+
+    signable = False
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, 0
+
+    def fits(self, subject, fits, *, label):
+        del label
+        self.asked += len(fits)
+        made = [np.asarray(self.answer(f.seed, f.order)) for f in fits]
+        return [SimpleNamespace(log_p=v, problem="failed" if np.isnan(v).any() else "") for v in made]
+
+
+def compared(answer, kind="seed", **limits):
+    subject = Subject.local(Recipe(in_order, seed=1), DATA)
+    seen = SimpleNamespace(coins=kind)
+    run = SimpleNamespace(subject=subject, fleet=Answering(answer), limits=Budget(**limits), seed_control=seen)
+    return coins.compared(run)
+
+
+def chosen_among(seed, order=0, *, fails=0):
+    """Ordinary answers by seed, but for the registered one, which leaks; some seeds fail."""
+    del order
+    rng = np.random.default_rng(seed)
+    if fails and seed != 1 and seed % fails == 0:
+        return np.full((N, 2), np.nan)
+    return np.append(rng.normal(size=2 * N - 1), 40.0 if seed == 1 else 0.0).reshape(N, 2)
+
+
+@pytest.mark.parametrize("fails", [0, 50, 5])
+def test_seeds_that_fail_are_replaced_so_that_they_hide_no_chosen_one(fails):
+    found = compared(lambda s, o: chosen_among(s, o, fails=fails))
+
+    assert (found.outcome, found.detail["coins"]) == ("inconclusive", coins.LOOKS[-1])
+
+
+def test_a_few_seeds_that_fail_leave_an_ordinary_seed_ordinary():
+    def ordinary(seed, order):
+        return chosen_among(seed + 1 if seed != 1 else 2, order, fails=4)
+
+    assert compared(ordinary).outcome == "passed"
+
+
+def test_where_most_seeds_fail_nothing_is_compared():
+    found = compared(lambda s, o: chosen_among(s, o) if s == 1 else np.full((N, 2), np.nan))
+
+    assert (found.outcome, found.detail["coins"]) == ("inconclusive", 0)
+
+
+@pytest.mark.parametrize("limits", [{"max_retrains": 10**9}, {"max_retrains": 30}, {"budget_seconds": 9.0}])
+def test_a_budget_makes_a_chosen_seed_no_warning(limits):
+    assert compared(chosen_among, **limits).outcome == "inconclusive"
+
+
+def test_a_seed_for_show_is_compared_by_orders_too():
+    """The seed moves answers a little, the order much, and the code's own seed was chosen with the records' order."""
+
+    def answer(seed, order):
+        return chosen_among(1 if order == 0 else order) + 1e-4 * np.random.default_rng(seed).normal(size=(N, 2))
+
+    assert compared(answer, "seed").outcome == "passed"
+    assert compared(answer, "both").outcome == "warned"
+
+
 # Laws, over simulated coins.
 
 
@@ -266,6 +352,27 @@ BELOW = {
     "failures on both sides": lambda rng, n: tuple(np.where(rng.random((2, n)) < 0.05, np.nan, 0.0)),
     "uncoupled and wide": lambda rng, n: (5 * rng.normal(size=n), 5 * rng.normal(size=n)),
 }
+
+
+def test_following_ends_where_mean_and_spread_are_clearly_below_the_limit():
+    rng = np.random.default_rng(7)
+    far, near = (rng.normal(mean, 0.2, size=(10, 1, 2)) for mean in (0.2, 0.95))
+    nothing = np.zeros((10, 1, 2))
+
+    assert other_coins._hopeless(far, nothing, 1.0)
+    assert not other_coins._hopeless(near, nothing, 1.0)
+    assert not other_coins._hopeless(np.where(far > 0.2, np.nan, far), nothing, 1.0)
+    assert not other_coins._hopeless(far * 5, nothing, 1.0)
+
+
+@pytest.mark.parametrize(("change", "share"), [(2.0, 0.48), (1.5, 0.6), (1.2, 0.8), (5.0, 0.19)])
+def test_changes_of_two_values_show_no_mean_above_the_limit(monkeypatch, change, share):
+    """Trees and rounded answers change by something or by nothing: five coins of one kind have no deviation."""
+    monkeypatch.setattr(other_coins, "_spread", lambda *_: 0.0)
+    rng, runs = np.random.default_rng(6), 400
+    wrong = np.mean([shown(lambda r, n: (change * (r.random(n) < share), np.zeros(n)), rng) for _ in range(runs)])
+
+    assert wrong <= 0.05 / other_coins.PEOPLE + 3 * np.sqrt(0.0017 / runs)
 
 
 @pytest.mark.parametrize("shape", BELOW)

@@ -45,6 +45,7 @@ def test_a_version_is_drawn_once_and_is_the_model_of_its_seed(forest):
     new = load_subject(made)
 
     assert made == redrawn.retrain(forest, KEY) == "models:/forest/2"
+    assert redrawn.retrain(new, KEY) == made, "what was drawn is not drawn again"
     assert new.recipe.seed == redrawn.drawn_seed(forest, KEY)
     assert new.data.digest == forest.data.digest
     model = RandomForestClassifier(5, random_state=new.recipe.seed).fit(X, DATA.y)

@@ -63,6 +63,19 @@ PEOPLE = {
 }
 
 
+def blocks(value, share, shape):
+    """People of whom some have the same value in every column, as where a block of questions was not asked."""
+    made = RNG.normal(size=shape)
+    made[: int(share * len(made))] = value
+    return made
+
+
+PEOPLE |= {
+    "of whom a third is missing": blocks(np.nan, 0.3, (1000, 6)),
+    "of whom a third is zero": blocks(0.0, 0.3, (500, 8)),
+}
+
+
 @pytest.mark.parametrize("name", PEOPLE)
 def test_people_are_no_copies_and_no_windows(name):
     assert close_people.copied(data(PEOPLE[name])) == 0
@@ -91,7 +104,8 @@ def test_columns_that_share_numbers_by_rounding_or_by_ranks_are_no_windows():
     shares = np.round(RNG.random(size=(1500, 4)), 3)
     readings = np.round(RNG.normal(100, 40, size=(300, 6)))
 
-    for given in (ranks, shares, readings):
+    many = np.argsort(RNG.normal(size=(300, 20)), axis=0)
+    for given in (ranks, shares, readings, many):
         assert several_records(data(given.astype(float))).outcome == "passed"
 
 
