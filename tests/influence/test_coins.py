@@ -356,7 +356,7 @@ BELOW = {
 
 def test_following_ends_where_mean_and_spread_are_clearly_below_the_limit():
     rng = np.random.default_rng(7)
-    far, near = (rng.normal(mean, 0.1, size=(10, 1, 2)) for mean in (0.2, 0.95))
+    far, near = (rng.normal(mean, 0.1, size=(10, 1, 2)) for mean in (0.2, 0.99))
     nothing = np.zeros((10, 1, 2))
 
     assert other_coins._hopeless(far, nothing, 1.0)
