@@ -97,9 +97,12 @@ def promote(
     for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
     6, approved and unsigned. With --sign-command a rerun within a day goes on from the approved report, once.
     """
+    from privgate.guard.guard_config import Guard
+
     if retrain:
         uri = _redrawn(uri, alias, settings)
-    if settings["config"] is not None:
+    if settings["config"] is not None and not settings["observe"]:
+        Guard.load(settings["config"])  # an unusable one is said now, not after a check
         with contextlib.suppress(StatementError):  # then a check is due
             return _released(uri, alias, settings)
     if sign_command is not None:
