@@ -142,12 +142,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 logger = logging.getLogger(__name__)
 
-_RESULTS: dict[int, str] = {
-    ExitCode.PASSED: "approved",
-    ExitCode.UNSIGNED: "approved",
-    ExitCode.FAILED: "blocked",
-    ExitCode.INCONCLUSIVE: "blocked",
-}
+_APPROVED, _BLOCKED = {ExitCode.PASSED, ExitCode.UNSIGNED}, {ExitCode.FAILED, ExitCode.INCONCLUSIVE}
 
 
 class Work:
@@ -172,14 +167,14 @@ class Work:
         logger.info("%s: %s", job.uri, what)
         self._record("asked", job, what)
         code, said = self._run(what, job, lost)
-        result = _RESULTS.get(code, "problem")
+        result = "approved" if code in _APPROVED else "blocked" if code in _BLOCKED else "problem"
         self.seen.checks[result] += not counted
         if result == "problem":
             why = "was given up: its lease was lost" if lost.is_set() else f"ended with {code}: {said}"
             raise RegistryError(f"privgate {what} {job.uri} {why}")
-        if result == "blocked":
+        if code != ExitCode.PASSED:
             self._record("refused", job, what, why=f"privgate {what} ended with {code}: {said}")
-        elif what == "promote" and code != ExitCode.UNSIGNED:
+        elif what == "promote":
             self._promoted(guard, job, signed=not counted)
         return code != ExitCode.UNSIGNED
 
@@ -209,7 +204,8 @@ class Work:
         """Note what the registry has of a promotion that ended well; its word alone is nothing."""
         held = self._held(job)
         if held > int(job.version):
-            return  # a later version was released meanwhile
+            self._record("refused", job, "promote", why=f"version {held} was released meanwhile")
+            return
         if held < int(job.version) or not self.counts(guard, job):
             raise StatementError(f"the promotion of {job.uri} ended well, but no statement counts for @{job.target}")
         if signed:

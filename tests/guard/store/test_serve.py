@@ -227,8 +227,8 @@ def job(target="production"):
         ({"after": RELEASED, "counts": True}, "production", "promote", True, ["asked", "released"]),
         ({"code": 1}, "production", "promote", True, ["asked", "refused"]),
         ({"code": 5}, "production", "promote", True, ["asked", "refused"]),
-        ({"code": 6, "sign": False}, "production", "promote", False, ["asked"]),
-        ({"after": {"held": 3}}, "production", "promote", True, ["asked"]),  # a later version was released meanwhile
+        ({"code": 6, "sign": False}, "production", "promote", False, ["asked", "refused"]),
+        ({"after": {"held": 3}}, "production", "promote", True, ["asked", "refused"]),  # a later one was released
         ({"counts": True, "held": 3}, "production", "", True, []),
         ({"result": True, "sign": False}, "production", "", False, []),  # somebody else signs
         ({"result": False}, "production", "", True, []),
