@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 425),
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
-    "tests, lines": (32_000, 60_960),
+    "tests, lines": (32_000, 61_180),
     "a yes by theorem rests on, lines": (6_000, 13_780),
     "a yes by refits and attacks rests on, lines": (12_000, 53_000),
     "the kernel, lines": (1_500, 3_355),

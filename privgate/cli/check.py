@@ -8,15 +8,16 @@ import os
 import re
 import secrets
 import shlex
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from privgate.cli import console, options
+from privgate.cli import console, options, shared
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import ExitCode, PrivgateError, RegistryError, SubjectError, UsageError
+from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
@@ -72,11 +73,13 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
 @click.option(
-    "--sign-command",
-    metavar="CMD",
-    help="Where the registry is guarded: hands an approval to the signer, another user, container or host. {out} is "
-    "the report's folder, {policy}, {uri}, {nonce} and {target} what was asked for.",
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The guard's configuration: nothing is promoted without a statement that counts, and what has one is not "
+    "checked again.",
 )
+@click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
+@shared.sign_command
 @click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
 @click.option(
     "--retrain",
@@ -94,17 +97,18 @@ def promote(
     for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
     6, approved and unsigned. With --sign-command a rerun within a day goes on from the approved report, once.
     """
-    from privgate import registry
+    from privgate.guard.guard_config import Guard
 
-    if sign_command is not None and not all(word in sign_command for word in ("{uri}", "{nonce}")):
-        raise UsageError("--sign-command must tell the signer what to sign, by {uri} and {nonce}")
     if retrain:
         uri = _redrawn(uri, alias, settings)
+    if settings["config"] is not None and not settings["observe"]:
+        Guard.load(settings["config"])  # an unusable one is said now, not after a check
+        with contextlib.suppress(StatementError):  # then a check is due
+            return _released(uri, alias, settings)
     if sign_command is not None:
         if found := _waiting(uri, alias, settings):
             _signed(sign_command, sign_timeout, found, alias, settings)
-            registry.promote(found, alias, tracking_uri=settings["tracking_uri"])
-            return _told(found, alias, settings)
+            return _moved(found, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
@@ -112,13 +116,14 @@ def promote(
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
     try:
-        registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
-    except RegistryError as exc:
-        if GUARDED not in str(exc):
+        return _moved(subject, alias, settings)
+    except (RegistryError, StatementError) as exc:
+        if isinstance(exc, RegistryError) and GUARDED not in str(exc):
             raise
         if sign_command is None:
             folder, policy = shlex.quote(settings["report_dir"]), shlex.quote(settings["policy_name"])
-            how = f"privgate sign {folder} --policy {policy} --config guard.yaml --model {subject.uri}"
+            config = shlex.quote(str(settings["config"] or "guard.yaml"))
+            how = f"privgate sign {folder} --policy {policy} --config {config} --model {subject.uri}"
             click.echo(
                 console.plain(
                     f"approved, not promoted: {exc}; sign it as another user: {how}; then the same command goes on"
@@ -126,15 +131,48 @@ def promote(
                 err=True,
             )
             return int(ExitCode.UNSIGNED)
-        _waits(subject, alias, settings)
-        _signed(sign_command, sign_timeout, subject, alias, settings)
-        registry.promote(subject, alias, tracking_uri=settings["tracking_uri"])
-    return _told(subject, alias, settings)
+    _waits(subject, alias, settings)
+    _signed(sign_command, sign_timeout, subject, alias, settings)
+    return _moved(subject, alias, settings)
 
 
-def _told(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
-    said = settings["form"] != "text"  # what a program reads on stdout stays one document
-    click.echo(console.plain(f"promoted: models:/{subject.name}/{subject.version} is now @{alias}"), err=said)
+def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
+    """Set the alias to what was checked; with the guard's configuration only if a statement about it counts."""
+    from privgate import registry
+
+    if settings["config"] is not None:
+        return _released(_exact(subject), alias, settings)
+    where, forward = settings["tracking_uri"], settings["forward_only"]
+    has = registry.promote(subject, alias, tracking_uri=where, forward_only=forward)
+    return _told(_exact(subject), has, alias, settings)
+
+
+def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
+    """Set the alias if a statement that counts lets it be set, by the policy that was asked for."""
+    from privgate.guard.guard_config import Guard
+    from privgate.guard.verifying import verify
+    from privgate.registry.attaching import move
+    from privgate.registry.client import connect
+    from privgate.registry.named import named
+
+    guard, client = Guard.load(settings["config"]), connect(settings["tracking_uri"])
+    name = named(client, uri).name
+    if (terms := guard.terms(alias, name)).policy_digest != Policy.load(settings["policy_name"]).digest:
+        raise UsageError(f"the guard releases {name!r} as {alias!r} by policy {terms.policy!r}; ask for that")
+    exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
+    has = move(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
+    return _told(exact, has, alias, settings)
+
+
+def _told(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
+    """Say which version has the alias; nothing waits for a signature any more."""
+    with contextlib.suppress(OSError):
+        (Path(settings["report_dir"]).expanduser() / WAITING).unlink()
+    said = f"promoted: {uri} is now @{alias}"
+    if uri.rpartition("/")[2] != has:
+        said = f"approved, not promoted: @{alias} stays with the later version {has}"
+    # what a program reads on stdout stays one document
+    click.echo(console.plain(said), err=settings["form"] != "text")
     return int(ExitCode.PASSED)
 
 
@@ -205,14 +243,27 @@ def _redrawn(uri: str, alias: str, settings: dict[str, Any]) -> str:
 
 
 def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Hand an approval to the signer, and wait."""
-    from privgate.serve.work import signer_for
+    """Hand an approval to the signer's command, without a shell, and wait; what it must not know is not told it."""
+    from privgate.serve.work import environment
 
-    uri, name = f"models:/{subject.name}/{subject.version}", str(subject.name)
-    named = {"out": str(settings["report_dir"]), "policy": str(settings["policy_name"]), "uri": uri, "model": name}
-    named |= {"nonce": str(settings["nonce"]), "version": str(subject.version), "target": f"{name}@{alias}"}
+    name = str(subject.name)
+    named = {"out": settings["report_dir"], "policy": settings["policy_name"], "uri": _exact(subject), "model": name}
+    named |= {"nonce": settings["nonce"], "version": subject.version, "target": f"{name}@{alias}"}
+    words = shlex.split(command)
+    for key, value in named.items():
+        # a value never becomes two words, and holds no braces of names: model names come from the registry
+        plain = str(value).replace("{", "").replace("}", "")
+        words = [word.replace(f"{{{key}}}", plain) for word in words]
     console.note(f"handing the report to the signer, {timeout:g} s at most")
-    signer_for(command, timeout=timeout)(named)
+    try:
+        subprocess.run(  # noqa: S603  the operator's own command, without a shell
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True, env=environment()
+        )
+    except subprocess.CalledProcessError as exc:
+        said = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise StatementError(f"the signer command ended with {exc.returncode}: {said[-1][:300]}") from exc
+    except (OSError, subprocess.SubprocessError) as exc:
+        raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
 
 
 def _promotable(policy: Policy, subject: Subject, alias: str) -> None:

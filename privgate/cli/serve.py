@@ -22,11 +22,7 @@ from privgate.errors import UsageError
     help="What requests may name; repeatable.",
 )
 @click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
-@click.option(
-    "--sign-command",
-    metavar="CMD",
-    help="Signs {out} about {uri} with {nonce} by {policy} for {target}, as another user; none: stop.",
-)
+@shared.sign_command
 @click.option(
     "--without-isolation",
     is_flag=True,
@@ -66,8 +62,9 @@ def serve(
 ) -> int:
     """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS] or alias candidate.
 
-    OPTIONS after -- go to privgate check, such as --budget 30m. All state is in the registry: start it twice, or kill
-    it at any time. GET /health and /metrics; POST /webhook, made with the secret, only wakes it.
+    With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
+    Without --sign-command an approval waits until somebody signs it. All state is in the registry: start it twice, or
+    kill it at any time. GET /health and /metrics; POST /webhook, made with the secret, only wakes it.
     """
     import uvicorn
 
@@ -76,18 +73,13 @@ def serve(
     from privgate.registry.client import connect
     from privgate.serve.app import Deliveries, Loop, Swept, application, sweep
     from privgate.serve.reconciler import Lease, Reconciler
-    from privgate.serve.work import ServeSettings, signer_for
+    from privgate.serve.work import ServeSettings
 
     if settle > lease / 4:
         raise UsageError("--settle must be at most a quarter of --lease")
     options = (*options, f"--isolation={_isolation(options, without_isolation=without_isolation)}")
     if not any(option.split("=")[0] == "--network" for option in options):
         options = ("--network=never", *options)  # whoever asks for a check wrote the recipe, and declares what it likes
-    if sign_command is not None and not all(word in sign_command for word in ("{uri}", "{nonce}")):
-        raise UsageError(
-            "--sign-command must tell the signer what to sign: privgate sign {out} --model={uri} --nonce={nonce} "
-            "--policy={policy} --target={target} …"
-        )
     Guard.load(config)  # an unusable configuration is said now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
     named = {Policy.load(p).name: p for p in policies}
@@ -96,10 +88,9 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     client = connect(tracking_uri)
     holder = f"{socket.gethostname()}-{secrets.token_hex(8)}"
-    signer = None if sign_command is None else signer_for(sign_command)
     reconciler = Reconciler(
         client,
-        ServeSettings(config, named, work.resolve(), options, signer, candidate_target, audit),
+        ServeSettings(config, named, work.resolve(), options, sign_command, candidate_target, audit),
         lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
     )
     swept = Swept()

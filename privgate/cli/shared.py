@@ -1,10 +1,13 @@
 """Options that several commands take, said once; light, because the verifier has them too."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from privgate.errors import UsageError
 
 #: formats of a report that a command prints
 PRINTED = ("text", "json", "markdown", "junit", "cyclonedx", "modelcard")
@@ -22,6 +25,24 @@ def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [item for item in names if str(item.value).startswith(incomplete)]
 
 
+def _tells_what_to_sign(ctx: click.Context, param: click.Parameter, command: str | None) -> str | None:
+    del ctx, param
+    try:
+        words = " ".join(shlex.split(command or ""))
+    except ValueError as exc:
+        raise UsageError(f"--sign-command cannot be split into words: {exc}") from exc
+    if command is not None and not all(word in words for word in ("{uri}", "{nonce}")):
+        raise UsageError("--sign-command must tell the signer what to sign, by {uri} and {nonce}")
+    return command
+
+
+sign_command = click.option(
+    "--sign-command",
+    metavar="CMD",
+    callback=_tells_what_to_sign,
+    help="Hands an approval to the signer, another user, container or host. {out} is the report's folder, {policy}, "
+    "{uri}, {nonce} and {target} what was asked for. It is split as a shell would, and run without one.",
+)
 tracking_uri = click.option(
     "--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent."
 )

@@ -207,7 +207,7 @@ def _plain(text: str) -> str:
 # Promoting: moving an alias to a version, which the registry may refuse.
 
 
-def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) -> None:
+def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, forward_only: bool = False) -> str:
     """Set ``alias`` to the version that was checked, if it still is what was checked.
 
     Parameters
@@ -218,6 +218,13 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) ->
         Without ``@``.
     tracking_uri : str, optional
         Where the subject came from if absent.
+    forward_only : bool
+        Leave the alias where a later version has it.
+
+    Returns
+    -------
+    str
+        The version that has the alias now.
 
     Raises
     ------
@@ -235,5 +242,14 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None) ->
     with stored_files(client, present.storage) as stored:
         if digest.of_manifest(stored.digests()) != subject.digests["files"]:
             raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
-    with answering(f"setting alias {alias!r} of {subject.name} to version {subject.version}"):
-        client.set_registered_model_alias(subject.name, alias, subject.version)
+    return move(client, subject.name, subject.version, alias, forward_only=forward_only)
+
+
+def move(client: Any, name: str, version: str, alias: str, *, forward_only: bool) -> str:
+    """Set ``alias`` and return the version that has it now: with ``forward_only`` a later one keeps it."""
+    with answering(f"setting alias {alias!r} of {name} to version {version}"):
+        held = dict(client.get_registered_model(name).aliases).get(alias) if forward_only else None
+        if held is not None and int(held) > int(version):
+            return str(held)
+        client.set_registered_model_alias(name, alias, version)
+    return version

@@ -6,9 +6,9 @@ Whatever was missed, interrupted or done twice, the next look at the registry sa
 ========================  ===========================================================================================
 ``request``               what a version asks for, and who works on it until when: one tag, removed when it is answered
 ``lease``                 how one of several reconcilers takes a request
-``checking``, ``child``   one check in a process of its own, which ends with the process that started it
+``child``                 one command in a process of its own, which ends with the process that started it
 ``reconciler``            one look at everything that asks, and what follows from it
-``work``                  what one request needs: check, signature, alias
+``work``                  what one request needs: a check, or a promotion
 ``settings``              what the operator decided, and what was done
 ``sweeper``               does everything that is released still verify
 ``webhook``               who may wake the reconciler

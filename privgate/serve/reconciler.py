@@ -266,7 +266,9 @@ class Reconciler:
             self._free_at = min(self._free_at, request.until)
             return
         job = self._job(guard, name, version, request)
-        if self._answered(guard, job) if not text else self._waits_for_a_signer(guard, job):
+        left = self.work.left(guard, job)
+        # a candidate's alias stays when it is answered; nor does a statement move it: somebody may have withdrawn it
+        if left in {"", "wait"} or self.work.counts(guard, job) if not text else job.since and left == "wait":
             return
         lease = self.lease_for(name, version)
         if not lease.take(None if text else request):
@@ -296,25 +298,7 @@ class Reconciler:
             known = ", ".join(self.settings.policies)
             raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {known}")
         path = self.settings.policies[called]
-        policy = Policy.load(path)
-        if target is not None and (terms := guard.terms(target, name)).policy_digest != policy.digest:
-            raise UsageError(f"the guard releases {name!r} as {target!r} by policy {terms.policy!r}; ask for that")
-        return Job(name, version, policy, path, target, request.since)
-
-    def _answered(self, guard: Guard, job: Job) -> bool:
-        """Whether a candidate needs nothing: its alias stays when it is answered, so the result must tell.
-
-        A statement that counts moves no alias by itself: somebody may have withdrawn the release.
-        """
-        if self.work.counts(guard, job):
-            return True
-        result = self.work.result(job)
-        return result is False or (result is True and self.settings.sign is None)
-
-    def _waits_for_a_signer(self, guard: Guard, job: Job) -> bool:
-        """Whether there is nothing to do until somebody else signs."""
-        waiting = job.since and job.target is not None and self.settings.sign is None and self.work.result(job)
-        return bool(waiting) and not self.work.counts(guard, job)
+        return Job(name, version, Policy.load(path), path, target, request.since)
 
     def _put_off(self, name: str, version: str, asked: str, exc: PrivgateError) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""

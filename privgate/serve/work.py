@@ -1,16 +1,14 @@
-"""What one request needs: settings of the operator, a check in a process of its own, a signature, an alias."""
+"""What one request needs: settings of the operator, and a check or a promotion in a process of its own."""
 
 import contextlib
 import logging
 import os
-import secrets
-import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from privgate.errors import ExitCode, PolicyError, RegistryError, StatementError
 from privgate.guard import statement
 from privgate.guard.checks import Terms, check, row_and_statement
 from privgate.guard.guard_config import AuditLog, Guard
-from privgate.guard.verifying import verify
 from privgate.policy import Policy
 from privgate.registry.addresses import VARIABLE as SOURCES
 from privgate.registry.client import answering
@@ -44,9 +41,9 @@ class ServeSettings:
     work : Path
         Where reports lie until they are signed; only the checking user writes it.
     options : sequence of str
-        More options of ``privgate check``.
-    sign : callable, optional
-        Hands a report to the signer; without one, work stops after the check.
+        More options of ``privgate check`` and ``privgate promote``.
+    sign_command : str, optional
+        Hands an approval to the signer; without one, an approval waits for a signature from elsewhere.
     candidate_target : str
         Alias to move for an approved candidate; empty for none.
     audit : AuditLog, optional
@@ -57,7 +54,7 @@ class ServeSettings:
     policies: Mapping[str, str]
     work: Path
     options: Sequence[str] = ()
-    sign: Callable[[Mapping[str, str]], None] | None = None
+    sign_command: str | None = None
     candidate_target: str = ""
     audit: AuditLog | None = None
 
@@ -95,7 +92,7 @@ class Job:
         return f"models:/{self.name}/{self.version}"
 
 
-# One check in a process of its own, and one signature by a command of the operator's.
+# One command in a process of its own: it checks, has signed and promotes, and this process does none of it.
 
 #: what this process knows and untrusted training code must not find in its environment
 _SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
@@ -109,29 +106,9 @@ def environment() -> dict[str, str]:
     return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in _SECRETS}}
 
 
-def run_check(
-    uri: str, policy: str, folder: Path, options: Sequence[str], lost: threading.Event, *, nonce: str = ""
-) -> tuple[int, str]:
-    """Run ``privgate check`` on ``uri`` and return its exit code and its last words.
-
-    Parameters
-    ----------
-    uri, policy : str
-        Exact version, and policy by name or file.
-    folder : Path
-        Where the report goes; what the process says goes to ``check.log`` there.
-    options : sequence of str
-        More options of ``privgate check``.
-    lost : threading.Event
-        Ends the check at once, with all its workers, when it is set.
-    nonce : str
-        Goes into the report; the signer is told it, training code in a box cannot find it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").unlink(missing_ok=True)  # an older report must not look like this check's
-    command = [sys.executable, "-m", "privgate.serve.child", "check", uri, "--policy", policy]
-    command += ["--report-dir", str(folder), "--quiet", f"--nonce={nonce}", *options]
-    log = folder / "check.log"
+def _child(words: Sequence[str], log: Path, lost: threading.Event) -> tuple[int, str]:
+    """Return privgate's exit code and last words; ``lost`` ends it at once, with workers and the signer's command."""
+    command = [sys.executable, "-m", "privgate.serve.child", *words]
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
             command,
@@ -159,51 +136,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdin.close()
 
 
-def signer_for(command: str, *, timeout: float = 600.0) -> Callable[[Mapping[str, str]], None]:
-    """Return a function that hands a report to the operator's signer command.
-
-    Parameters
-    ----------
-    command : str
-        Split as a shell would, run without one. In it stand for something: ``{out}`` the report's folder, ``{policy}``,
-        ``{uri}`` models:/NAME/VERSION, ``{nonce}`` the check's, ``{model}``, ``{version}``, ``{target}`` MODEL@ALIAS.
-        Part of a word may be such a name, a value never becomes two words.
-    timeout : float
-        Seconds.
-    """
-    words = shlex.split(command)
-
-    def hand_over(values: Mapping[str, str]) -> None:
-        filled = [_filled(word, values) for word in words]
-        try:
-            subprocess.run(  # noqa: S603  the operator's own command, without a shell
-                filled, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True, env=environment()
-            )
-        except subprocess.CalledProcessError as exc:
-            said = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise StatementError(f"the signer command ended with {exc.returncode}: {said[-1][:300]}") from exc
-        except (OSError, subprocess.SubprocessError) as exc:
-            raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
-
-    return hand_over
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for key, value in values.items():
-        # one pass a name, and values hold no braces of names: model names come from the registry
-        word = word.replace(f"{{{key}}}", value.replace("{", "").replace("}", ""))
-    return word
-
-
-# What one request needs: a check, a signature, an alias that is moved; each only where the registry has no mark of it.
+# What one request needs: a check, or a promotion; each only where the registry has no mark of it.
 #
 # A result decided since the work began needs no second check, and a statement that counts needs no check at all.
 
 logger = logging.getLogger(__name__)
 
-#: file beside a report: what the check was started with
-NONCE = "nonce"
-_ANSWERS: dict[int, bool] = {ExitCode.PASSED: True, ExitCode.FAILED: False, ExitCode.INCONCLUSIVE: False}
+_APPROVED, _BLOCKED = {ExitCode.PASSED, ExitCode.UNSIGNED}, {ExitCode.FAILED, ExitCode.INCONCLUSIVE}
 
 
 class Work:
@@ -222,56 +161,64 @@ class Work:
 
     def do(self, guard: Guard, job: Job, lost: threading.Event) -> bool:
         """Do what is left to do; return whether the request is answered."""
-        if not self.counts(guard, job):
-            folder = self.settings.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
-            approved = self.result(job)
-            # a report is signed only from our own folder: anybody who may write artifacts could have attached one
-            kept = (folder / "report.json").is_file() and (folder / NONCE).is_file()
-            if approved and self.settings.sign is not None and not kept:
-                approved = None
-            if approved is None:
-                approved = self._check(job, folder, lost)
-            if not approved:
-                return True
-            if self.settings.sign is None:
-                return job.target is None  # with an alias asked for, the request waits for a signer elsewhere
-            self._sign(guard, job, folder)
-        if lost.is_set():
-            raise RegistryError(f"{job.uri} was given up: its lease was lost")
-        if job.target is not None:
-            self._move(guard, job, job.target)
-        return True
+        what, counted = self.left(guard, job), self.counts(guard, job)
+        if what in {"", "wait"}:
+            return not what
+        logger.info("%s: %s", job.uri, what)
+        self._record("asked", job, what)
+        code, said = self._run(what, job, lost)
+        result = "approved" if code in _APPROVED else "blocked" if code in _BLOCKED else "problem"
+        self.seen.checks[result] += not counted
+        if result == "problem":
+            why = "was given up: its lease was lost" if lost.is_set() else f"ended with {code}: {said}"
+            raise RegistryError(f"privgate {what} {job.uri} {why}")
+        if code != ExitCode.PASSED:
+            self._record("refused", job, what, why=f"privgate {what} ended with {code}: {said}")
+        elif what == "promote":
+            self._promoted(guard, job, signed=not counted)
+        return code != ExitCode.UNSIGNED
 
-    def _check(self, job: Job, folder: Path, lost: threading.Event) -> bool:
-        logger.info("checking %s", job.uri)
-        self._record("asked", job, "check")
-        where = ["--tracking-uri", str(self.client.tracking_uri)]
-        nonce = secrets.token_hex(16)
+    def left(self, guard: Guard, job: Job) -> str:
+        """Return the command that is left to run, ``wait`` for a signature from elsewhere, or nothing."""
+        counts = self.counts(guard, job)
+        result = True if counts else self.result(job)
+        if result is None:
+            return "promote" if job.target else "check"
+        if not result or job.target is None or self._held(job) > int(job.version):
+            return ""  # never back: going back to an earlier version is a person's decision
+        return "promote" if counts or self.settings.sign_command else "wait"
+
+    def _run(self, what: str, job: Job, lost: threading.Event) -> tuple[int, str]:
+        folder = self.settings.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / NONCE).write_text(nonce, encoding="ascii")
-        code, said = run_check(job.uri, job.path, folder, [*where, *self.settings.options], lost, nonce=nonce)
-        approved = _ANSWERS.get(code)
-        self.seen.checks["problem" if approved is None else "approved" if approved else "blocked"] += 1
-        if lost.is_set():
-            raise RegistryError(f"the check of {job.uri} was given up: its lease was lost")
-        if approved is None:
-            raise RegistryError(f"the check of {job.uri} ended with {code}: {said}")
-        if not approved:
-            self._record("refused", job, "check", why=f"the check ended with {code}: {said}")
-        return approved
+        if self.result(job) is None:  # asked anew: an older report is not gone on from
+            (folder / "report.json").unlink(missing_ok=True)
+        words = [what, job.uri, f"--policy={job.path}", f"--report-dir={folder}", "--quiet"]
+        words += [f"--tracking-uri={self.client.tracking_uri}", *self.settings.options]
+        if what == "promote":
+            words += [f"--to={job.target}", "--forward-only", f"--config={self.settings.config}", "--sign-timeout=600"]
+            words += [f"--sign-command={self.settings.sign_command}"] if self.settings.sign_command else []
+        return _child(words, folder / "check.log", lost)
 
-    def _sign(self, guard: Guard, job: Job, folder: Path) -> None:
-        if self.settings.sign is None:
-            raise StatementError("no signer is configured")
-        target = f"{job.name}@{job.target or 'production'}"
-        named = {"out": str(folder), "policy": job.path, "model": job.name, "version": job.version, "target": target}
-        # what to sign comes from here and not from the report
-        named |= {"uri": job.uri, "nonce": (folder / NONCE).read_text(encoding="ascii")}
-        self.settings.sign(named)
-        self.seen.signed += 1
-        if not self.counts(guard, job):
-            raise StatementError("the signer command ended well, but no statement counts")
-        self._record("approved", job, "sign")
+    def _promoted(self, guard: Guard, job: Job, *, signed: bool) -> None:
+        """Note what the registry has of a promotion that ended well; its word alone is nothing."""
+        held = self._held(job)
+        if held > int(job.version):
+            self._record("refused", job, "promote", why=f"version {held} was released meanwhile")
+            return
+        if held < int(job.version) or not self.counts(guard, job):
+            raise StatementError(f"the promotion of {job.uri} ended well, but no statement counts for @{job.target}")
+        if signed:
+            self.seen.signed += 1
+            self._record("approved", job, "sign")
+        self._record("released", job, "promote")
+        self.seen.moved += 1
+        logger.info("%s is now @%s", job.uri, job.target)
+
+    def _held(self, job: Job) -> int:
+        """Return the version that has the alias; 0 if none has."""
+        with answering(f"reading aliases of {job.name}"):
+            return int(dict(self.client.get_registered_model(job.name).aliases).get(str(job.target), 0))
 
     def result(self, job: Job) -> bool | None:
         """Return whether the attached result approves; None if there is none under this policy since work began.
@@ -304,19 +251,6 @@ class Work:
         except StatementError:
             return False
         return True
-
-    def _move(self, guard: Guard, job: Job, target: str) -> None:
-        with answering(f"reading aliases of {job.name}"):
-            present = dict(self.client.get_registered_model(job.name).aliases).get(target)
-        if present is not None and int(present) >= int(job.version):
-            return  # never back: a later version was released meanwhile, and going back is a person's decision
-        verify(job.uri, guard, target=target, tracking_uri=str(self.client.tracking_uri))
-        with answering(f"setting alias {target!r} of {job.name} to version {job.version}"):
-            self._record("asked", job, "move")
-            self.client.set_registered_model_alias(job.name, target, job.version)
-        self._record("released", job, "move")
-        self.seen.moved += 1
-        logger.info("%s is now @%s", job.uri, target)
 
     def _record(self, event: str, job: Job, doing: str, *, why: str = "") -> None:
         """Append to the audit log; what cannot be recorded is not done."""

@@ -31,10 +31,11 @@ def guarded(monkeypatch, tmp_path):
         verdict.outcome = SimpleNamespace(value="passed" if seen.approved else "failed")
         return verdict, subject
 
-    def promote(subject, alias, *, tracking_uri):
+    def promote(subject, alias, **_):
         seen.tries += 1
         if not seen.statement.is_file():
             raise RegistryError(REFUSAL)
+        return subject.version
 
     monkeypatch.setattr(check, "_checked", checked)
     monkeypatch.setattr(registry, "promote", promote)
@@ -88,7 +89,7 @@ def test_a_signer_is_told_what_to_sign_or_refused(guarded, capsys):
 
 
 def test_another_refusal_of_the_registry_is_what_it_is(guarded, monkeypatch):
-    def broken(subject, alias, *, tracking_uri):
+    def broken(subject, alias, **_):
         raise RegistryError("the registry does not answer")
 
     monkeypatch.setattr(registry, "promote", broken)

@@ -1,4 +1,4 @@
-"""Whoever checks never holds the key: it is looked for in every ancestor and child of a check and of a promotion."""
+"""Whoever checks never holds the key: it is looked for in all processes of a check, of a promotion and of serve."""
 
 import base64
 import contextlib
@@ -11,8 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from privgate import log_model
+from privgate.serve.reconciler import TAG
+from privgate.training.box import bubblewrap
+from tests.guard.store.served_process import Served, until
 
 SIGNER = """
 import pathlib, sys, time
@@ -20,6 +24,19 @@ key = pathlib.Path(sys.argv[1]).read_text()
 pathlib.Path(sys.argv[2]).write_text(sys.argv[3])
 time.sleep(0.3)
 assert "PRIVATE KEY" in key
+if sys.argv[5:]:  # asked by serve, whose registry is told what counts
+    from privgate.__main__ import run
+    out, target, config = sys.argv[5:]
+    words = ["sign", out, "--policy=dtp-1", f"--model={sys.argv[4]}", f"--nonce={sys.argv[3]}", f"--target={target}"]
+    sys.exit(run([*words, f"--config={config}", f"--key={sys.argv[1]}", "--checked-elsewhere"]))
+"""
+
+GUARD = """
+schema: privgate/guard/v1
+registry: of-a-test
+trust: trust.json
+policy: dtp-1
+protected: {aliases: [champion]}
 """
 
 
@@ -91,7 +108,7 @@ sys.exit(run(sys.argv[1:]))
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="processes cannot be looked into here")
-def test_no_process_of_a_check_or_a_promotion_holds_the_key(registry, data, recipe, tmp_path):
+def test_no_process_of_a_check_a_promotion_or_serve_holds_the_key(registry, data, recipe, tmp_path):
     key, signer = tmp_path / "key.pem", tmp_path / "signer.py"
     program = [sys.executable, "-m", "privgate"]
     subprocess.run([*program, "keys", "init", str(key), "--trust", str(tmp_path / "trust.json")], check=True)
@@ -128,8 +145,32 @@ def test_no_process_of_a_check_or_a_promotion_holds_the_key(registry, data, reci
         watcher.join()
 
     assert len((tmp_path / "signed").read_text()) == 32, "the nonce that the signer was told"
+    config = tmp_path / "guard.yaml"
+    config.write_text(GUARD)
+    client = MlflowClient(registry)
+    client.set_model_version_tag("credit", "1", TAG, "dtp-1,champion")
+    serving = [*program, "serve", f"--config={config}", "--policy=dtp-1", f"--work={tmp_path / 'work'}", "--port=0"]
+    serving += [] if bubblewrap.found().version else ["--without-isolation"]
+    serving += [
+        "--sign-command",
+        f"{command} {{out}} {{target}} {config}",
+        "--every=1",
+        "--settle=0.2",
+        "--",
+        "--jobs=1",
+    ]
+    process = subprocess.Popen(serving, env=environment, cwd=tmp_path)
+    watcher = threading.Thread(target=watch, args=(process,))
+    watcher.start()
+    try:
+        served = Served(process, "", Path(os.devnull))
+        until(lambda: TAG not in client.get_model_version("credit", "1").tags, served)
+    finally:
+        process.terminate()
+        watcher.join()
+    assert dict(client.get_registered_model("credit").aliases) == {"production": 1, "champion": 1}
     for pid in ancestors(os.getppid()):
         for _ in range(3):
             look(pid, "an ancestor")
-    assert len(looked) >= 3, "a check, its workers and a promotion were looked into"
+    assert len(looked) >= 5, "a check, its workers, a promotion, serve and its child were looked into"
     assert not holding

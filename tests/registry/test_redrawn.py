@@ -99,10 +99,10 @@ def guarded(registry, data, recipe, tmp_path, monkeypatch):
     seen, set_alias, checked = tmp_path / "asked", privgate.registry.promote, check._checked
     made = SimpleNamespace(seen=seen, checks=0)
 
-    def promote(subject, alias, *, tracking_uri):
+    def promote(subject, alias, **named):
         if not seen.is_file():
             raise RegistryError("setting alias: privgate: credit@production refused: there is no statement")
-        return set_alias(subject, alias, tracking_uri=tracking_uri)
+        return set_alias(subject, alias, **named)
 
     def counted(*args, **named):
         made.checks += 1

@@ -15,6 +15,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, TrainingData, digest, log_model
+from privgate.cli.check import WAITING
 from privgate.guard import statement
 from privgate.registry import layout
 from privgate.serve.reconciler import TAG
@@ -56,7 +57,7 @@ def plants(about):
     """Write a report that approves the victim to where the reconciler keeps what it is about to have signed."""
     folder = os.path.join(about["work"], about["victim"] + "-1-dtp-1")
     os.makedirs(folder, exist_ok=True)
-    for name, text in (("report.json", "{{}}"), ("nonce", "0" * 32)):
+    for name, text in (("report.json", "{{}}"), ("waiting-for-signature", "0" * 64)):
         with open(os.path.join(folder, name), "w") as out:
             out.write(text)
     return True
@@ -88,7 +89,7 @@ def fit(X, y, *, seed):
         found = {{
             "key": attempt(lambda: open(about["key"]).read()),
             "configuration": attempt(lambda: open(about["config"]).read()),
-            "nonce": any(open(path).read() != "0" * 32 for path in glob.glob(about["work"] + "/*/nonce")),
+            "a report": any(open(path).read() != "{{}}" for path in glob.glob(about["work"] + "/*/report.json")),
             "the sign command": any(b"--sign-command" in line for line in lines("cmdline")),
             "the signer's environment": any(about["mark"].lower().encode() in line for line in lines("environ")),
             "a planted report": attempt(lambda: plants(about)),
@@ -164,18 +165,18 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
         registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
     with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--max-retrains", "5") as served:
         until(lambda: all(TAG not in tags(registry, n) for n in ("evil", "good")), served, seconds=1500)
-        # what if a report lay there all the same, and tags said that it approves: the signer is told what it is for
+        # what if a report lay there all the same, and tags said that it approves: the victim is checked all the same
         assert not planted.exists()  # what was written in a box lay in its own /tmp
         planted.mkdir()
         report = next(p for p in (folder / "work").glob("good-1-*/report.json"))
         (planted / "report.json").write_bytes(report.read_bytes())
-        (planted / "nonce").write_bytes((report.parent / "nonce").read_bytes())
+        (planted / WAITING).write_text("0" * 64)
         said = {k: v for k, v in tags(registry, "good").items() if k.startswith("privgate.") and k != STATEMENT}
         later = statement.stamp(statement.now() + timedelta(hours=1))
         for key, value in {**said, "privgate.decided_at": later, TAG: "dtp-1,production"}.items():
             registry.client.set_model_version_tag("victim", "1", key, value)
-        until(lambda: "privgate.problem" in tags(registry, "victim"), served, seconds=600)
-        assert "the report is about models:/good/1" in tags(registry, "victim")["privgate.problem"]
+        until(lambda: TAG not in tags(registry, "victim"), served, seconds=1500)
+        assert tags(registry, "victim")["privgate.outcome"] != "passed"
 
     boxed = found_in("".join(p.read_text() for p in cache.rglob("*.log")))
     assert boxed

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
-from privgate.errors import UsageError
+from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.guard_config import AuditLog
+from privgate.policy import Policy
+from privgate.serve import work
 from privgate.serve.app import WINDOW, Deliveries, Loop
 from privgate.serve.reconciler import TAG, CheckRequest, Lease, read
+from privgate.serve.work import Job, ServeSettings, Work
 from tests.guard.store.served_process import SECRET, Served, serving, until
 
 
@@ -176,6 +179,137 @@ def test_who_waits_for_a_server_that_has_ended_waits_no_longer_and_says_why(tmp_
         until(lambda: False, Served(process, "", log))
 
 
+# what one request needs
+
+
+class Known(Work):
+    """Work about a registry of which this is known; a command changes it as told, and ends with a code."""
+
+    def __init__(self, folder, monkeypatch, *, sign=True, code=0, counts=False, result=None, held=0, after=()):
+        audit = AuditLog(folder / "audit.jsonl")
+        sign_command = "sign {uri} {nonce}" if sign else None
+        settings = ServeSettings(folder / "guard.yaml", {}, folder, ["--jobs=1"], sign_command, audit=audit)
+        super().__init__(SimpleNamespace(tracking_uri="sqlite:////registry.db"), settings)
+        self.has, self.ran = {"counts": counts, "result": result, "held": held}, []
+
+        def child(words, log, lost):
+            self.ran.append(words)
+            self.has |= dict(after)
+            return code, "error: as it says"
+
+        monkeypatch.setattr(work, "_child", child)
+
+    def counts(self, guard, job):
+        return self.has["counts"]
+
+    def result(self, job):
+        return self.has["result"]
+
+    def _held(self, job):
+        return self.has["held"]
+
+    def told(self):
+        return [(e["event"], e["doing"]) for e in self.settings.audit.lines()]
+
+
+RELEASED = {"counts": True, "held": 2}
+
+
+def job(target="production"):
+    return Job("credit", "2", Policy.load("dtp-1"), "dtp-1", target, 1)
+
+
+@pytest.mark.parametrize(
+    ("known", "target", "ran", "answered", "told"),
+    [
+        ({"after": RELEASED}, "production", "promote", True, ["asked", "approved", "released"]),
+        ({"after": RELEASED, "result": True}, "production", "promote", True, ["asked", "approved", "released"]),
+        ({"after": RELEASED, "counts": True}, "production", "promote", True, ["asked", "released"]),
+        ({"code": 1}, "production", "promote", True, ["asked", "refused"]),
+        ({"code": 5}, "production", "promote", True, ["asked", "refused"]),
+        ({"code": 6, "sign": False}, "production", "promote", False, ["asked", "refused"]),
+        ({"after": {"held": 3}}, "production", "promote", True, ["asked", "refused"]),  # a later one was released
+        ({"counts": True, "held": 3}, "production", "", True, []),
+        ({"result": True, "sign": False}, "production", "", False, []),  # somebody else signs
+        ({"result": False}, "production", "", True, []),
+        ({"counts": True}, None, "", True, []),
+        ({"result": True}, None, "", True, []),
+        ({}, None, "check", True, ["asked"]),  # without an alias nothing is signed
+        ({"code": 1}, None, "check", True, ["asked", "refused"]),
+    ],
+)
+def test_a_request_needs_one_command_or_none(tmp_path, monkeypatch, known, target, ran, answered, told):
+    own = Known(tmp_path, monkeypatch, **known)
+    assert own.do(None, job(target), threading.Event()) is answered
+    assert [words[0] for words in own.ran] == ([ran] if ran else [])
+    assert [event for event, _ in own.told()] == told
+    assert own.seen.moved == ("released" in told)
+    assert own.seen.signed == ("approved" in told)
+    for words in own.ran:
+        signing = {"--sign-command=sign {uri} {nonce}"} if known.get("sign", True) and ran == "promote" else set()
+        assert {word for word in words if "sign-command" in word} == signing
+        assert ("--forward-only" in words) == ("--to=production" in words) == (ran == "promote")
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "why"),
+    [
+        ({"code": 4}, RegistryError, "ended with 4: error: as it says"),  # a signer that refuses or is down
+        ({"code": 3}, RegistryError, "ended with 3"),
+        ({}, StatementError, "no statement counts"),  # it says that it ended well
+        ({"after": {"held": 2}}, StatementError, "no statement counts"),
+        ({"after": {"counts": True}}, StatementError, "no statement counts for @production"),
+    ],
+)
+def test_nothing_but_a_statement_that_counts_is_an_approval(tmp_path, monkeypatch, known, kind, why):
+    own = Known(tmp_path, monkeypatch, **known)
+    with pytest.raises(kind, match=why):
+        own.do(None, job(), threading.Event())
+    assert own.told() == [("asked", "promote")]
+    assert (own.seen.signed, own.seen.moved) == (0, 0)
+
+
+def test_what_is_not_recorded_is_not_done_and_a_lost_lease_is_said(tmp_path, monkeypatch):
+    lost = threading.Event()
+    lost.set()
+    own = Known(tmp_path, monkeypatch, code=-9)
+    with pytest.raises(RegistryError, match="its lease was lost"):
+        own.do(None, job(), lost)
+    own.settings.audit.path.unlink()
+    own.settings.audit.path.mkdir()
+    with pytest.raises(PrivgateError, match="audit log"):
+        own.do(None, job(), threading.Event())
+    assert len(own.ran) == 1
+
+
+def test_only_who_asks_anew_loses_the_report_that_waits_for_a_signature(tmp_path, monkeypatch):
+    report = tmp_path / "credit-2-dtp-1" / "report.json"
+    report.parent.mkdir()
+    report.touch()
+    Known(tmp_path, monkeypatch, result=True, after=RELEASED).do(None, job(), threading.Event())
+    assert report.exists()
+    Known(tmp_path, monkeypatch, after=RELEASED).do(None, job(), threading.Event())
+    assert not report.exists()
+
+
+def test_a_lost_lease_ends_the_command_and_all_that_it_started(tmp_path, monkeypatch):
+    """The signer's command is of its group, too."""
+    program, log, lost = tmp_path / "program", tmp_path / "log", threading.Event()
+    program.write_text("#!/bin/sh\nsleep 600 & echo $!\nwait\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(work.sys, "executable", str(program))
+    threading.Timer(1, lost.set).start()
+    assert work._child(["promote"], log, lost) == (-9, log.read_text().strip())
+    until(lambda: gone(int(log.read_text())))
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 # the process
 
 
@@ -254,9 +388,8 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         until(lambda: "privgate_released_wrong 1" in served.get("/metrics")[1], served)
     lines = [(e["event"], e["doing"], e["model"]) for e in audit.lines()]
     about = {name: [said[:2] for said in lines if said[2] == name] for name in (approved, blocked, name + "-strange")}
-    done = [("asked", "check"), ("approved", "sign"), ("asked", "move"), ("released", "move")]
-    assert about[approved] == done
-    assert about[blocked] == [("asked", "check"), ("refused", "check")]
+    assert about[approved] == [("asked", "promote"), ("approved", "sign"), ("released", "promote")]
+    assert about[blocked] == [("asked", "promote"), ("refused", "promote")]
     assert set(about[name + "-strange"]) == {("refused", "attend")}
     assert [said for said in lines if said[0] == "wrong"] == [("wrong", "sweep", f"models:/{approved}/1")]
 
@@ -306,16 +439,7 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     os.kill(child, 0)
     starter.kill()
     starter.wait()
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.1)
-    pytest.fail("the child outlived its starter")
+    until(lambda: gone(child))
 
 
 def history(registry, name):
