@@ -126,7 +126,8 @@ def promote(
             how = f"privgate sign {folder} --policy {policy} --config {config} --model {subject.uri}"
             click.echo(
                 console.plain(
-                    f"approved, not promoted: {exc}; sign it as another user: {how}; then the same command goes on"
+                    f"approved, not promoted: {exc}; sign it as another user: {how}; then promote it with --config "
+                    f"{config}, which checks nothing again"
                 ),
                 err=True,
             )
