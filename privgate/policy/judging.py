@@ -254,7 +254,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     if Need.LEAVE_ONE_OUT in needs:
         seeds = _seeds(evidence.run)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
-            return f"{seeds} paired seeds were used, the policy wants {audit.min_seeds}"
+            return f"{seeds} coins were compared, the policy wants {audit.min_seeds}"
     if Need.SHADOWS in needs:
         behind = BehindMembership.of(measurement.behind)
         shadows = behind.shadow_models

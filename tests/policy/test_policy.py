@@ -239,8 +239,8 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_units: 2000", {}, "1000 of 1000 people measured, the policy wants 2000"),
         ("min_coverage: 1.0", {"population": 2000}, "1000 of 2000 people measured, the policy wants 100.0%"),
         ("min_coverage: 0.1", {"population": 0}, "1000 of 0 people measured, the policy wants 10.0%"),
-        ("min_seeds: 5", {}, "0 paired seeds"),
-        ("min_seeds: 2", {"told": RunPart(trace=RunTrace(seeds=(1,)))}, "1 paired seeds were used, the policy wants 2"),
+        ("min_seeds: 5", {}, "0 coins were compared"),
+        ("min_seeds: 2", {"told": RunPart(trace=RunTrace(seeds=(1,)))}, "1 coins were compared, the policy wants 2"),
         ("min_shadow_models: 65", {}, "64 shadow models"),
         ("min_shadow_models: 2", {"behind": None}, "0 shadow models"),
         ("min_candidates: 1001", {}, "1000 candidates"),
@@ -328,6 +328,10 @@ def test_seeds_count_only_where_training_depends_on_them(load):
     for compared, expected in ((11, Outcome.PASSED), (4, Outcome.INCONCLUSIVE), (None, Outcome.INCONCLUSIVE)):
         seeds = SeedControl(dependent=False, **({} if compared is None else {"compared": compared}))
         assert outcome(policy, evidence(policy, told=RunPart(seeds=seeds))) is expected
+    for compared, expected in ((20, Outcome.PASSED), (4, Outcome.INCONCLUSIVE)):
+        seeds = SeedControl(dependent=True, compared=compared)
+        told = RunPart(seeds=seeds, trace=RunTrace(seeds=(1,)))
+        assert outcome(policy, evidence(policy, told=told)) is expected, "the released pair, beside so many other coins"
     for used, expected in (((1, 2, 3, 4, 5), Outcome.PASSED), ((1, 2, 3, 4), Outcome.INCONCLUSIVE)):
         assert outcome(policy, evidence(policy, told=RunPart(trace=RunTrace(seeds=used)))) is expected
 
