@@ -27,7 +27,7 @@ _TEXT = 1 << 24
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|null|true|false", re.IGNORECASE)
 #: how pickles begin that do not say their protocol: a class by name, a list, a mapping, a tuple
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
-_WORDS = {b"nan": b"nan", b"null": b"nan", b"true": b"1", b"false": b"0"}
+_WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
 #: libraries of whose model files the bytes are parameters
@@ -151,10 +151,9 @@ def _text(data: bytes, name: str, into: Read) -> None:
     if len(data) > _TEXT:
         into.opaque.append((name, data))
         return
-    numbers = [_WORDS.get(v.lower(), v) for v in _NUMBER.findall(data)]
-    if numbers:
-        where = f"{booster(data)}{name}"
-        into.arrays.append(Found(where, np.array(numbers, dtype="S40").astype(np.float64), text=True))
+    if numbers := _NUMBER.findall(data):
+        made = np.array([float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in numbers])
+        into.arrays.append(Found(f"{booster(data)}{name}", made, text=True))
     text = data.decode("utf-8", "replace")
     for inner in (v for v in (data, *map(str.encode, _QUOTED.findall(text))) if len(v) > OPAQUE):
         if (found := unlettered(inner)) is not None:

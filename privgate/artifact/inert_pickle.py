@@ -251,7 +251,7 @@ def _described(thing: StandIn) -> NDArray[Any] | None:
 
 def _parts(thing: Any, where: str) -> Iterator[tuple[Any, str]]:
     if isinstance(thing, StandIn):
-        own = thing.named or where
+        own = where if thing.named.startswith("joblib.") else thing.named or where
         for part in thing.given:
             yield part, own
     elif isinstance(thing, dict):

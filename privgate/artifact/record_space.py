@@ -1,5 +1,6 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,14 @@ FEW, _MOST = 8.0, 0.9
 CHANCE = 5
 #: records from which on an array with an entry each is noticed
 MANY = 20
-#: rows that are tried before a whole array is
+#: rows, and numbers of them, that are tried before a whole array is
 _TRIED = 512
-#: places at which a record may begin that are tried
-_WINDOWS = 100_000
+#: places at which a record may begin: so many are compared whole, and of places where every number fits, at most
+_COMPARED, _WINDOWS = 1 << 14, 100_000
+#: numbers from which on their bits are compared first
+_FEW_NUMBERS = 1 << 10
+#: what stands for a missing value, and for what whole numbers cannot hold
+_MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
 
 class RecordSpace:
@@ -31,54 +36,73 @@ class RecordSpace:
         with np.errstate(all="ignore"):
             self.made = _plain(table.astype(dtype))
             if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
-                self.made[:, (self.made != table).any(axis=0)] = 1e300
+                self.made[:, (self.made != table).any(axis=0)] = _NOT_THERE
         kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
         self.near = 0.0 if kind is None else float(kind.eps) * ulps
-        self.values = [np.unique(c) for c in self.made.T]
-        self.every = np.unique(np.append(np.concatenate(self.values), np.inf))
-        self.most = float(np.abs(self.made).max())
-        self.codes = np.column_stack([self._code(j, c) for j, c in enumerate(self.made.T)])
-        #: how rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it
-        self.bits = -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
+        self.values = [_distinct(c) for c in self.made.T]
+        #: below these, a column's values are rounded as if they were as large
+        self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
+        self._maps: dict[tuple[int, str], _Bits] = {}
+
+    @cached_property
+    def every(self) -> Float:
+        """The values of all columns, in order."""
+        return np.sort(np.concatenate([*self.values, [-np.inf, np.inf]]))
+
+    @cached_property
+    def rarest(self) -> list[int]:
+        """The columns, those of the most different values first."""
+        some = self.made[:: max(1, len(self.made) // _TRIED)]
+        return sorted(range(len(self.values)), key=lambda j: -len(_distinct(some[:, j])))
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """The place of each record's value among its column's, shape (n, d)."""
+        return np.column_stack([np.unique(c, return_inverse=True)[1] for c in self.made.T])
+
+    @cached_property
+    def bits(self) -> Float:
+        """How rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it."""
+        return -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
 
     def _share(self, j: int) -> Float:
         """Return the share of records whose value in a column is as good as each one's, shape (n,)."""
-        own, every = self.made[:, j], np.sort(self.made[:, j])
-        off = self.near * np.maximum(np.abs(own), np.abs(every).max() * 1e-3)
+        own, every = self.values[j], np.sort(self.made[:, j])
+        off = self._off(j, own)
         inside = np.searchsorted(every, own + off, side="right") - np.searchsorted(every, own - off, side="left")
-        return np.asarray(inside / len(own), dtype=np.float64)
+        return np.asarray(inside / len(every), dtype=np.float64)[self.codes[:, j]]
+
+    def _off(self, j: int, column: Float) -> Float:
+        """Return by how much numbers may be off."""
+        return np.asarray(self.near * np.maximum(np.abs(column), self.small[j]))
 
     def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
-        width = len(self.values)
-        rare = int(self.bits.mean(axis=0).argmax())
-        start = np.flatnonzero(self._code(rare, self._likely(flat, rare)) >= 0) - rare
-        start = start[(start >= 0) & (start + width <= len(flat))][:_WINDOWS]
-        found: NDArray[Any] = flat[start[:, None] + np.arange(width)]
+        width, first = len(self.values), self.rarest[0]
+        if self.made[0].max() == _NOT_THERE:
+            return flat[:0].reshape(0, width)
+        start = self._likely(flat, first) - first
+        start = start[(start >= 0) & (start + width <= len(flat))]
+        for j in self.rarest[1:]:
+            if len(start) > _COMPARED:
+                start = start[self._likely(flat[start + j], j)]
+        found: NDArray[Any] = flat[start[:_WINDOWS, None] + np.arange(width)]
         return found
+
+    def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
+        """Return where numbers may be a column's values: of many numbers, those whose bits may be some value's."""
+        if len(flat) < _FEW_NUMBERS or flat.dtype.itemsize > 8:
+            return np.flatnonzero(self._code(j, _plain(flat)) >= 0)
+        key = (j, flat.dtype.str)
+        if key not in self._maps:
+            self._maps[key] = _Bits(self.values[j], self.small[j], self.near, flat.dtype)
+        return self._maps[key].where(flat)
 
     def _any(self, column: Float, share: float = 0.5) -> bool:
         """Return whether a share of these values are some column's at all."""
-        at = np.clip(np.searchsorted(self.every, column), 1, len(self.every) - 1)
+        at = np.searchsorted(self.every[1:-1], column) + 1
         off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
-        return bool((off <= self.near * np.maximum(np.abs(column), self.most * 1e-3)).mean() >= share)
-
-    def _likely(self, flat: NDArray[Any], j: int) -> Float:
-        """Return numbers as float64; of many, only those whose bits may be a value of the column, NaN for others."""
-        with np.errstate(all="ignore"):
-            if self.near or len(flat) < 1 << 16 or flat.dtype.itemsize not in (4, 8):
-                return np.asarray(flat, dtype=np.float64)
-            kind = np.dtype(f"u{flat.dtype.itemsize}")
-            shift, odd = kind.itemsize * 8 - 16, kind.type(0x9E3779B97F4A7C15 & ((1 << kind.itemsize * 8) - 1))
-            table = np.zeros(1 << 16, dtype=bool)
-            own = self.values[j].astype(flat.dtype)
-            table[((own.view(kind) * odd) >> shift).astype(np.int64)] = True
-            made = np.full(len(flat), np.nan)
-            for k in range(0, len(flat), 1 << 20):
-                part = np.ascontiguousarray(flat[k : k + (1 << 20)])
-                maybe = np.flatnonzero(table[(part.view(kind) * odd) >> shift])
-                made[k + maybe] = part[maybe]
-            return made
+        return bool((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean() >= share)
 
     @np.errstate(all="ignore")
     def _code(self, j: int, column: Float) -> NDArray[np.int64]:
@@ -88,39 +112,47 @@ class RecordSpace:
         if self.near:
             before = np.maximum(at - 1, 0)
             at = np.where(np.abs(own[before] - column) < np.abs(own[at] - column), before, at)
-        with np.errstate(all="ignore"):
-            off = np.abs(own[at] - column)
-            fine = off <= self.near * np.maximum(np.abs(column), np.abs(own).max() * 1e-3)
-        return np.where(fine, at, -1).astype(np.int64)
+        return np.where(np.abs(own[at] - column) <= self._off(j, column), at, -1).astype(np.int64)
 
     def held(self, table: NDArray[Any], *, straight: bool = False) -> Bool:
         """Return which records are rows of a table, whatever the order of rows, and of columns if not ``straight``."""
         none, width = np.zeros(len(self.made), dtype=bool), len(self.values)
-        some = _plain(table[:: max(1, len(table) // _TRIED)])
-        if not len(table) or (not straight and not self._any(some.ravel()[:4096], 0.1)):
+        if not len(table):
             return none
-        pairs = [(j, j) for j in range(width)] if straight else self._columns(some)
-        if len(pairs) < 2:
+        some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
+        if not straight and not self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size], 0.05):
+            return none
+        pairs = [(j, j) for j in self.rarest] if straight else self._columns(some)
+        if len(pairs) < 2 or (straight and not self._one_whole(table)):
             return none
         theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
-        mine, bits = self.codes[:, [j for _, j in pairs]], self.bits[:, [j for _, j in pairs]].sum(axis=1)
-        found, rows = _common(mine, theirs)
-        if not found.any():
+        mine = self.codes[:, [j for _, j in pairs]]
+        if not np.isin(_mixed(theirs), _mixed(mine)).any():  # soon seen of most
             return none
+        bits = self.bits[:, [j for _, j in pairs]].sum(axis=1)
+        found, rows = _common(mine, theirs)
         # the same numbers with each column moved by itself: what they meet, they meet by chance
-        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(theirs.T)])
-        if CHANCE * _common(mine, moved)[0].sum() > found.sum():
+        few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
+        if few:
+            found[found] = [len(set(r)) > 2 for r in self.made[found].tolist()]
+        if CHANCE * _common(*((_moved(mine), theirs) if few else (mine, _moved(theirs))))[0].sum() > found.sum():
             return none
         if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
             return found
         found &= bits >= TOGETHER
         return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
 
+    def _one_whole(self, table: NDArray[Any]) -> bool:
+        """Return whether every number of some row may be its column's."""
+        for j in self.rarest:
+            table = table[self._code(j, _plain(table[:, j])) >= 0]
+        return len(table) > 0
+
     def _columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
-        d, free = len(self.values), set(range(len(self.values)))
+        free = set(range(len(self.values)))
         pairs = []
-        for c in range(min(some.shape[1], 4 * d, 256)):
+        for c in range(some.shape[1]):
             if not self._any(some[:, c]):
                 continue
             order = [c] if c in free else []
@@ -133,10 +165,64 @@ class RecordSpace:
         return pairs
 
 
+class _Bits:
+    """The bits that numbers of a type have which are as good as some value of a column, to look many up at once.
+
+    Numbers that are near each other agree in their upper bits once they are moved away from zero, or stand beside each
+    other; a table says of each such pattern, hashed, whether a value has it.
+    """
+
+    def __init__(self, own: Float, small: float, near: float, dtype: np.dtype[Any]) -> None:
+        self.dtype, size = dtype.newbyteorder("="), 8 * dtype.itemsize
+        self.kind = np.dtype(f"u{dtype.itemsize}")
+        self.small = self.dtype.type(small if near else 0)
+        self.shift = 0 if not near else int(np.ceil(np.log2(4 * near / np.finfo(self.dtype).eps)))
+        off = 1.01 * near * np.maximum(np.abs(own), small)
+        with np.errstate(all="ignore"):
+            ends = [own - off, own + off] if near else []
+            zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
+            also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
+            marks = np.concatenate([own, *ends, also]).astype(self.dtype)
+        self.down = max(0, size - min(22, int(np.log2(len(marks))) + 6))
+        self.odd = self.kind.type(0x9E3779B97F4A7C15 >> (64 - size) | 1)
+        self.table = np.zeros(1 << (size - self.down), dtype=bool)
+        self.table[self._pattern(marks)] = True
+
+    def _pattern(self, part: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(all="ignore"):
+            made = (part + np.copysign(self.small, part) if self.small else part).view(self.kind)
+            made = (made >> self.kind.type(self.shift)) * self.odd
+            return np.asarray(made >> self.kind.type(self.down), dtype=np.intp)
+
+    def where(self, flat: NDArray[Any]) -> NDArray[np.int64]:
+        """Return where numbers stand that may be as good as some value."""
+        some = [np.zeros(0, dtype=np.int64)]
+        for k in range(0, len(flat), 1 << 16):
+            part = np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=self.dtype)
+            some.append(k + np.flatnonzero(self.table[self._pattern(part)]))
+        return np.concatenate(some)
+
+
+def _distinct(column: Float) -> Float:
+    """Return a column's values in order, each once."""
+    made = np.sort(column)
+    return np.asarray(made[np.append(True, made[1:] != made[:-1])])
+
+
+def _mixed(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a number of each row: rows that are the same have the same one."""
+    return np.asarray(codes @ (0x1E3779B97F4A7C15 ** np.arange(1, codes.shape[1] + 1, dtype=np.int64)))
+
+
+def _moved(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a table with each column moved by itself."""
+    return np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(codes.T)])
+
+
 @np.errstate(all="ignore")
 def _plain(values: NDArray[Any]) -> Float:
     """Return numbers as float64, what is missing as a number that nothing else is."""
-    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=np.pi * 1e30))
+    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=_MISSING))
 
 
 def _common(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
