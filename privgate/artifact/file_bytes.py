@@ -86,6 +86,7 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
 
 def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        named = _of_skops(packed, name)
         for one in packed.infolist():
             beside = one.filename.rpartition("/data/")
             if one.file_size > LARGEST:
@@ -94,9 +95,25 @@ def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
                 kind = into.storages[beside[2]]
                 add(stored(packed.read(one), kind), TENSORS.get(kind, "torch.storage"), into)
             else:
-                # arrays of skops are named by where they lay in memory
-                inner = name if re.fullmatch(r"\d+\.npy", one.filename) else f"{name}/{one.filename}"
+                inner = named.get(one.filename, f"{name}/{one.filename}")
                 _content(packed.read(one), inner, into, depth + 1)
+
+
+def _of_skops(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
+    """Return the class that each array of a skops file belongs to, which is named by where it lay in memory."""
+    named = dict[str, str]()
+    schema = [f for f in packed.infolist() if f.filename == "schema.json" and f.file_size <= _TEXT]
+    todo: list[tuple[Any, str]] = [(json.loads(packed.read(f)), name) for f in schema]
+    while todo:
+        part, where = todo.pop()
+        if isinstance(part, dict):
+            module, file = str(part.get("__module__", "builtins")), part.get("file")
+            where = where if module in ("builtins", "numpy") else f"{module}.{part.get('__class__')}"
+            named.update({file: where} if isinstance(file, str) else {})
+        todo += [
+            (v, where) for v in (part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        ]
+    return named
 
 
 def _packing(data: bytes) -> Any:

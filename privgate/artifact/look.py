@@ -9,7 +9,6 @@ import json
 import pickle
 import time
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if held[id(a)].any():
             found |= held[id(a)]
             kept.append(a.where)
-    odd = [a for a in (*seen.arrays, *quiet) if a.where not in kept]
+    odd = [a for a in (*seen.arrays, *quiet) if a.where not in set(kept)]
     unknown += [why for a in odd if (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)
     if written.any():
@@ -261,11 +260,6 @@ class Records:
         self.cut |= time.process_time() > self._until
         return self.cut
 
-    @cached_property
-    def _scaled(self) -> list[Float]:
-        """The records as the usual scalers leave them."""
-        return list(_scaled(self.table))
-
     def rows_in(self, arrays: list[Found], vectors: list[Float]) -> list[Bool]:
         """Return which records each array holds, bool of shape (n,): as they are first, then in other forms."""
         held, alike = [np.zeros(self.n, dtype=bool) for _ in arrays], dict[tuple[Any, int], list[int]]()
@@ -302,7 +296,7 @@ class Records:
         yield RecordSpace(self.table, dtype, ulps=PRINTED * text), False
         some = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][: 6 * (len(vectors) <= 40)]
         with np.errstate(all="ignore"):
-            for beside, tables in enumerate((self._scaled, self._beside(some))):
+            for beside, tables in enumerate((_scaled(self.table), self._beside(some))):
                 for table in tables:
                     if self.late:
                         return
