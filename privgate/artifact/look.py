@@ -24,9 +24,7 @@ from privgate.subject.containers import take
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
-#: numbers of an array beyond which only records as they are are searched
-_WHOLE = 1 << 22
-#: seconds of processor time in which other forms than the records as they are are searched for
+#: seconds of processor time, and for each 10^9 bytes, in which other forms than the records as they are are searched for
 SECONDS = 2.0
 #: bytes without a meaning whose numbers are all looked up
 _BYTES = 1 << 22
@@ -182,8 +180,8 @@ def _views(where: str, data: bytes) -> list[Found]:
 
 
 def _may_be_scaled(a: Found) -> bool:
-    """Return whether an array may hold scaled records: numbers of trees do not, and of very many it would take long."""
-    return a.text or (a.values.size <= _WHOLE and a.values.dtype.kind == "f" and not a.where.startswith(_TREES))
+    """Return whether an array may hold scaled records: whole numbers, and those of trees, do not."""
+    return a.text or (a.values.dtype.kind == "f" and not a.where.startswith(_TREES))
 
 
 def _of_all(some: list[Found]) -> str:
@@ -267,6 +265,7 @@ class Records:
             if 2 <= self.width <= a.values.size and self.n >= 2:
                 alike.setdefault((np.dtype(np.float32) if a.text else a.values.dtype, a.text), []).append(k)
         forms = {key: self._forms(*key, vectors) for key in alike}
+        self._until += SECONDS * sum(a.values.nbytes for a in arrays) / 1e9
         for key, some in alike.items():
             space, _ = next(forms[key])
             for k in some:

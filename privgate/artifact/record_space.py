@@ -86,6 +86,7 @@ class RecordSpace:
         for j in self.rarest[1:]:
             if len(start) > _COMPARED:
                 start = start[self._likely(flat[start + j], j)]
+        start = start[self._code(first, _plain(flat[start + first])) >= 0]
         found: NDArray[Any] = flat[start[:_WINDOWS, None] + np.arange(width)]
         return found
 
@@ -134,7 +135,7 @@ class RecordSpace:
         # the same numbers with each column moved by itself: what they meet, they meet by chance
         few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
         if few:
-            found[found] = [len(set(r)) > 2 for r in self.made[found].tolist()]
+            found[found] = [len(set(r)) > min(2, width - 1) for r in self.made[found].tolist()]
         if CHANCE * _common(*((_moved(mine), theirs) if few else (mine, _moved(theirs))))[0].sum() > found.sum():
             return none
         if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
@@ -183,7 +184,7 @@ class _Bits:
             zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
             also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
             marks = np.concatenate([own, *ends, also]).astype(self.dtype)
-        self.down = max(0, size - min(22, int(np.log2(len(marks))) + 6))
+        self.down = max(0, size - min(21, int(np.log2(len(marks))) + 5))
         self.odd = self.kind.type(0x9E3779B97F4A7C15 >> (64 - size) | 1)
         self.table = np.zeros(1 << (size - self.down), dtype=bool)
         self.table[self._pattern(marks)] = True
@@ -199,7 +200,7 @@ class _Bits:
         some = [np.zeros(0, dtype=np.int64)]
         for k in range(0, len(flat), 1 << 16):
             part = np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=self.dtype)
-            some.append(k + np.flatnonzero(self.table[self._pattern(part)]))
+            some.append(k + np.flatnonzero(self.table.take(self._pattern(part))))
         return np.concatenate(some)
 
 
