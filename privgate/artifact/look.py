@@ -24,7 +24,7 @@ from privgate.subject.containers import take
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
-#: seconds of processor time, and for each 10^9 bytes, in which other forms than the records as they are are searched for
+#: seconds of processor time, and for each 10^9 bytes, in which the records are searched for in other forms
 SECONDS = 2.0
 #: bytes without a meaning whose numbers are all looked up
 _BYTES = 1 << 22
@@ -61,8 +61,8 @@ _PARAMETERS = (
 _REPORTS = ("privgate_reports/", "privgate/reports")
 #: what holds the bytes of Python's own code
 _CODE = "_builtin_type"
-#: parts of trees
-_TREES = ("sklearn.tree.", "sklearn.ensemble.")
+#: thresholds and leaves of trees
+_TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predictor.")
 
 
 def look(opened: Any) -> dict[str, Any]:
