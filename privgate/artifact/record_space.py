@@ -178,7 +178,7 @@ class _Bits:
         self.kind = np.dtype(f"u{dtype.itemsize}")
         self.small = self.dtype.type(small if near else 0)
         self.shift = 0 if not near else int(np.ceil(np.log2(4 * near / np.finfo(self.dtype).eps)))
-        off = 1.01 * near * np.maximum(np.abs(own), small)
+        off = 1.01 * near / (1 - near) * np.maximum(np.abs(own), small)
         with np.errstate(all="ignore"):
             ends = [own - off, own + off] if near else []
             zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
