@@ -294,22 +294,10 @@ class Records:
         """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
         yield RecordSpace(self.table, dtype, ulps=PRINTED * text), False
         some = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][: 6 * (len(vectors) <= 40)]
-        with np.errstate(all="ignore"):
-            for beside, tables in enumerate((_scaled(self.table), self._beside(some))):
-                for table in tables:
-                    if self.late:
-                        return
-                    yield RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED), bool(beside)
-
-    def _beside(self, scales: list[Float]) -> Iterator[Float]:
-        """Yield the records scaled by numbers beside."""
-        for one in scales:
-            yield self.table - one
-            yield self.table / one
-            for other in scales:
-                if other is not one:
-                    yield (self.table - one) / other
-                    yield self.table * one + other
+        for k, table in enumerate(_scaled(self.table, some)):
+            if self.late:
+                return
+            yield RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED), k >= 4
 
     def _fitted(self, a: Found) -> Bool:
         """Return which records an array holds whose columns in order are straight lines of theirs."""
@@ -341,8 +329,8 @@ class Records:
         return found
 
 
-def _scaled(table: Float) -> Iterator[Float]:
-    """Yield the records scaled as the usual scalers do."""
+def _scaled(table: Float, scales: list[Float]) -> Iterator[Float]:
+    """Yield the records scaled in four ways as the usual scalers do, then by numbers that stand beside."""
     with np.errstate(all="ignore"):
         spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
         yield (table - np.nanmean(table, axis=0)) / np.where(spread > 0, spread, 1)
@@ -350,6 +338,12 @@ def _scaled(table: Float) -> Iterator[Float]:
         quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
         yield (table - half) / np.where(three > quarter, three - quarter, 1)
         yield table / np.where(spread > 0, spread, 1)
+        for one in scales:
+            yield table - one
+            yield table / one
+            for other in (v for v in scales if v is not one):
+                yield (table - one) / other
+                yield table * one + other
 
 
 def _fitted(table: NDArray[Any], records: Float) -> Float | None:

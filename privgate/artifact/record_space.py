@@ -20,8 +20,6 @@ MANY = 20
 _TRIED = 512
 #: places at which a record may begin: so many are compared whole, and of places where every number fits, at most
 _COMPARED, _WINDOWS = 1 << 14, 100_000
-#: numbers from which on their bits are compared first
-_FEW_NUMBERS = 1 << 10
 #: what stands for a missing value, and for what whole numbers cannot hold
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
@@ -79,6 +77,7 @@ class RecordSpace:
     def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
         width, first = len(self.values), self.rarest[0]
+        flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
         if self.made[0].max() == _NOT_THERE:
             return flat[:0].reshape(0, width)
         start = self._likely(flat, first) - first
@@ -91,9 +90,7 @@ class RecordSpace:
         return found
 
     def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
-        """Return where numbers may be a column's values: of many numbers, those whose bits may be some value's."""
-        if len(flat) < _FEW_NUMBERS or flat.dtype.itemsize > 8:
-            return np.flatnonzero(self._code(j, _plain(flat)) >= 0)
+        """Return where numbers may be a column's values, told by their bits."""
         key = (j, flat.dtype.str)
         if key not in self._maps:
             self._maps[key] = _Bits(self.values[j], self.small[j], self.near, flat.dtype)
@@ -136,7 +133,8 @@ class RecordSpace:
         few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
         if few:
             found[found] = [len(set(r)) > min(2, width - 1) for r in self.made[found].tolist()]
-        if CHANCE * _common(*((_moved(mine), theirs) if few else (mine, _moved(theirs))))[0].sum() > found.sum():
+        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate((mine if few else theirs).T)])
+        if CHANCE * (_common(moved, theirs) if few else _common(mine, moved))[0].sum() > found.sum():
             return none
         if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
             return found
@@ -210,11 +208,6 @@ def _distinct(column: Float) -> Float:
     return np.asarray(made[np.append(True, made[1:] != made[:-1])])
 
 
-def _moved(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a table with each column moved by itself."""
-    return np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(codes.T)])
-
-
 @np.errstate(all="ignore")
 def _plain(values: NDArray[Any]) -> Float:
     """Return numbers as float64, what is missing as a number that nothing else is."""
@@ -228,7 +221,10 @@ def _common(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, i
     """
     mix = 0x1E3779B97F4A7C15 ** np.arange(1, mine.shape[1] + 1, dtype=np.int64)
     own, rows = mine @ mix, theirs[(theirs >= 0).all(axis=1)] @ mix
-    order = np.append(np.sort(rows), 0), np.append(np.sort(own), 0)
-    at = [np.searchsorted(o[:-1], v) for o, v in zip(order, (own, rows), strict=True)]
-    there = [(o[k] == v) & (k < len(o) - 1) for o, k, v in zip(order, at, (own, rows), strict=True)]
-    return there[0], int(there[1].sum())
+    return _among(own, rows), int(_among(rows, own).sum())
+
+
+def _among(some: NDArray[np.int64], others: NDArray[np.int64]) -> Bool:
+    others = np.sort(others)
+    at = np.searchsorted(others, some, side="right")
+    return np.asarray(others[at - 1] == some) & (at > 0) if len(others) else np.zeros(len(some), dtype=bool)
