@@ -4,7 +4,6 @@ A pickle is read with every class and function replaced by a stand-in that keeps
 """
 
 import bz2
-import contextlib
 import gzip
 import io
 import json
@@ -169,7 +168,7 @@ def _text(data: bytes, name: str, into: Read) -> None:
     if len(data) > _TEXT:
         into.opaque.append((name, data))
         return
-    if numbers := _in_order(data):
+    if numbers := [float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in _NUMBER.findall(data)]:
         into.arrays.append(Found(f"{booster(data)}{name}", np.array(numbers), text=True))
     text = data.decode("utf-8", "replace")
     quoted = _QUOTED.findall(text)
@@ -179,27 +178,6 @@ def _text(data: bytes, name: str, into: Read) -> None:
     into.texts.update(quoted)
     into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))
-
-
-def _in_order(data: bytes) -> list[float]:
-    """Return the numbers of a text one after another; of JSON, which is read sooner, those of its texts, too."""
-    made, todo = list[float](), list[Any]([data])
-    if data[:1] in (b"{", b"["):
-        with contextlib.suppress(ValueError, RecursionError):
-            todo = [json.loads(data, object_pairs_hook=list, parse_int=float)]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, list | tuple):
-            if set(map(type, part)) == {float}:
-                made += part
-            else:
-                todo += reversed(part)
-        elif isinstance(part, str | bytes):
-            found = _NUMBER.findall(part if isinstance(part, bytes) else part.encode("utf-8", "replace"))
-            made += [float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in found]
-        else:
-            made.append(np.nan if part is None else float(part))
-    return made
 
 
 def _bytes(data: bytes, where: str, into: Read, depth: int) -> None:

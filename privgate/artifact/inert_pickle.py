@@ -165,7 +165,8 @@ def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
             continue
         if isinstance(thing, str):
             into.texts.add(thing)
-            written.append(thing)
+            written += [thing] if len(thing) <= OPAQUE or id(thing) not in seen else []
+            seen.add(id(thing))
             continue
         if id(thing) in seen:
             continue

@@ -1,5 +1,6 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -40,7 +41,7 @@ class RecordSpace:
         self.values = [_distinct(c) for c in self.made.T]
         #: below these, a column's values are rounded as if they were as large
         self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
-        self._maps: dict[tuple[int, str], _Bits] = {}
+        self._maps: dict[tuple[int, str], Callable[..., NDArray[np.int64]]] = {}
 
     @cached_property
     def every(self) -> Float:
@@ -93,8 +94,8 @@ class RecordSpace:
         """Return where numbers may be a column's values, told by their bits."""
         key = (j, flat.dtype.str)
         if key not in self._maps:
-            self._maps[key] = _Bits(self.values[j], self.small[j], self.near, flat.dtype)
-        return self._maps[key].where(flat)
+            self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
+        return self._maps[key](flat)
 
     def _any(self, column: Float, share: float = 0.5) -> bool:
         """Return whether a share of these values are some column's at all."""
@@ -164,42 +165,35 @@ class RecordSpace:
         return pairs
 
 
-class _Bits:
-    """The bits that numbers of a type have which are as good as some value of a column, to look many up at once.
+def _by_bits(own: Float, small: float, near: float, dtype: np.dtype[Any]) -> Callable[..., NDArray[np.int64]]:
+    """Return what says where in many numbers of a type those stand that may be as good as some value of a column.
 
     Numbers that are near each other agree in their upper bits once they are moved away from zero, or stand beside each
     other; a table says of each such pattern, hashed, whether a value has it.
     """
+    native, size, kind = dtype.newbyteorder("="), 8 * dtype.itemsize, np.dtype(f"u{dtype.itemsize}").type
+    shift = int(np.ceil(np.log2(4 * near / np.finfo(native).eps))) if near else 0
+    moved, odd = native.type(small if near else 0), kind(0x9E3779B97F4A7C15 >> (64 - size) | 1)
+    off = 1.01 * near / (1 - near) * np.maximum(np.abs(own), small)
+    zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
+    also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
+    with np.errstate(all="ignore"):
+        marks = np.concatenate([own, own - off, own + off, also] if near else [own, also]).astype(native)
+    down = max(0, size - min(21, int(np.log2(len(marks))) + 5))
 
-    def __init__(self, own: Float, small: float, near: float, dtype: np.dtype[Any]) -> None:
-        self.dtype, size = dtype.newbyteorder("="), 8 * dtype.itemsize
-        self.kind = np.dtype(f"u{dtype.itemsize}")
-        self.small = self.dtype.type(small if near else 0)
-        self.shift = 0 if not near else int(np.ceil(np.log2(4 * near / np.finfo(self.dtype).eps)))
-        off = 1.01 * near / (1 - near) * np.maximum(np.abs(own), small)
-        with np.errstate(all="ignore"):
-            ends = [own - off, own + off] if near else []
-            zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
-            also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
-            marks = np.concatenate([own, *ends, also]).astype(self.dtype)
-        self.down = max(0, size - min(21, int(np.log2(len(marks))) + 5))
-        self.odd = self.kind.type(0x9E3779B97F4A7C15 >> (64 - size) | 1)
-        self.table = np.zeros(1 << (size - self.down), dtype=bool)
-        self.table[self._pattern(marks)] = True
+    @np.errstate(all="ignore")
+    def pattern(part: NDArray[Any]) -> NDArray[np.intp]:
+        made = (part + np.copysign(moved, part) if moved else part).view(kind)
+        return np.asarray((made >> kind(shift)) * odd >> kind(down), dtype=np.intp)
 
-    def _pattern(self, part: NDArray[Any]) -> NDArray[Any]:
-        with np.errstate(all="ignore"):
-            made = (part + np.copysign(self.small, part) if self.small else part).view(self.kind)
-            made = (made >> self.kind.type(self.shift)) * self.odd
-            return np.asarray(made >> self.kind.type(self.down), dtype=np.intp)
+    def where(flat: NDArray[Any]) -> NDArray[np.int64]:
+        parts = [np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=native) for k in range(0, len(flat), 1 << 16)]
+        some = [(k << 16) + np.flatnonzero(table.take(pattern(part))) for k, part in enumerate(parts)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *some])
 
-    def where(self, flat: NDArray[Any]) -> NDArray[np.int64]:
-        """Return where numbers stand that may be as good as some value."""
-        some = [np.zeros(0, dtype=np.int64)]
-        for k in range(0, len(flat), 1 << 16):
-            part = np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=self.dtype)
-            some.append(k + np.flatnonzero(self.table.take(self._pattern(part))))
-        return np.concatenate(some)
+    table = np.zeros(1 << (size - down), dtype=bool)
+    table[pattern(marks)] = True
+    return where
 
 
 def _distinct(column: Float) -> Float:
