@@ -27,7 +27,7 @@ _TEXT = 1 << 24
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|null|true|false", re.IGNORECASE)
 #: how pickles begin that do not say their protocol: a class by name, a list, a mapping, a tuple
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
-_WORDS = {b"nan": b"nan", b"null": b"nan", b"true": b"1", b"false": b"0"}
+_WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
 #: libraries of whose model files the bytes are parameters
@@ -86,6 +86,7 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
 
 def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        named = _of_skops(packed, name)
         for one in packed.infolist():
             beside = one.filename.rpartition("/data/")
             if one.file_size > LARGEST:
@@ -94,9 +95,25 @@ def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
                 kind = into.storages[beside[2]]
                 add(stored(packed.read(one), kind), TENSORS.get(kind, "torch.storage"), into)
             else:
-                # arrays of skops are named by where they lay in memory
-                inner = name if re.fullmatch(r"\d+\.npy", one.filename) else f"{name}/{one.filename}"
+                inner = named.get(one.filename, f"{name}/{one.filename}")
                 _content(packed.read(one), inner, into, depth + 1)
+
+
+def _of_skops(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
+    """Return the class that each array of a skops file belongs to, which is named by where it lay in memory."""
+    named = dict[str, str]()
+    schema = [f for f in packed.infolist() if f.filename == "schema.json" and f.file_size <= _TEXT]
+    todo: list[tuple[Any, str]] = [(json.loads(packed.read(f)), name) for f in schema]
+    while todo:
+        part, where = todo.pop()
+        if isinstance(part, dict):
+            module, file = str(part.get("__module__", "builtins")), part.get("file")
+            where = where if module in ("builtins", "numpy") else f"{module}.{part.get('__class__')}"
+            named.update({file: where} if isinstance(file, str) else {})
+        todo += [
+            (v, where) for v in (part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        ]
+    return named
 
 
 def _packing(data: bytes) -> Any:
@@ -151,15 +168,14 @@ def _text(data: bytes, name: str, into: Read) -> None:
     if len(data) > _TEXT:
         into.opaque.append((name, data))
         return
-    numbers = [_WORDS.get(v.lower(), v) for v in _NUMBER.findall(data)]
-    if numbers:
-        where = f"{booster(data)}{name}"
-        into.arrays.append(Found(where, np.array(numbers, dtype="S40").astype(np.float64), text=True))
+    if numbers := [float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in _NUMBER.findall(data)]:
+        into.arrays.append(Found(f"{booster(data)}{name}", np.array(numbers), text=True))
     text = data.decode("utf-8", "replace")
-    for inner in (v for v in (data, *map(str.encode, _QUOTED.findall(text))) if len(v) > OPAQUE):
+    quoted = _QUOTED.findall(text)
+    for inner in (v for v in (data, *map(str.encode, quoted)) if len(v) > OPAQUE):
         if (found := unlettered(inner)) is not None:
             _bytes(found, name, into, 0)
-    into.texts.update(_QUOTED.findall(text))
+    into.texts.update(quoted)
     into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))
 

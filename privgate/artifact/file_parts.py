@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 #: bytes without a meaning below which they are a name, a key or a state
 OPAQUE = 64
+_OTHER = re.compile(rb"[^A-Za-z0-9+/_=\s-]")
 _HEX, _BASE64 = re.compile(rb"(?:[0-9a-fA-F]{2}){64,}"), re.compile(rb"[A-Za-z0-9+/_-]{86,}={0,2}")
 
 
@@ -92,6 +93,8 @@ def booster(data: bytes) -> str:
 
 def unlettered(data: bytes) -> bytes | None:
     """Return the bytes that a text writes in base 16 or 64; None for any other text."""
+    if _OTHER.search(data, 0, 4096):
+        return None
     body = b"".join(data.split())
     with contextlib.suppress(ValueError):
         if _HEX.fullmatch(body):

@@ -165,7 +165,8 @@ def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
             continue
         if isinstance(thing, str):
             into.texts.add(thing)
-            written.append(thing)
+            written += [thing] if len(thing) <= OPAQUE or id(thing) not in seen else []
+            seen.add(id(thing))
             continue
         if id(thing) in seen:
             continue
@@ -251,7 +252,7 @@ def _described(thing: StandIn) -> NDArray[Any] | None:
 
 def _parts(thing: Any, where: str) -> Iterator[tuple[Any, str]]:
     if isinstance(thing, StandIn):
-        own = thing.named or where
+        own = where if thing.named.startswith("joblib.") else thing.named or where
         for part in thing.given:
             yield part, own
     elif isinstance(thing, dict):

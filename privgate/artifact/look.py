@@ -24,10 +24,10 @@ from privgate.subject.containers import take
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
-#: numbers of an array beyond which only records as they are are searched
-_WHOLE = 1 << 22
-#: seconds of processor time in which other forms than the records as they are are searched for
+#: seconds of processor time, and for each 10^9 bytes, in which the records are searched for in other forms
 SECONDS = 2.0
+#: bytes without a meaning whose numbers are all looked up
+_BYTES = 1 << 22
 #: numbers of a short array of nobody's library: a record, a column of few
 _FRAGMENT = 4096
 #: letters of a text that is somebody's own
@@ -61,8 +61,8 @@ _PARAMETERS = (
 _REPORTS = ("privgate_reports/", "privgate/reports")
 #: what holds the bytes of Python's own code
 _CODE = "_builtin_type"
-#: parts of trees
-_TREES = ("sklearn.tree.", "sklearn.ensemble.")
+#: thresholds and leaves of trees
+_TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predictor.")
 
 
 def look(opened: Any) -> dict[str, Any]:
@@ -124,29 +124,29 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     """
     records = Records.of(X)
     n, found, kept, unknown = records.n, np.zeros(records.n, dtype=bool), list[str](), list(seen.unknown)
-    vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
-    kept_in = set[str]()
     searched, quiet = _together(seen.arrays)
-    for a in [*searched, *quiet]:
-        mine = records.rows_in(a, vectors)
-        if mine.any():
-            found |= mine
+    blobs = [(w, d, _views(w, d)) for w, d in seen.opaque]
+    asked = [*searched, *quiet, *(a for *_, views in blobs for a in views)]
+    vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
+    held = dict(zip(map(id, asked), records.rows_in(asked, vectors), strict=True))
+    for a in (*searched, *quiet):
+        if held[id(a)].any():
+            found |= held[id(a)]
             kept.append(a.where)
-            kept_in.add(a.where)
-    odd = [a for a in (*seen.arrays, *quiet) if a.where not in kept_in]
+    odd = [a for a in (*seen.arrays, *quiet) if a.where not in set(kept)]
     unknown += [why for a in odd if (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)
     if written.any():
         found |= written
         kept.append("texts of the training data")
-    for where, data in seen.opaque:
-        mine = records.rows_in_bytes(where, data)
+    for where, data, views in blobs:
+        mine = np.any([held[id(a)] for a in views], axis=0) if views else records.rows_in_bytes(data)
         if mine.any():
             found |= mine
             kept.append(where)
         elif not where.startswith(BOOSTERS) and not where.endswith(_CODE):
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
-    if records.late:
+    if records.cut:
         unknown.append("scaled forms of the records were not all searched for, because time was over")
     least = int(found.sum())
     for keeper, size in _keepers(seen, n):
@@ -167,6 +167,21 @@ def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
         short.setdefault((a.values.dtype.str, theirs), []).append(a) if small else alone.append(a)
     joined = [Found(_of_all(some), np.concatenate([a.values for a in some])) for some in short.values()]
     return alone, joined
+
+
+def _views(where: str, data: bytes) -> list[Found]:
+    """Return the numbers that bytes without a meaning may be, wherever the first one begins; none of very many."""
+    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2") if len(data) <= _BYTES)
+    return [
+        Found(where, np.frombuffer(data, kind, (len(data) - k) // kind.itemsize, k))
+        for kind in kinds
+        for k in range(min(kind.itemsize, len(data) - kind.itemsize + 1))
+    ]
+
+
+def _may_be_scaled(a: Found) -> bool:
+    """Return whether an array may hold scaled records: whole numbers, and those of trees, do not."""
+    return a.text or (a.values.dtype.kind == "f" and not a.where.startswith(_TREES))
 
 
 def _of_all(some: list[Found]) -> str:
@@ -198,8 +213,7 @@ def _strange(a: Found, n: int, width: int) -> str:
         return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
     # whole numbers of a text are ids and sizes; as records they would have been found
-    odd = int((np.mod(a.values, 1, where=np.isfinite(a.values), out=np.zeros(a.values.shape)) != 0).sum())
-    odd = odd if a.text else a.values.size
+    odd = int((np.mod(a.values[np.isfinite(a.values)], 1) != 0).sum()) if a.text else a.values.size
     rows = odd // max(width, 1)
     if not mine and width and rows >= MANY and 20 * rows >= n and a.values.size > MANY * width:
         return f"{a.values.size} numbers whose meaning is not known ({a.where})"
@@ -220,8 +234,7 @@ class Records:
     def __init__(self, table: Float, texts: list[str]) -> None:
         self.table, self.texts = table, texts
         self.n, self.width = len(texts) if texts else len(table), table.shape[1]
-        self._spaces: dict[Any, list[RecordSpace]] = {}
-        self._until = time.process_time() + SECONDS
+        self._until, self.cut = time.process_time() + SECONDS, False
 
     @classmethod
     def of(cls, X: Any) -> "Records":
@@ -241,51 +254,57 @@ class Records:
 
     @property
     def late(self) -> bool:
-        """Whether no time is left for other forms than the records as they are."""
-        return time.process_time() > self._until
+        """Whether no time is left for other forms than the records as they are; asked where more would be."""
+        self.cut |= time.process_time() > self._until
+        return self.cut
 
-    def rows_in(self, a: Found, vectors: list[Float]) -> Bool:
-        """Return which records an array holds, bool of shape (n,)."""
-        none = np.zeros(self.n, dtype=bool)
-        if self.width < 2 or a.values.size < self.width or self.n < 2:
-            return none
+    def rows_in(self, arrays: list[Found], vectors: list[Float]) -> list[Bool]:
+        """Return which records each array holds, bool of shape (n,): as they are first, then in other forms."""
+        held, alike = [np.zeros(self.n, dtype=bool) for _ in arrays], dict[tuple[Any, int], list[int]]()
+        for k, a in enumerate(arrays):
+            if 2 <= self.width <= a.values.size and self.n >= 2:
+                alike.setdefault((np.dtype(np.float32) if a.text else a.values.dtype, a.text), []).append(k)
+        forms = {key: self._forms(*key, vectors) for key in alike}
+        self._until += SECONDS * sum(a.values.nbytes for a in arrays) / 1e9
+        for key, some in alike.items():
+            space, _ = next(forms[key])
+            for k in some:
+                held[k] = self._rows(arrays[k], space)
+        for key, some in alike.items():
+            left = [k for k in some if not held[k].any() and _may_be_scaled(arrays[k])]
+            for space, beside in forms[key] if left else ():
+                for k in left:
+                    if not held[k].any() and not self.late:
+                        held[k] = self._rows(arrays[k], space, beside=beside)
+            for k in left:
+                if not held[k].any() and not self.late:
+                    held[k] = self._fitted(arrays[k])
+        return held
+
+    def _rows(self, a: Found, space: RecordSpace, *, beside: bool = False) -> Bool:
+        """Return which records an array holds in one form; in forms that are scaled by numbers beside, in tables."""
         for table in _tables(a.values, self.width):
-            for space in self._in(a, table, vectors):
-                mine = space.held(table)
-                if mine.any():
-                    return mine
-        flat = a.values.ravel()
-        for space in self._in(a, flat[:1], []) if self.width not in a.values.shape[1:] else ():
-            mine = space.held(space.windows(flat), straight=True)
-            if mine.any():
+            if (not beside or len(table) >= 2) and (mine := space.held(table)).any():
                 return mine
-        return none
+        if beside or self.width in a.values.shape[1:]:
+            return np.zeros(self.n, dtype=bool)
+        return space.held(space.windows(a.values.ravel()), straight=True)
 
-    def _in(self, a: Found, table: NDArray[Any], vectors: list[Float]) -> Iterator[RecordSpace]:
+    def _forms(self, dtype: Any, text: int, vectors: list[Float]) -> Iterator[tuple[RecordSpace, bool]]:
         """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
-        dtype = np.dtype(np.float32) if a.text else table.dtype
-        key = (dtype.str, a.text)
-        if key not in self._spaces:
-            self._spaces[key] = [
-                RecordSpace(made, dtype, ulps=PRINTED if a.text else CARRIED * (k > 0))
-                for k, made in enumerate(_scaled(self.table))
-            ]
-        # numbers of trees are no scaled records, and the others take time
-        once = a.values.size > _WHOLE or table.dtype.kind != "f" or a.where.startswith(_TREES)
-        yield from self._spaces[key][: 1 if (once and not a.text) or self.late else None]
-        if once or len(vectors) > 40 or len(table) < 2 or self.late:
-            return
-        if len(table) == self.n and table.shape[1] == self.width and (made := _fitted(table, self.table)) is not None:
-            yield RecordSpace(made, np.dtype(np.float32), ulps=PRINTED)
-        scales = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][:6]
-        with np.errstate(all="ignore"):
-            for one in scales:
-                yield RecordSpace(self.table - one, dtype, ulps=CARRIED)
-                yield RecordSpace(self.table / one, dtype, ulps=CARRIED)
-                for other in scales:
-                    if other is not one and not self.late:
-                        yield RecordSpace((self.table - one) / other, dtype, ulps=CARRIED)
-                        yield RecordSpace(self.table * one + other, dtype, ulps=CARRIED)
+        yield RecordSpace(self.table, dtype, ulps=PRINTED * text), False
+        some = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][: 6 * (len(vectors) <= 40)]
+        for k, table in enumerate(_scaled(self.table, some)):
+            if self.late:
+                return
+            yield RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED), k >= 4
+
+    def _fitted(self, a: Found) -> Bool:
+        """Return which records an array holds whose columns in order are straight lines of theirs."""
+        for table in _tables(a.values, self.width):
+            if table.shape == self.table.shape and (made := _fitted(table, self.table)) is not None:
+                return RecordSpace(made, np.float32, ulps=PRINTED).held(table)
+        return np.zeros(self.n, dtype=bool)
 
     def texts_in(self, seen: Read) -> Bool:
         """Return which texts stand in a file word for word, bool of shape (n,)."""
@@ -298,18 +317,9 @@ class Records:
             found[k] |= any(self.texts[k].encode() in data for data in blobs)
         return found
 
-    def rows_in_bytes(self, where: str, data: bytes) -> Bool:
-        """Return which records bytes hold that no format explains, bool of shape (n,)."""
+    def rows_in_bytes(self, data: bytes) -> Bool:
+        """Return which of a few records stand in very many bytes that no format explains, bool of shape (n,)."""
         found = np.zeros(self.n, dtype=bool)
-        if len(data) <= 1 << 22:
-            for kind in ("<f8", "<f4", "<f2"):
-                size = int(kind[-1])
-                for k in range(size):
-                    part = data[k : k + (len(data) - k) // size * size]
-                    found |= self.rows_in(Found(where, np.frombuffer(part, kind)), [])
-                    if found.any():
-                        return found
-            return found
         for k in range(0, self.n, max(1, self.n // 16)):
             for kind in ("<f8", "<f4", "<f2"):
                 row = self.table[k].astype(kind)
@@ -319,9 +329,8 @@ class Records:
         return found
 
 
-def _scaled(table: Float) -> Iterator[Float]:
-    """Yield the records as they are, and scaled as the usual scalers do."""
-    yield table
+def _scaled(table: Float, scales: list[Float]) -> Iterator[Float]:
+    """Yield the records scaled in four ways as the usual scalers do, then by numbers that stand beside."""
     with np.errstate(all="ignore"):
         spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
         yield (table - np.nanmean(table, axis=0)) / np.where(spread > 0, spread, 1)
@@ -329,6 +338,12 @@ def _scaled(table: Float) -> Iterator[Float]:
         quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
         yield (table - half) / np.where(three > quarter, three - quarter, 1)
         yield table / np.where(spread > 0, spread, 1)
+        for one in scales:
+            yield table - one
+            yield table / one
+            for other in (v for v in scales if v is not one):
+                yield (table - one) / other
+                yield table * one + other
 
 
 def _fitted(table: NDArray[Any], records: Float) -> Float | None:

@@ -1,5 +1,7 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,12 @@ FEW, _MOST = 8.0, 0.9
 CHANCE = 5
 #: records from which on an array with an entry each is noticed
 MANY = 20
-#: rows that are tried before a whole array is
+#: rows, and numbers of them, that are tried before a whole array is
 _TRIED = 512
-#: places at which a record may begin that are tried
-_WINDOWS = 100_000
+#: places at which a record may begin: so many are compared whole, and of places where every number fits, at most
+_COMPARED, _WINDOWS = 1 << 14, 100_000
+#: what stands for a missing value, and for what whole numbers cannot hold
+_MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
 
 class RecordSpace:
@@ -31,54 +35,73 @@ class RecordSpace:
         with np.errstate(all="ignore"):
             self.made = _plain(table.astype(dtype))
             if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
-                self.made[:, (self.made != table).any(axis=0)] = 1e300
+                self.made[:, (self.made != table).any(axis=0)] = _NOT_THERE
         kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
         self.near = 0.0 if kind is None else float(kind.eps) * ulps
-        self.values = [np.unique(c) for c in self.made.T]
-        self.every = np.unique(np.append(np.concatenate(self.values), np.inf))
-        self.most = float(np.abs(self.made).max())
-        self.codes = np.column_stack([self._code(j, c) for j, c in enumerate(self.made.T)])
-        #: how rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it
-        self.bits = -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
+        self.values = [_distinct(c) for c in self.made.T]
+        #: below these, a column's values are rounded as if they were as large
+        self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
+        self._maps: dict[tuple[int, str], Callable[..., NDArray[np.int64]]] = {}
+
+    @cached_property
+    def every(self) -> Float:
+        """The values of all columns, in order."""
+        return np.sort(np.concatenate([*self.values, [-np.inf, np.inf]]))
+
+    @cached_property
+    def rarest(self) -> list[int]:
+        """The columns, those of the most different values first."""
+        some = self.made[:: max(1, len(self.made) // _TRIED)]
+        return sorted(range(len(self.values)), key=lambda j: -len(_distinct(some[:, j])))
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """The place of each record's value among its column's, shape (n, d)."""
+        return np.column_stack([np.unique(c, return_inverse=True)[1] for c in self.made.T])
+
+    @cached_property
+    def bits(self) -> Float:
+        """How rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it."""
+        return -np.log2(np.column_stack([self._share(j) for j in range(len(self.values))]))
 
     def _share(self, j: int) -> Float:
         """Return the share of records whose value in a column is as good as each one's, shape (n,)."""
-        own, every = self.made[:, j], np.sort(self.made[:, j])
-        off = self.near * np.maximum(np.abs(own), np.abs(every).max() * 1e-3)
+        own, every = self.values[j], np.sort(self.made[:, j])
+        off = self._off(j, own)
         inside = np.searchsorted(every, own + off, side="right") - np.searchsorted(every, own - off, side="left")
-        return np.asarray(inside / len(own), dtype=np.float64)
+        return np.asarray(inside / len(every), dtype=np.float64)[self.codes[:, j]]
+
+    def _off(self, j: int, column: Float) -> Float:
+        """Return by how much numbers may be off."""
+        return np.asarray(self.near * np.maximum(np.abs(column), self.small[j]))
 
     def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
-        width = len(self.values)
-        rare = int(self.bits.mean(axis=0).argmax())
-        start = np.flatnonzero(self._code(rare, self._likely(flat, rare)) >= 0) - rare
-        start = start[(start >= 0) & (start + width <= len(flat))][:_WINDOWS]
-        found: NDArray[Any] = flat[start[:, None] + np.arange(width)]
+        width, first = len(self.values), self.rarest[0]
+        flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
+        if self.made[0].max() == _NOT_THERE:
+            return flat[:0].reshape(0, width)
+        start = self._likely(flat, first) - first
+        start = start[(start >= 0) & (start + width <= len(flat))]
+        for j in self.rarest[1:]:
+            if len(start) > _COMPARED:
+                start = start[self._likely(flat[start + j], j)]
+        start = start[self._code(first, _plain(flat[start + first])) >= 0]
+        found: NDArray[Any] = flat[start[:_WINDOWS, None] + np.arange(width)]
         return found
+
+    def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
+        """Return where numbers may be a column's values, told by their bits."""
+        key = (j, flat.dtype.str)
+        if key not in self._maps:
+            self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
+        return self._maps[key](flat)
 
     def _any(self, column: Float, share: float = 0.5) -> bool:
         """Return whether a share of these values are some column's at all."""
-        at = np.clip(np.searchsorted(self.every, column), 1, len(self.every) - 1)
+        at = np.searchsorted(self.every[1:-1], column) + 1
         off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
-        return bool((off <= self.near * np.maximum(np.abs(column), self.most * 1e-3)).mean() >= share)
-
-    def _likely(self, flat: NDArray[Any], j: int) -> Float:
-        """Return numbers as float64; of many, only those whose bits may be a value of the column, NaN for others."""
-        with np.errstate(all="ignore"):
-            if self.near or len(flat) < 1 << 16 or flat.dtype.itemsize not in (4, 8):
-                return np.asarray(flat, dtype=np.float64)
-            kind = np.dtype(f"u{flat.dtype.itemsize}")
-            shift, odd = kind.itemsize * 8 - 16, kind.type(0x9E3779B97F4A7C15 & ((1 << kind.itemsize * 8) - 1))
-            table = np.zeros(1 << 16, dtype=bool)
-            own = self.values[j].astype(flat.dtype)
-            table[((own.view(kind) * odd) >> shift).astype(np.int64)] = True
-            made = np.full(len(flat), np.nan)
-            for k in range(0, len(flat), 1 << 20):
-                part = np.ascontiguousarray(flat[k : k + (1 << 20)])
-                maybe = np.flatnonzero(table[(part.view(kind) * odd) >> shift])
-                made[k + maybe] = part[maybe]
-            return made
+        return bool((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean() >= share)
 
     @np.errstate(all="ignore")
     def _code(self, j: int, column: Float) -> NDArray[np.int64]:
@@ -88,39 +111,48 @@ class RecordSpace:
         if self.near:
             before = np.maximum(at - 1, 0)
             at = np.where(np.abs(own[before] - column) < np.abs(own[at] - column), before, at)
-        with np.errstate(all="ignore"):
-            off = np.abs(own[at] - column)
-            fine = off <= self.near * np.maximum(np.abs(column), np.abs(own).max() * 1e-3)
-        return np.where(fine, at, -1).astype(np.int64)
+        return np.where(np.abs(own[at] - column) <= self._off(j, column), at, -1).astype(np.int64)
 
     def held(self, table: NDArray[Any], *, straight: bool = False) -> Bool:
         """Return which records are rows of a table, whatever the order of rows, and of columns if not ``straight``."""
         none, width = np.zeros(len(self.made), dtype=bool), len(self.values)
-        some = _plain(table[:: max(1, len(table) // _TRIED)])
-        if not len(table) or (not straight and not self._any(some.ravel()[:4096], 0.1)):
+        if not len(table):
             return none
-        pairs = [(j, j) for j in range(width)] if straight else self._columns(some)
-        if len(pairs) < 2:
+        some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
+        if not straight and not self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size], 0.05):
+            return none
+        pairs = [(j, j) for j in self.rarest] if straight else self._columns(some)
+        if len(pairs) < 2 or (straight and not self._one_whole(table)):
             return none
         theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
-        mine, bits = self.codes[:, [j for _, j in pairs]], self.bits[:, [j for _, j in pairs]].sum(axis=1)
+        mine = self.codes[:, [j for _, j in pairs]]
         found, rows = _common(mine, theirs)
         if not found.any():
             return none
+        bits = self.bits[:, [j for _, j in pairs]].sum(axis=1)
         # the same numbers with each column moved by itself: what they meet, they meet by chance
-        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate(theirs.T)])
-        if CHANCE * _common(mine, moved)[0].sum() > found.sum():
+        few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
+        if few:
+            found[found] = [len(set(r)) > min(2, width - 1) for r in self.made[found].tolist()]
+        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate((mine if few else theirs).T)])
+        if CHANCE * (_common(moved, theirs) if few else _common(mine, moved))[0].sum() > found.sum():
             return none
         if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
             return found
         found &= bits >= TOGETHER
         return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
 
+    def _one_whole(self, table: NDArray[Any]) -> bool:
+        """Return whether every number of some row may be its column's."""
+        for j in self.rarest:
+            table = table[self._code(j, _plain(table[:, j])) >= 0]
+        return len(table) > 0
+
     def _columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
-        d, free = len(self.values), set(range(len(self.values)))
+        free = set(range(len(self.values)))
         pairs = []
-        for c in range(min(some.shape[1], 4 * d, 256)):
+        for c in range(some.shape[1]):
             if not self._any(some[:, c]):
                 continue
             order = [c] if c in free else []
@@ -133,15 +165,60 @@ class RecordSpace:
         return pairs
 
 
+def _by_bits(own: Float, small: float, near: float, dtype: np.dtype[Any]) -> Callable[..., NDArray[np.int64]]:
+    """Return what says where in many numbers of a type those stand that may be as good as some value of a column.
+
+    Numbers that are near each other agree in their upper bits once they are moved away from zero, or stand beside each
+    other; a table says of each such pattern, hashed, whether a value has it.
+    """
+    native, size, kind = dtype.newbyteorder("="), 8 * dtype.itemsize, np.dtype(f"u{dtype.itemsize}").type
+    shift = int(np.ceil(np.log2(4 * near / np.finfo(native).eps))) if near else 0
+    moved, odd = native.type(small if near else 0), kind(0x9E3779B97F4A7C15 >> (64 - size) | 1)
+    off = 1.01 * near / (1 - near) * np.maximum(np.abs(own), small)
+    zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
+    also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
+    with np.errstate(all="ignore"):
+        marks = np.concatenate([own, own - off, own + off, also] if near else [own, also]).astype(native)
+    down = max(0, size - min(21, int(np.log2(len(marks))) + 5))
+
+    @np.errstate(all="ignore")
+    def pattern(part: NDArray[Any]) -> NDArray[np.intp]:
+        made = (part + np.copysign(moved, part) if moved else part).view(kind)
+        return np.asarray((made >> kind(shift)) * odd >> kind(down), dtype=np.intp)
+
+    def where(flat: NDArray[Any]) -> NDArray[np.int64]:
+        parts = [np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=native) for k in range(0, len(flat), 1 << 16)]
+        some = [(k << 16) + np.flatnonzero(table.take(pattern(part))) for k, part in enumerate(parts)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *some])
+
+    table = np.zeros(1 << (size - down), dtype=bool)
+    table[pattern(marks)] = True
+    return where
+
+
+def _distinct(column: Float) -> Float:
+    """Return a column's values in order, each once."""
+    made = np.sort(column)
+    return np.asarray(made[np.append(True, made[1:] != made[:-1])])
+
+
 @np.errstate(all="ignore")
 def _plain(values: NDArray[Any]) -> Float:
     """Return numbers as float64, what is missing as a number that nothing else is."""
-    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=np.pi * 1e30))
+    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=_MISSING))
 
 
 def _common(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
-    """Return which rows of mine are among theirs, and how many rows of theirs are among mine."""
-    kind = np.dtype((np.void, 8 * mine.shape[1]))
-    theirs = theirs[(theirs >= 0).all(axis=1)]
-    own, rows = (np.ascontiguousarray(v).view(kind).ravel() for v in (mine, theirs))
-    return np.isin(own, rows), int(np.isin(rows, own).sum())
+    """Return which rows of mine are among theirs, and how many rows of theirs are among mine.
+
+    Of each row 64 bits are compared: that two others have the same, chance brings about once in 10^19 pairs.
+    """
+    mix = 0x1E3779B97F4A7C15 ** np.arange(1, mine.shape[1] + 1, dtype=np.int64)
+    own, rows = mine @ mix, theirs[(theirs >= 0).all(axis=1)] @ mix
+    return _among(own, rows), int(_among(rows, own).sum())
+
+
+def _among(some: NDArray[np.int64], others: NDArray[np.int64]) -> Bool:
+    others = np.sort(others)
+    at = np.searchsorted(others, some, side="right")
+    return np.asarray(others[at - 1] == some) & (at > 0) if len(others) else np.zeros(len(some), dtype=bool)

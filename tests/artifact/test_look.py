@@ -2,6 +2,7 @@
 
 import base64
 import bz2
+import copy
 import gzip
 import io
 import json
@@ -16,6 +17,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -37,6 +40,7 @@ from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardSca
 from sklearn.svm import SVC, LinearSVC
 
 from privgate.artifact import file_bytes, look
+from privgate.artifact.record_space import RecordSpace, _plain
 from privgate.registry import layout
 
 RNG = np.random.default_rng(0)
@@ -283,3 +287,133 @@ def test_the_file_of_a_whole_release_leaves_our_reports_out(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     assert [n for n, _ in look.files(tmp_path)] == ["model.pkl"]
+
+
+# Models that hold records beside what they learned: found in every form, in the time that is promised.
+
+MANY_RECORDS = RNG.normal(size=(3000, 12))
+FOREST = RandomForestClassifier(30, random_state=0).fit(MANY_RECORDS, MANY_RECORDS[:, 0] > 0)
+WEIGHTS = RNG.normal(size=(600, 1000)) / 20
+
+
+def _field(number, content):
+    """Return a field of a message of protobuf: a number, or bytes with their length."""
+    size = content if isinstance(content, int) else len(content)
+    length = bytes([size >> 7 * k & 127 | 128 for k in range(4)]) + bytes([size >> 28])
+    return (
+        bytes([number << 3 | (0 if isinstance(content, int) else 2)])
+        + length
+        + (content if size is not content else b"")
+    )
+
+
+def onnx(tensors):
+    """Return a model of ONNX with these initialisers."""
+    made = b"".join(
+        _field(
+            5,
+            b"".join(_field(1, d) for d in a.shape) + _field(2, 1 if a.itemsize == 4 else 11) + _field(9, a.tobytes()),
+        )
+        for a in tensors
+    )
+    return _field(1, 8) + _field(7, _field(2, b"graph") + made)
+
+
+def safetensors(tensors):
+    told, at = {}, 0
+    for k, a in enumerate(tensors):
+        told[f"t{k}"] = {"dtype": f"F{8 * a.itemsize}", "shape": a.shape, "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    head = json.dumps(told).encode()
+    return len(head).to_bytes(8, "little") + head + b"".join(a.tobytes() for a in tensors)
+
+
+def beside_trees(A):
+    made = copy.copy(FOREST)
+    made.kept_ = A
+    return made
+
+
+def between_weights(A):
+    """Return weights with each row somewhere between them."""
+    made = WEIGHTS.astype(A.dtype).ravel()
+    for k, row in zip(RNG.permutation(made.size // A.shape[1]), A, strict=False):
+        made[k * A.shape[1] : (k + 1) * A.shape[1]] = row
+    return made.reshape(WEIGHTS.shape)
+
+
+FORMS = {
+    "as they are": lambda X: X,
+    "single": lambda X: X.astype(np.float32),
+    "standardised": lambda X: (X - X.mean(axis=0)) / X.std(axis=0),
+    "between 0 and 1, single": lambda X: ((X - X.min(axis=0)) / np.ptp(X, axis=0)).astype(np.float32),
+}
+HIDDEN = {
+    "beside trees, pickled": lambda A: pickle.dumps(beside_trees(RNG.permutation(A))),
+    "beside trees, columns permuted": lambda A: pickle.dumps(beside_trees(A[:, RNG.permutation(A.shape[1])])),
+    "beside trees, turned": lambda A: pickle.dumps(beside_trees(A.T.copy())),
+    "beside trees, joblib": lambda A: saved(lambda f: joblib.dump(beside_trees(A), f)),
+    "beside trees, skops": lambda A: skops.io.dumps(beside_trees(A)),
+    "between weights": lambda A: pickle.dumps({"w": between_weights(A)}),
+    "between weights, safetensors": lambda A: safetensors([WEIGHTS.astype(A.dtype), between_weights(A)]),
+    "beside weights, torch": lambda A: saved(lambda f: torch.save({"w": torch.tensor(A)}, f)),
+    "beside weights, ONNX": lambda A: onnx([WEIGHTS[:100].astype(A.dtype), A]),
+    "behind CatBoost's trees": lambda A: b"CBM1" + RNG.bytes(10_001) + A.tobytes(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_records_in_a_model_are_found_in_every_form(hidden, form):
+    A = FORMS[form](MANY_RECORDS)[:1000]
+    least, _, unknown = seen(HIDDEN[hidden](A), MANY_RECORDS)
+    assert least >= 990
+    assert not [u for u in unknown if "time was over" in u]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_single_record_between_weights_is_found(dtype):
+    assert seen(pickle.dumps({"w": between_weights(MANY_RECORDS[7:8].astype(dtype))}), MANY_RECORDS)[0] == 1
+
+
+def test_records_with_missing_values_are_found_scaled():
+    X = np.where(RNG.random(MANY_RECORDS.shape) < 0.1, np.nan, MANY_RECORDS)
+    A = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
+    for made in (A[:1000], between_weights(A[:1000])):
+        assert seen(pickle.dumps({"t": made}), X)[0] >= 990
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
+def test_a_forest_holds_nothing_however_it_is_written(write):
+    assert seen(write(FOREST), MANY_RECORDS) == (0, [], [])
+
+
+def test_an_ordinary_network_in_onnx_is_unknown():
+    least, _, unknown = seen(onnx([WEIGHTS.astype(np.float32)]), MANY_RECORDS)
+    assert not least
+    assert unknown
+
+
+@given(
+    own=st.lists(
+        st.floats(-1e6, 1e6) | st.just(0.0) | st.just(np.nan) | st.floats(-1e-3, 1e-3), min_size=2, max_size=40
+    ),
+    ulps=st.sampled_from([0, look.CARRIED, look.PRINTED]),
+    dtype=st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.int16, np.uint8]),
+    seed=st.integers(0, 999),
+)
+def test_what_bits_rule_out_is_no_value(own, ulps, dtype, seed):
+    """Every number that is as good as some value of a column passes the table of bits."""
+    rng, floats = np.random.default_rng(seed), np.issubdtype(dtype, np.floating)
+    with np.errstate(all="ignore"):
+        space = RecordSpace(np.array([own, own]).T, np.dtype(dtype), ulps=ulps * floats)
+        some = rng.choice(np.array(own), 3000)
+        off = rng.uniform(-1.2, 1.2, 3000) * space.near * np.maximum(np.abs(some), space.small[0])
+        flat = np.concatenate([some + off, rng.normal(size=100), [0.0, -0.0, np.nan, np.inf, -np.inf]]).astype(dtype)
+    fine = np.flatnonzero(space._code(0, _plain(flat)) >= 0)
+    assert set(fine) <= set(space._likely(flat, 0))
+
+
+def test_the_same_key_twice_hides_nothing_in_json():
+    rows = MANY_RECORDS[:50].tolist()
+    assert seen(json.dumps({"a": rows})[:-1].encode() + b', "a": 1}', MANY_RECORDS)[0] == 50
