@@ -40,9 +40,6 @@ def copied(data: TrainingData) -> float:
     rng = np.random.default_rng(0)
     asked = values if len(values) <= PEOPLE else values[rng.permutation(len(values))[:PEOPLE]]
     distance = NearestNeighbors(n_neighbors=beyond + 1).fit(values).kneighbors(asked)[0][:, 1:]
-    distance = distance[distance[:, 0] > 0]  # equal records are told by themselves
-    if len(distance) < beyond:
-        return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         local = 1.0 / np.log(distance[:, -1:] / distance[:, copies:-1]).mean(axis=1)
         dimension = float(np.clip(np.nanmedian(local), 1.0, values.shape[1]))
@@ -62,9 +59,10 @@ def _measured(data: TrainingData) -> Float | None:
     wide = [j for j in range(first.shape[1]) if len(np.unique(first[:, j])) > RARE * n][:COLUMNS]
     if len(wide) < 2:
         return None
-    ties = np.random.default_rng(0).random((n, len(wide)))  # equal values stand in an order of their own a column
-    order = np.argsort(np.lexsort((ties, first[:, wide]), axis=0), axis=0)
-    return np.asarray(order / n, dtype=np.float64)
+    first = np.unique(first[:, wide], axis=0)  # equal records are told by themselves
+    ties = np.random.default_rng(0).random(first.shape)  # equal values stand in an order of their own a column
+    order = np.argsort(np.lexsort((ties, first), axis=0), axis=0)
+    return np.asarray(order / len(first), dtype=np.float64)
 
 
 def _columns(X: Any) -> NDArray[np.float64] | None:

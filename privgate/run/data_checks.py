@@ -223,25 +223,24 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
     Equal ones are counted by ``duplicates``. Where most people seem to be copies, and nobody says whose the records
     are, no figure about people counts.
     """
-    share = close_people.copied(data)
-    if share:
+    share, cells, owners = close_people.copied(data), coarse(data.X), _owner(data)
+    near = np.zeros(data.n, dtype=bool)
+    for grid in cells or ():
+        near |= _shared(grid, owners)
+    prints = _with_label(exact(data.X), data.y) if prints is None else prints
+    count = int((near & ~_shared(prints, owners)).sum())
+    # what rounding alone explains is told as such, unless most people are copies
+    if share >= close_people.MOST or share > 1.5 * count / data.n:
         open_ = share >= close_people.MOST and data.groups is None
         said = percent(share) if share < 1 else "all"
         text = f"about {said} of the records lie closer to another unit's record than people do, as jittered copies"
         return Precondition(
             "near_duplicates", "inconclusive" if open_ else "warned", f"{text}; {_OWNER}", {"close": share}
         )
-    cells = coarse(data.X)
     if cells is None:
         return Precondition(
             "near_duplicates", "passed", "not looked for: these records have no distance", {"records": 0}
         )
-    prints = _with_label(exact(data.X), data.y) if prints is None else prints
-    owners = _owner(data)
-    near = np.zeros(data.n, dtype=bool)
-    for grid in cells:
-        near |= _shared(grid, owners)
-    count = int((near & ~_shared(prints, owners)).sum())
     detail = {"records": count, "share": count / data.n}
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
