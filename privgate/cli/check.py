@@ -24,6 +24,8 @@ from privgate.verdict import Verdict
 
 #: beside an approved report that was not signed yet
 WAITING = "waiting-for-signature"
+#: model and alias that no shell reads as anything else, and how a shell or ssh says that it ran nothing
+_PLAIN, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
 #: how a guarded store's refusals begin
 GUARDED = "privgate:"
 
@@ -97,12 +99,11 @@ def promote(
     for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
     6, approved and unsigned. With --sign-command a rerun within a day goes on from the approved report, once.
     """
-    from privgate.guard.guard_config import Guard
-
+    if settings["config"] is not None:
+        _guard(uri, alias, settings)  # an unusable one, or another policy, is said now and not after a training
     if retrain:
         uri = _redrawn(uri, alias, settings)
     if settings["config"] is not None and not settings["observe"]:
-        Guard.load(settings["config"])  # an unusable one is said now, not after a check
         with contextlib.suppress(StatementError):  # then a check is due
             return _released(uri, alias, settings)
     if sign_command is not None:
@@ -148,18 +149,24 @@ def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
     return _told(_exact(subject), has, alias, settings)
 
 
-def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
-    """Set the alias if a statement that counts lets it be set, by the policy that was asked for."""
+def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
+    """Return the guard, a client and the model's name, if the guard releases it by the policy that was asked for."""
     from privgate.guard.guard_config import Guard
-    from privgate.guard.verifying import verify
-    from privgate.registry.attaching import move
     from privgate.registry.client import connect
     from privgate.registry.named import named
 
     guard, client = Guard.load(settings["config"]), connect(settings["tracking_uri"])
     name = named(client, uri).name
-    if (terms := guard.terms(alias, name)).policy_digest != Policy.load(settings["policy_name"]).digest:
-        raise UsageError(f"the guard releases {name!r} as {alias!r} by policy {terms.policy!r}; ask for that")
+    guard.demands(alias, name, Policy.load(settings["policy_name"]).digest)
+    return guard, client, name
+
+
+def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
+    """Set the alias if a statement that counts lets it be set, by the policy that was asked for."""
+    from privgate.guard.verifying import verify
+    from privgate.registry.attaching import move
+
+    guard, client, name = _guard(uri, alias, settings)
     exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
     has = move(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
     return _told(exact, has, alias, settings)
@@ -244,26 +251,42 @@ def _redrawn(uri: str, alias: str, settings: dict[str, Any]) -> str:
 
 
 def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Hand an approval to the signer's command, without a shell, and wait; what it must not know is not told it."""
+    """Hand an approval to the signer's command, without a shell, and wait; what it must not know is not told it.
+
+    Of a signer that did not run the approval goes on waiting; one that refuses is asked once more.
+    """
     from privgate.serve.work import environment
 
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "uri": _exact(subject), "model": name}
     named |= {"nonce": settings["nonce"], "version": subject.version, "target": f"{name}@{alias}"}
     words = shlex.split(command)
+    if not _PLAIN.fullmatch(odd := named["target"]):
+        raise UsageError(
+            f"{odd!r} cannot be handed to --sign-command, behind which a shell may stand: a name may have letters, "
+            "digits and . _ + - there; sign it by hand"
+        )
     for key, value in named.items():
-        # a value never becomes two words, and holds no braces of names: model names come from the registry
+        # a value holds no braces of names: model names come from the registry
         plain = str(value).replace("{", "").replace("}", "")
         words = [word.replace(f"{{{key}}}", plain) for word in words]
     console.note(f"handing the report to the signer, {timeout:g} s at most")
     try:
         subprocess.run(  # noqa: S603  the operator's own command, without a shell
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True, env=environment()
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            check=True,
+            env=environment(signer=True),
         )
     except subprocess.CalledProcessError as exc:
+        if exc.returncode < 0 or exc.returncode in _NOT_RUN:
+            _waits(subject, alias, settings)
         said = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise StatementError(f"the signer command ended with {exc.returncode}: {said[-1][:300]}") from exc
     except (OSError, subprocess.SubprocessError) as exc:
+        _waits(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
 
 

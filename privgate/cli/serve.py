@@ -10,6 +10,9 @@ import click
 from privgate.cli import outputs, shared
 from privgate.errors import UsageError
 
+#: options of a check or a promotion that are this server's own to give, or turn a promotion into something else
+_OWN = {"--retrain", "--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
+
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
@@ -77,6 +80,10 @@ def serve(
 
     if settle > lease / 4:
         raise UsageError("--settle must be at most a quarter of --lease")
+    if own := sorted(_OWN & {option.split("=")[0] for option in options}):
+        raise UsageError(
+            f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
+        )
     options = (*options, f"--isolation={_isolation(options, without_isolation=without_isolation)}")
     if not any(option.split("=")[0] == "--network" for option in options):
         options = ("--network=never", *options)  # whoever asks for a check wrote the recipe, and declares what it likes

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
-from privgate.errors import PolicyError, StatementError
+from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import lookalikes, release_table, statement
 from privgate.guard.checks import Terms, TrustStore
 from privgate.guard.lookalikes import fold, is_plain, looks_like
@@ -313,6 +313,17 @@ class Guard:
             raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
         name, digest = named
         return Terms(self.registry, digest, name, self.accept_advisory)
+
+    def demands(self, target: str, model: str, digest: str) -> None:
+        """Refuse, before anything is trained, a target of a model that is released by another policy.
+
+        Raises
+        ------
+        UsageError
+            It is released by another one.
+        """
+        if (terms := self.terms(target, model)).policy_digest != digest:
+            raise UsageError(f"the guard releases {model!r} as {target!r} by policy {terms.policy!r}; ask for that")
 
 
 def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:

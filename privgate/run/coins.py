@@ -5,6 +5,7 @@ those of models with coins that nobody could choose: seeds drawn by the gate and
 reading its argument, orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,7 +128,10 @@ def _standing(run: Run, by: str) -> Precondition:
     drawn = others(subject, 2 * looks[-1], by=by, signable=run.fleet.signable)
     answers, above, begun = _answers(run, [Coin(subject.recipe.seed)]), 0, 0
     trained = len(answers)  # a released model that cannot be trained again stands out
+    began = time.monotonic()
     for count in looks:
+        if _too_long(run, (time.monotonic() - began) * (count + 1) / (len(answers) or 1), first=count == looks[0]):
+            break
         while len(answers) <= count and begun < len(drawn):
             begun, fresh = begun + count + 1 - len(answers), drawn[begun : begun + count + 1 - len(answers)]
             answers = np.concatenate([answers, _answers(run, fresh)])
@@ -144,8 +148,8 @@ def _standing(run: Run, by: str) -> Precondition:
         text = f"the released answers are as usual as those of {count} models with other coins"
         return Precondition("coins", "passed", text, detail)
     text = f"the released answers are further from the usual than those of all {count} models with other coins"
-    if by == "seed" and looks[-1] < LOOKS[-1]:
-        text += "; the budget of trainings allows no more comparisons"
+    if by == "seed" and count < LOOKS[-1]:
+        text += "; there was no budget for more, with which one ordinary seed in twenty looks so"
     return Precondition("coins", "inconclusive" if by == "seed" else "warned", f"{text}: {chosen(run)}", detail)
 
 
@@ -153,9 +157,12 @@ def _looks(run: Run) -> tuple[int, ...]:
     """Return how many other coins are compared at each look; a budget of trainings ends it sooner."""
     wanted, most = run.limits.seeds, run.limits.max_retrains
     looks = LOOKS if wanted is None else (max(LOOKS[0], wanted), *(k for k in LOOKS if k > wanted))
-    if most is None and run.limits.budget_seconds is None:
-        return looks
-    return (looks[0], *(k for k in looks[1:] if most is not None and k <= most))
+    return looks if most is None else (looks[0], *(k for k in looks[1:] if k <= most))
+
+
+def _too_long(run: Run, seconds: float, *, first: bool) -> bool:
+    """Return whether a further look takes longer than the budget; the first one is always taken."""
+    return not first and run.limits.budget_seconds is not None and seconds > run.limits.budget_seconds
 
 
 def _answers(run: Run, coins: list[Coin]) -> Float:

@@ -298,7 +298,10 @@ class Reconciler:
             known = ", ".join(self.settings.policies)
             raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {known}")
         path = self.settings.policies[called]
-        return Job(name, version, Policy.load(path), path, target, request.since)
+        policy = Policy.load(path)
+        if target is not None:
+            guard.demands(target, name, policy.digest)
+        return Job(name, version, policy, path, target, request.since)
 
     def _put_off(self, name: str, version: str, asked: str, exc: PrivgateError) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""

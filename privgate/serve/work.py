@@ -96,14 +96,16 @@ class Job:
 
 #: what this process knows and untrusted training code must not find in its environment
 _SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
+#: what a check needs, and whoever signs must not know
+_OWN = ("PRIVGATE_LEDGER_KEY",)
 
 
-def environment() -> dict[str, str]:
+def environment(*, signer: bool = False) -> dict[str, str]:
     """Return this process's environment without secrets of privgate's own, for work on anybody's word.
 
     Training data lie beside the registry or where the operator says: a recipe names no other address.
     """
-    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in _SECRETS}}
+    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in (*_SECRETS, *(_OWN if signer else ()))}}
 
 
 def _child(words: Sequence[str], log: Path, lost: threading.Event) -> tuple[int, str]:
@@ -185,7 +187,7 @@ class Work:
         if result is None:
             return "promote" if job.target else "check"
         if not result or job.target is None or self._held(job) > int(job.version):
-            return ""  # never back: going back to an earlier version is a person's decision
+            return ""  # not back: going back to an earlier version is a person's decision
         return "promote" if counts or self.settings.sign_command else "wait"
 
     def _run(self, what: str, job: Job, lost: threading.Event) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import pytest
 from privgate import registry
 from privgate.__main__ import run
 from privgate.cli import check
-from privgate.errors import ExitCode, RegistryError
+from privgate.errors import ExitCode, RegistryError, UsageError
 from privgate.github import _agreed, check_step
 from privgate.serve.work import environment
 
@@ -113,4 +113,15 @@ def test_the_action_hands_the_command_on_and_keeps_the_verdict():
 
 def test_the_environment_of_the_signer_command_holds_no_key(monkeypatch):
     monkeypatch.setenv("PRIVGATE_SIGNING_KEY", "secret")
+    monkeypatch.setenv("PRIVGATE_LEDGER_KEY", "secret")
     assert "PRIVGATE_SIGNING_KEY" not in environment()
+    assert "secret" not in environment(signer=True).values()
+
+
+@pytest.mark.parametrize("name", ["m;touch x", "a&b", "credit risk", "m\nx"])
+def test_a_name_that_a_shell_reads_is_not_handed_to_a_command(name, tmp_path):
+    subject = SimpleNamespace(name=name, version="1")
+    settings = {"report_dir": str(tmp_path), "policy_name": "dtp-1", "nonce": "n"}
+    with pytest.raises(UsageError, match="sign it by hand"):
+        check._signed(f"touch {tmp_path}/ran {{uri}} {{nonce}}", 5.0, subject, "production", settings)
+    assert not (tmp_path / "ran").exists()

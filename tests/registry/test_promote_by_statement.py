@@ -59,12 +59,13 @@ def test_an_alias_rests_on_a_statement_that_counts_and_on_nothing_else(site, cap
 
     # what has a statement that counts is not checked again; who only observes promotes nothing all the same
     checks = site.checks
-    checks = site.checks
     site.client.delete_registered_model_alias("credit", "production")
     assert run([*PROMOTE, *site.config]) == 0
     assert aliases(site) == {"production": 1}
     assert run([*PROMOTE[:-3], "pdtp-1", "--jobs", "1", *site.config]) == ExitCode.USAGE
     assert "the guard releases 'credit' as 'production' by policy 'dtp-1'" in capsys.readouterr().err
+    assert run([*PROMOTE[:-3], "pdtp-1", "--jobs", "1", *site.config, "--retrain"]) == ExitCode.USAGE
+    assert len(site.client.search_model_versions("name='credit'")) == 1, "nothing is registered before it is refused"
     assert site.checks == checks
     site.client.delete_registered_model_alias("credit", "production")
     assert run([*PROMOTE, *site.config, "--observe"]) == 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model
+from privgate.__main__ import run
 from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.guard_config import AuditLog
 from privgate.policy import Policy
@@ -58,6 +59,13 @@ def test_a_request_survives_being_taken_and_freed(policy, target, holder, now):
 def test_a_request_that_means_nothing_is_refused(text):
     with pytest.raises(UsageError):
         CheckRequest.parse(text)
+
+
+@pytest.mark.parametrize("option", ["--retrain", "--observe", "--nonce=0", "--to=other"])
+def test_what_is_about_one_decision_is_no_option_of_a_server(option, tmp_path, capsys):
+    words = ["serve", "--config", str(tmp_path / "guard.yaml"), "--policy", "dtp-1", "--work", str(tmp_path)]
+    assert run([*words, "--without-isolation", "--", option]) == 2
+    assert f"{option.partition('=')[0]} is about one model and one decision" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("until", ["nan", "inf", "9e99"])
