@@ -246,7 +246,8 @@ def _redrawn(uri: str, alias: str, settings: dict[str, Any]) -> str:
     subject = registry.load_subject(uri, tracking_uri=where)
     _promotable(Policy.load(settings["policy_name"]), subject, alias)
     made = redrawn.retrain(subject, ledger.given_key(None) or ledger.own(), tracking_uri=where)
-    console.note(f"{made} is {uri} with coins that the key draws")
+    drawn = "has coins that this key drew" if made == _exact(subject) else f"is {uri} with coins that the key draws"
+    console.note(f"{made} {drawn}")
     return made
 
 
