@@ -29,9 +29,13 @@ _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|null|true|
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
 _WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
+#: arrays of a skops file
+_ARRAY = re.compile(r"\d+\.np[yz]")
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
+#: before a path, which is nobody's library
+_FILE = "file "
 #: libraries of whose model files the bytes are parameters
-BOOSTERS = ("xgboost", "lightgbm", "catboost")
+BOOSTERS = ("xgboost.", "lightgbm.", "catboost.")
 
 
 def read(files: Iterable[tuple[str, Path]]) -> Read:
@@ -42,7 +46,7 @@ def read(files: Iterable[tuple[str, Path]]) -> Read:
             if path.stat().st_size > LARGEST:
                 made.unknown.append(f"file {name} is too large to be read")
             else:
-                _content(path.read_bytes(), name, made, 0)
+                _content(path.read_bytes(), f"{_FILE}{name}", made, 0)
         except Exception as exc:  # noqa: BLE001  whatever is wrong with a stored file, it was not read
             made.unknown.append(f"file {name} cannot be read ({type(exc).__name__})")
     return made
@@ -52,7 +56,7 @@ def of_bytes(content: bytes, name: str) -> Read:
     """Return what one file of this content holds."""
     made = Read()
     try:
-        _content(content, name, made, 0)
+        _content(content, f"{_FILE}{name}", made, 0)
     except Exception as exc:  # noqa: BLE001  ditto
         made.unknown.append(f"file {name} cannot be read ({type(exc).__name__})")
     return made
@@ -81,7 +85,7 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
     elif _is_text(data):
         _text(data, name, into)
     elif len(data) > OPAQUE:
-        into.opaque.append((f"{booster(data)}{name}", data))
+        into.opaque.append((name, data))
 
 
 def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
@@ -109,7 +113,7 @@ def _of_skops(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
         if isinstance(part, dict):
             module, file = str(part.get("__module__", "builtins")), part.get("file")
             where = where if module in ("builtins", "numpy") else f"{module}.{part.get('__class__')}"
-            named.update({file: where} if isinstance(file, str) else {})
+            named.update({file: where} if isinstance(file, str) and _ARRAY.fullmatch(file) else {})
         todo += [
             (v, where) for v in (part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
         ]

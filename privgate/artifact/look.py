@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.artifact import file_bytes
 from privgate.artifact.file_bytes import BOOSTERS
-from privgate.artifact.file_parts import Found, Read
+from privgate.artifact.file_parts import Found, Read, booster
 from privgate.artifact.record_space import MANY, RecordSpace
 from privgate.subject.containers import take
 
@@ -60,7 +60,7 @@ _PARAMETERS = (
 #: where our own reports lie beside a model, in every version
 _REPORTS = ("privgate_reports/", "privgate/reports")
 #: what holds the bytes of Python's own code
-_CODE = "_builtin_type"
+_CODE = "cloudpickle.cloudpickle._builtin_type"
 #: thresholds and leaves of trees
 _TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predictor.")
 
@@ -144,7 +144,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if mine.any():
             found |= mine
             kept.append(where)
-        elif not where.startswith(BOOSTERS) and not where.endswith(_CODE):
+        elif where != _CODE and not booster(data):  # what a name says spares nobody
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
     if records.cut:
         unknown.append("scaled forms of the records were not all searched for, because time was over")
@@ -171,7 +171,7 @@ def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
 
 def _views(where: str, data: bytes) -> list[Found]:
     """Return the numbers that bytes without a meaning may be, wherever the first one begins; none of very many."""
-    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2") if len(data) <= _BYTES)
+    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2", ">f8", ">f4") if len(data) <= _BYTES)
     return [
         Found(where, np.frombuffer(data, kind, (len(data) - k) // kind.itemsize, k))
         for kind in kinds
@@ -321,7 +321,7 @@ class Records:
         """Return which of a few records stand in very many bytes that no format explains, bool of shape (n,)."""
         found = np.zeros(self.n, dtype=bool)
         for k in range(0, self.n, max(1, self.n // 16)):
-            for kind in ("<f8", "<f4", "<f2"):
+            for kind in ("<f8", "<f4", "<f2", ">f8", ">f4"):
                 row = self.table[k].astype(kind)
                 needle = row.tobytes()
                 if len(needle) >= 8 and len(set(row.tolist())) > 2 and needle in data:

@@ -34,8 +34,10 @@ class RecordSpace:
     def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
         with np.errstate(all="ignore"):
             self.made = _plain(table.astype(dtype))
-            if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
-                self.made[:, (self.made != table).any(axis=0)] = _NOT_THERE
+            absent = (self.made != table) & (np.dtype(dtype).kind in "biu")  # what whole numbers cannot hold
+            self.made[absent] = _NOT_THERE
+            #: whether some record stands whole
+            self.whole = not absent.any(axis=1).all()
         kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
         self.near = 0.0 if kind is None else float(kind.eps) * ulps
         self.values = [_distinct(c) for c in self.made.T]
@@ -79,7 +81,7 @@ class RecordSpace:
         """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
         width, first = len(self.values), self.rarest[0]
         flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
-        if self.made[0].max() == _NOT_THERE:
+        if not self.whole:
             return flat[:0].reshape(0, width)
         start = self._likely(flat, first) - first
         start = start[(start >= 0) & (start + width <= len(flat))]
