@@ -75,7 +75,7 @@ def add(values: NDArray[Any], where: str, into: Read) -> None:
     elif values.dtype.kind == "c":
         add(values.view(values.real.dtype), where, into)
     elif values.dtype.kind in "biuf" and values.size:
-        into.arrays.append(Found(where, values))
+        into.arrays.append(Found(where, values.astype(values.dtype.newbyteorder("="), copy=False)))
     elif values.dtype.kind == "U":
         into.texts.update(np.unique(values).tolist())
 

@@ -26,6 +26,8 @@ from privgate.subject.containers import take
 CARRIED, PRINTED = 8, 64
 #: seconds of processor time, and for each 10^9 bytes, in which the records are searched for in other forms
 SECONDS = 2.0
+#: vectors beside that records are scaled by
+_SCALES = 6
 #: bytes without a meaning whose numbers are all looked up
 _BYTES = 1 << 22
 #: numbers of a short array of nobody's library: a record, a column of few
@@ -147,7 +149,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         elif where != _CODE and not booster(data):  # what a name says spares nobody
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
     if records.cut:
-        unknown.append("scaled forms of the records were not all searched for, because time was over")
+        unknown.append("forms of the records were not all searched for, because time was over or scales too many")
     least = int(found.sum())
     for keeper, size in _keepers(seen, n):
         least = max(least, min(n, size))
@@ -181,7 +183,7 @@ def _views(where: str, data: bytes) -> list[Found]:
 
 def _may_be_scaled(a: Found) -> bool:
     """Return whether an array may hold scaled records: whole numbers, and those of trees, do not."""
-    return a.text or (a.values.dtype.kind == "f" and not a.where.startswith(_TREES))
+    return a.text or (a.values.dtype.kind == "f" and a.values.dtype.isnative and not a.where.startswith(_TREES))
 
 
 def _of_all(some: list[Found]) -> str:
@@ -288,13 +290,19 @@ class Records:
                 return mine
         if beside or self.width in a.values.shape[1:]:
             return np.zeros(self.n, dtype=bool)
-        return space.held(space.windows(a.values.ravel()), straight=True)
+        found = np.zeros(self.n, dtype=bool)
+        for k, some in enumerate(space.windows(a.values.ravel())):
+            if k and self.late:
+                break
+            found |= space.held(some, straight=True)
+        return found
 
     def _forms(self, dtype: Any, text: int, vectors: list[Float]) -> Iterator[tuple[RecordSpace, bool]]:
         """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
         yield RecordSpace(self.table, dtype, ulps=PRINTED * text), False
-        some = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][: 6 * (len(vectors) <= 40)]
-        for k, table in enumerate(_scaled(self.table, some)):
+        fit = {v.tobytes(): v for v in vectors if v.size == self.width and np.isfinite(v).all()}
+        self.cut |= len(fit) > _SCALES
+        for k, table in enumerate(_scaled(self.table, list(fit.values())[:_SCALES])):
             if self.late:
                 return
             yield RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED), k >= 4

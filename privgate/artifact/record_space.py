@@ -1,6 +1,6 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,13 @@ ALONE, TOGETHER = 40.0, 20.0
 FEW, _MOST = 8.0, 0.9
 #: times as many records as chance meets
 CHANCE = 5
+#: times that columns are moved to see what chance meets
+_DRAWN = 3
 #: records from which on an array with an entry each is noticed
 MANY = 20
 #: rows, and numbers of them, that are tried before a whole array is
 _TRIED = 512
-#: places at which a record may begin: so many are compared whole, and of places where every number fits, at most
+#: places at which a record may begin: so many are compared whole, and places where every number fits, at a time
 _COMPARED, _WINDOWS = 1 << 14, 100_000
 #: what stands for a missing value, and for what whole numbers cannot hold
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
@@ -77,20 +79,20 @@ class RecordSpace:
         """Return by how much numbers may be off."""
         return np.asarray(self.near * np.maximum(np.abs(column), self.small[j]))
 
-    def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
+    def windows(self, flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Yield as many numbers as a record has, wherever one may begin in a row of numbers, in blocks."""
         width, first = len(self.values), self.rarest[0]
         flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
         if not self.whole:
-            return flat[:0].reshape(0, width)
+            return
         start = self._likely(flat, first) - first
         start = start[(start >= 0) & (start + width <= len(flat))]
         for j in self.rarest[1:]:
             if len(start) > _COMPARED:
                 start = start[self._likely(flat[start + j], j)]
         start = start[self._code(first, _plain(flat[start + first])) >= 0]
-        found: NDArray[Any] = flat[start[:_WINDOWS, None] + np.arange(width)]
-        return found
+        for k in range(0, len(start), _WINDOWS):
+            yield flat[start[k : k + _WINDOWS, None] + np.arange(width)]
 
     def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
         """Return where numbers may be a column's values, told by their bits."""
@@ -136,12 +138,17 @@ class RecordSpace:
         few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
         if few:
             found[found] = [len(set(r)) > min(2, width - 1) for r in self.made[found].tolist()]
-        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate((mine if few else theirs).T)])
-        if CHANCE * (_common(moved, theirs) if few else _common(mine, moved))[0].sum() > found.sum():
+        still = mine if few else theirs
+        chance = 0
+        for _ in range(_DRAWN):
+            moved = np.column_stack([np.roll(c, k) for k, c in zip(_shifts(*still.shape), still.T, strict=True)])
+            chance += (_common(moved, theirs) if few else _common(mine, moved))[0].sum()
+        if CHANCE * chance > _DRAWN * found.sum():
             return none
         if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
             return found
-        found &= bits >= TOGETHER
+        some = self.made[:, [j for _, j in pairs]]
+        found &= (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
         return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
 
     def _one_whole(self, table: NDArray[Any]) -> bool:
@@ -196,6 +203,11 @@ def _by_bits(own: Float, small: float, near: float, dtype: np.dtype[Any]) -> Cal
     table = np.zeros(1 << (size - down), dtype=bool)
     table[pattern(marks)] = True
     return where
+
+
+def _shifts(rows: int, columns: int) -> NDArray[np.int64]:
+    """Return by how many rows each column is moved: nobody who wrote the file can know."""
+    return np.random.default_rng().permutation(max(rows, columns))[:columns]
 
 
 def _distinct(column: Float) -> Float:

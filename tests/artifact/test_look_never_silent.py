@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import zipfile
 
 import numpy as np
@@ -39,12 +40,25 @@ def with_one_huge():
     return made
 
 
+def beside(A):
+    """Return rows of values of records, each column moved by as many as once was always done."""
+    return np.column_stack([np.roll(c, -(7 * k + 1)) for k, c in enumerate(A.T)])
+
+
+def fitting():
+    """Return rows of which every value is its column's, and none is a record."""
+    return np.column_stack([X[RNG.integers(0, 200, 110_000), j] for j in range(5)])
+
+
 # name -> (content of a file, the records)
 HIDDEN = {
     "a zip that calls records sklearn's": (skops("sklearn.x", "w.npy", saved(np.exp(X)[:150])), X),
     "a zip that calls bytes xgboost's": (skops("xgboost.core", "w.bin", b"abc" + SWAPPED), X),
     "one cell of 1e300": (saved(with_one_huge().ravel()[3:]), with_one_huge()),
     "one cell of 1e300, as bytes": (b"\1\2\3" + with_one_huge().tobytes(), with_one_huge()),
+    "rows that are to look like chance": (saved(np.concatenate([X, beside(X)])), X),
+    "rows that are to look like chance, flat": (saved(np.concatenate([X, beside(X)]).ravel()), X),
+    "behind rows that fit": (saved(np.concatenate([fitting(), X]).ravel()), X),
 }
 
 
@@ -70,3 +84,11 @@ def test_one_record_that_is_no_whole_number_hides_no_others():
     records = RNG.integers(0, 1 << 20, size=(200, 5)).astype(float)
     records[7, 2] += 0.5
     assert look.compared(file_bytes.of_bytes(saved(records.astype(np.int64)), "m"), records)[0] == 199
+
+
+@pytest.mark.parametrize("scales", [1, 7, 60])
+def test_scales_that_are_left_out_are_told(scales):
+    vectors = RNG.normal(size=(scales, 5)) + 3
+    held = {"v": list(vectors), "w": RNG.permutation(X)[:100] * vectors[0] + vectors[-1] / 3}
+    least, _, unknown = look.compared(file_bytes.of_bytes(pickle.dumps(held), "m"), X)
+    assert least or unknown
