@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.artifact import file_bytes
 from privgate.artifact.file_bytes import BOOSTERS
-from privgate.artifact.file_parts import Found, Read, booster
+from privgate.artifact.file_parts import TEXTS, Found, Read, booster
 from privgate.artifact.record_space import MANY, RecordSpace
 from privgate.subject.containers import take
 
@@ -127,7 +127,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     records = Records.of(X)
     n, found, kept, unknown = records.n, np.zeros(records.n, dtype=bool), list[str](), list(seen.unknown)
     searched, quiet = _together(seen.arrays)
-    blobs = [(w, d, _views(w, d)) for w, d in seen.opaque]
+    blobs = [(w, d, _views(w, d)) for d, w in {d: w for w, d in reversed(seen.opaque)}.items()]  # each once
     asked = [*searched, *quiet, *(a for *_, views in blobs for a in views)]
     vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
     held = dict(zip(map(id, asked), records.rows_in(asked, vectors), strict=True))
@@ -162,12 +162,12 @@ def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
 
     Ensembles have thousands of these, and somebody may have kept each record by itself.
     """
-    alone, short = list[Found](), dict[tuple[str, bool], list[Found]]()
+    alone, short = list[Found](), dict[tuple[str, bool, bool], list[Found]]()
     for a in arrays:
         theirs = a.where.startswith(_PARAMETERS)
-        small = a.values.ndim == 1 and not a.text and a.values.size < (1 << 16 if theirs else _FRAGMENT)
-        short.setdefault((a.values.dtype.str, theirs), []).append(a) if small else alone.append(a)
-    joined = [Found(_of_all(some), np.concatenate([a.values for a in some])) for some in short.values()]
+        small = a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT)
+        short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a) if small else alone.append(a)
+    joined = [Found(_of_all(some), np.concatenate([a.values for a in some]), k[2]) for k, some in short.items()]
     return alone, joined
 
 
@@ -211,7 +211,7 @@ def _strange(a: Found, n: int, width: int) -> str:
     shape = a.values.shape
     if not a.values.size or (a.values == a.values.flat[0]).all():
         return ""  # one number, however often
-    if n >= MANY and n in shape:
+    if n >= MANY and n in shape and not (a.text and TEXTS in a.where):
         return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
     # whole numbers of a text are ids and sizes; as records they would have been found

@@ -90,6 +90,9 @@ class RecordSpace:
         for j in self.rarest[1:]:
             if len(start) > _COMPARED:
                 start = start[self._likely(flat[start + j], j)]
+        if len(start) > _COMPARED:  # one number again and again says nothing
+            other = np.append(0, np.cumsum(flat[1:] != flat[:-1]))
+            start = start[other[start + width - 1] > other[start]]
         start = start[self._code(first, _plain(flat[start + first])) >= 0]
         for k in range(0, len(start), _WINDOWS):
             yield flat[start[k : k + _WINDOWS, None] + np.arange(width)]
