@@ -129,7 +129,8 @@ class RecordSpace:
         if not straight and not self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size], 0.05):
             return none
         pairs = [(j, j) for j in self.rarest] if straight else self._columns(some)
-        if len(pairs) < 2 or (straight and not self._one_whole(table)):
+        size, table = len(table), self._whole_rows(table) if straight else table
+        if len(pairs) < 2 or not len(table):
             return none
         theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
         mine = self.codes[:, [j for _, j in pairs]]
@@ -148,17 +149,18 @@ class RecordSpace:
             chance += (_common(moved, theirs) if few else _common(mine, moved))[0].sum()
         if CHANCE * chance > _DRAWN * found.sum():
             return none
-        if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
+        if rows >= MANY and rows >= _MOST * size and bits[found].mean() >= FEW:
             return found
         some = self.made[:, [j for _, j in pairs]]
         found &= (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
         return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
 
-    def _one_whole(self, table: NDArray[Any]) -> bool:
-        """Return whether every number of some row may be its column's."""
+    def _whole_rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of which every number may be its column's."""
+        rows = np.arange(len(table))
         for j in self.rarest:
-            table = table[self._code(j, _plain(table[:, j])) >= 0]
-        return len(table) > 0
+            rows = rows[self._code(j, _plain(table[rows, j])) >= 0]
+        return table[rows]
 
     def _columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
