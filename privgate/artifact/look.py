@@ -288,7 +288,7 @@ class Records:
         for table in _tables(a.values, self.width):
             if (not beside or len(table) >= 2) and (mine := space.held(table)).any():
                 return mine
-        if beside or self.width in a.values.shape[1:]:
+        if beside:
             return np.zeros(self.n, dtype=bool)
         found = np.zeros(self.n, dtype=bool)
         for k, some in enumerate(space.windows(a.values.ravel())):

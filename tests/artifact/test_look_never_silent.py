@@ -114,6 +114,8 @@ HIDDEN = {
     "array of letters": (saved(X.astype("U32")), X),
     "a text of each number": (pickle.dumps([[str(v) for v in r] for r in X.tolist()]), X),
     "texts of whole numbers": (pickle.dumps([str(v) for v in WHOLE.ravel()]), WHOLE.astype(float)),
+    "among other rows": (saved(np.concatenate([X, RNG.normal(size=(350, 5))])), X),
+    "among many other rows": (pickle.dumps(np.concatenate([X[:20], RNG.normal(size=(9000, 5))])), X),
     "behind rows that fit": (saved(np.concatenate([fitting(), X]).ravel()), X),
 }
 
