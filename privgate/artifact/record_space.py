@@ -21,6 +21,8 @@ _DRAWN = 3
 MANY = 20
 #: rows, and numbers of them, that are tried before a whole array is
 _TRIED = 512
+#: share of a column's numbers that are the records', where some of its rows are
+_FITS = 0.1
 #: places at which a record may begin: so many are compared whole, and places where every number fits, at a time
 _COMPARED, _WINDOWS = 1 << 14, 100_000
 #: what stands for a missing value, and for what whole numbers cannot hold
@@ -104,11 +106,11 @@ class RecordSpace:
             self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
         return self._maps[key](flat)
 
-    def _any(self, column: Float, share: float = 0.5) -> bool:
-        """Return whether a share of these values are some column's at all."""
+    def _any(self, column: Float) -> float:
+        """Return which share of these values are some column's at all."""
         at = np.searchsorted(self.every[1:-1], column) + 1
         off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
-        return bool((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean() >= share)
+        return float((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean())
 
     @np.errstate(all="ignore")
     def _code(self, j: int, column: Float) -> NDArray[np.int64]:
@@ -126,7 +128,7 @@ class RecordSpace:
         if not len(table):
             return none
         some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
-        if not straight and not self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size], 0.05):
+        if not straight and self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) < 0.05:
             return none
         pairs = [(j, j) for j in self.rarest] if straight else self._columns(some)
         size, table = len(table), self._whole_rows(table) if straight else table
@@ -167,15 +169,20 @@ class RecordSpace:
         free = set(range(len(self.values)))
         pairs = []
         for c in range(some.shape[1]):
-            if not self._any(some[:, c]):
+            fits = self._any(some[:, c])
+            if fits < 0.5 and fits < _FITS + self._any(1.001 * some[:, c]):  # what chance meets
                 continue
             order = [c] if c in free else []
             order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
+            best, fits = -1, _FITS
             for j in order:
-                if (self._code(j, some[:, c]) >= 0).mean() >= 0.5:
-                    pairs.append((c, j))
-                    free.discard(j)
+                if (share := (self._code(j, some[:, c]) >= 0).mean()) > fits:
+                    best, fits = j, share
+                if share >= 0.5:
                     break
+            if best >= 0:
+                pairs.append((c, best))
+                free.discard(best)
         return pairs
 
 

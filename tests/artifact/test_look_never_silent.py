@@ -115,6 +115,8 @@ HIDDEN = {
     "a text of each number": (pickle.dumps([[str(v) for v in r] for r in X.tolist()]), X),
     "texts of whole numbers": (pickle.dumps([str(v) for v in WHOLE.ravel()]), WHOLE.astype(float)),
     "among other rows": (saved(np.concatenate([X, RNG.normal(size=(350, 5))])), X),
+    "among other rows, turned": (pickle.dumps(np.concatenate([X, RNG.normal(size=(350, 5))]).T), X),
+    "among other rows, columns permuted": (saved(np.concatenate([X[:, ::-1], RNG.normal(size=(350, 5))])), X),
     "among many other rows": (pickle.dumps(np.concatenate([X[:20], RNG.normal(size=(9000, 5))])), X),
     "behind rows that fit": (saved(np.concatenate([fitting(), X]).ravel()), X),
 }
