@@ -4,20 +4,19 @@ A pickle is read with every class and function replaced by a stand-in that keeps
 """
 
 import bz2
-import gzip
 import io
 import json
 import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privgate.artifact.file_parts import OPAQUE, TENSORS, Found, Read, add, booster, stored, unlettered
+from privgate.artifact.file_parts import OPAQUE, TENSORS, Found, Read, add, booster, left, short, stored, unlettered
 from privgate.artifact.inert_pickle import pickled
 
 #: bytes that are unpacked of one file, and containers inside containers that are opened
@@ -29,33 +28,34 @@ _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|null|true|
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
 _WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
+#: arrays of a skops file
+_ARRAY = re.compile(r"\d+\.np[yz]")
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
+#: before a path, which is nobody's library
+_FILE = "file "
 #: libraries of whose model files the bytes are parameters
-BOOSTERS = ("xgboost", "lightgbm", "catboost")
+BOOSTERS = ("xgboost.", "lightgbm.", "catboost.")
 
 
-def read(files: Iterable[tuple[str, Path]]) -> Read:
+def read(files: Iterable[tuple[str, Path | bytes]]) -> Read:
     """Return what files hold; whatever is wrong with one of them, it is unknown."""
     made = Read()
-    for name, path in files:
+    for name, held in files:
         try:
-            if path.stat().st_size > LARGEST:
+            if isinstance(held, Path) and held.stat().st_size > LARGEST:
                 made.unknown.append(f"file {name} is too large to be read")
             else:
-                _content(path.read_bytes(), name, made, 0)
+                _content(held if isinstance(held, bytes) else held.read_bytes(), f"{_FILE}{name}", made, 0)
         except Exception as exc:  # noqa: BLE001  whatever is wrong with a stored file, it was not read
             made.unknown.append(f"file {name} cannot be read ({type(exc).__name__})")
+    for where, parts in made.short.items():
+        left([b"".join(parts)], where, made)
     return made
 
 
 def of_bytes(content: bytes, name: str) -> Read:
     """Return what one file of this content holds."""
-    made = Read()
-    try:
-        _content(content, name, made, 0)
-    except Exception as exc:  # noqa: BLE001  ditto
-        made.unknown.append(f"file {name} cannot be read ({type(exc).__name__})")
-    return made
+    return read([(name, content)])
 
 
 def _content(data: bytes, name: str, into: Read, depth: int) -> None:
@@ -64,10 +64,14 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
         into.unknown.append(f"{name}: containers inside containers, more than {DEEPEST}")
     elif data[:4] == b"PK\x03\x04":
         _unzip(data, name, into, depth)
-    elif (unpack := _packing(data)) is not None:
-        _content(_bounded(unpack(data)), name, into, depth + 1)
+    elif (make := _packing(data)) is not None:
+        content, rest = _unpacked(data, make)
+        left([rest], name, into)
+        _content(content, name, into, depth + 1)
     elif data[:6] == b"\x93NUMPY":
-        add(np.load(io.BytesIO(data), allow_pickle=False), name, into)
+        source = io.BytesIO(data)
+        add(np.load(source, allow_pickle=False), name, into)
+        left([data[source.tell() :]], name, into)
     elif (data[:1] == b"\x80" and data[1:2] in b"\x02\x03\x04\x05") or _OLDEST.match(data):
         pickled(data, name, into, lambda inside, where: _bytes(inside, where, into, depth))
     elif data[:4] == b"PAR1":
@@ -81,22 +85,43 @@ def _content(data: bytes, name: str, into: Read, depth: int) -> None:
     elif _is_text(data):
         _text(data, name, into)
     elif len(data) > OPAQUE:
-        into.opaque.append((f"{booster(data)}{name}", data))
+        into.opaque.append((name, data))
+    else:
+        short(data, f"small files of {name.rpartition('/')[0]}", into)
 
 
 def _unzip(data: bytes, name: str, into: Read, depth: int) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
-        named = _of_skops(packed, name)
-        for one in packed.infolist():
+        named, between, at = _of_skops(packed, name), [packed.comment], 0
+        for one in sorted(packed.infolist(), key=lambda f: f.header_offset):
+            begin, body, content = _member(data, one, f"{name}/{one.filename}", into)
+            behind = begin + 30 + len(one.orig_filename.encode())
+            between += [data[at:begin], data[behind:body], one.extra, one.comment]
+            at = max(at, body + one.compress_size)
             beside = one.filename.rpartition("/data/")
-            if one.file_size > LARGEST:
-                into.unknown.append(f"{one.filename} is too large to be unpacked")
-            elif beside[1] and beside[2] in into.storages:
+            if beside[1] and beside[2] in into.storages:
                 kind = into.storages[beside[2]]
-                add(stored(packed.read(one), kind), TENSORS.get(kind, "torch.storage"), into)
+                add(stored(content, kind), TENSORS.get(kind, "torch.storage"), into)
             else:
-                inner = named.get(one.filename, f"{name}/{one.filename}")
-                _content(packed.read(one), inner, into, depth + 1)
+                _content(content, named.get(one.filename, f"{name}/{one.filename}"), into, depth + 1)
+        between.append(data[at : packed.start_dir])
+        listed = sum(46 + len(f.orig_filename.encode()) + len(f.extra) + len(f.comment) for f in packed.infolist())
+        between.append(data[packed.start_dir + listed :][: -98 - len(packed.comment)])
+    left(between, f"{name}, between its files", into)
+
+
+def _member(data: bytes, one: zipfile.ZipInfo, where: str, into: Read) -> tuple[int, int, bytes]:
+    """Return where a file of a zip begins, where its bytes do, and what it holds."""
+    begin = one.header_offset
+    sizes = (int.from_bytes(data[begin + k : begin + k + 2], "little") for k in (26, 28))
+    body = begin + 30 + sum(sizes)
+    raw = data[body : body + one.compress_size]
+    if one.flag_bits & 1 or one.compress_type not in _ZIPPED:
+        raise ValueError("packed in a way that is not read")
+    make = _ZIPPED[one.compress_type]
+    content, rest = _unpacked(raw, make) if make else (raw, b"")
+    left([rest], where, into)
+    return begin, body, content
 
 
 def _of_skops(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
@@ -109,31 +134,44 @@ def _of_skops(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
         if isinstance(part, dict):
             module, file = str(part.get("__module__", "builtins")), part.get("file")
             where = where if module in ("builtins", "numpy") else f"{module}.{part.get('__class__')}"
-            named.update({file: where} if isinstance(file, str) else {})
+            named.update({file: where} if isinstance(file, str) and _ARRAY.fullmatch(file) else {})
         todo += [
             (v, where) for v in (part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
         ]
     return named
 
 
+_PACKINGS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
+    (b"]\x00\x00", lzma.LZMADecompressor),
+    (b"\x78", zlib.decompressobj),
+)
+#: how files of a zip are packed
+_ZIPPED = {0: None, 8: lambda: zlib.decompressobj(-15), 12: bz2.BZ2Decompressor}
+
+
 def _packing(data: bytes) -> Any:
-    """Return what unpacks bytes; None where they are packed by nothing known."""
-    if data[:2] == b"\x1f\x8b":
-        return lambda d: gzip.GzipFile(fileobj=io.BytesIO(d))
-    if data[:3] == b"BZh":
-        return lambda d: bz2.BZ2File(io.BytesIO(d))
-    if data[:6] == b"\xfd7zXZ\x00" or data[:3] == b"]\x00\x00":
-        return lambda d: lzma.LZMAFile(io.BytesIO(d))
-    if data[:1] == b"\x78" and len(data) > 2 and (data[0] * 256 + data[1]) % 31 == 0:
-        return lambda d: io.BytesIO(zlib.decompressobj().decompress(d, LARGEST))
-    return None
+    """Return what makes an unpacker of bytes; None where they are packed by nothing known."""
+    if data[:1] == b"\x78" and (len(data) < 3 or (data[0] * 256 + data[1]) % 31):
+        return None
+    return next((make for begin, make in _PACKINGS if data.startswith(begin)), None)
 
 
-def _bounded(source: Any) -> bytes:
-    found: bytes = source.read(LARGEST + 1)
-    if len(found) > LARGEST:
-        raise ValueError("too large to be unpacked")
-    return found
+def _unpacked(data: bytes, make: Any) -> tuple[bytes, bytes]:
+    """Return what streams one after another hold, 100 at most, and the bytes behind them."""
+    made, room = list[bytes](), LARGEST
+    for _ in range(100):
+        one = make()
+        made.append(one.decompress(data, room))
+        room -= len(made[-1])
+        if not one.eof or room <= 0:
+            raise ValueError("cut, or too large to be unpacked")
+        data = one.unused_data
+        if _packing(data) is not make:
+            break
+    return b"".join(made), data
 
 
 def _safetensors(data: bytes) -> int | None:
@@ -147,15 +185,20 @@ _TENSOR = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4",
 
 
 def _tensors(data: bytes, end: int, name: str, into: Read) -> None:
-    for key, told in json.loads(data[8:end]).items():
+    at = 0
+    _text(data[8:end], f"{name}, its header", into)
+    for key, told in sorted(json.loads(data[8:end]).items(), key=lambda t: t[1].get("data_offsets", [0])):
         if key == "__metadata__":
             continue
         begin, stop = told["data_offsets"]
+        left([data[end + at : end + begin]], name, into)
+        at = max(at, stop)
         part = data[end + begin : end + stop]
         if told["dtype"] in _TENSOR:
             add(np.frombuffer(part, _TENSOR[told["dtype"]]).reshape(told["shape"]), f"{name}.{key}", into)
         else:
             into.opaque.append((f"{name}.{key}", part))
+    left([data[end + at :]], name, into)
 
 
 def _is_text(data: bytes) -> bool:
@@ -182,7 +225,8 @@ def _text(data: bytes, name: str, into: Read) -> None:
 
 def _bytes(data: bytes, where: str, into: Read, depth: int) -> None:
     """Add bytes inside a pickle: those that begin like a container are opened."""
-    if len(data) <= OPAQUE:
+    if len(data) <= OPAQUE and not _is_text(data):
+        short(data, where, into)
         return
     try:
         _content(data, where, into, depth + 1)

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 #: bytes without a meaning below which they are a name, a key or a state
 OPAQUE = 64
+#: where numbers of many texts were, of which it says nothing how many they are
+TEXTS = "texts of "
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _OTHER = re.compile(rb"[^A-Za-z0-9+/_=\s-]")
 _HEX, _BASE64 = re.compile(rb"(?:[0-9a-fA-F]{2}){64,}"), re.compile(rb"[A-Za-z0-9+/_-]{86,}={0,2}")
 
@@ -48,6 +52,8 @@ class Read:
     unknown: list[str] = field(default_factory=list)
     #: name of a file beside a pickle of torch's -> type of its numbers
     storages: dict[str, str] = field(default_factory=dict)
+    #: where -> bytes too few to be anything by themselves
+    short: dict[str, list[bytes]] = field(default_factory=dict)
 
 
 #: torch's names of types of numbers
@@ -67,6 +73,19 @@ def stored(data: bytes, kind: str) -> NDArray[Any]:
     return np.frombuffer(data, STORED[kind])
 
 
+def left(parts: Iterable[bytes], where: str, into: Read) -> None:
+    """Keep bytes that a container does not account for; its filling, and each check and small header, it does."""
+    data = b"".join(p for p in parts if len(p.strip(b"\0Z")) > OPAQUE // 2)
+    if len(data) > OPAQUE:
+        into.opaque.append((where, data))
+
+
+def short(data: bytes, where: str, into: Read) -> None:
+    """Keep bytes that may be a record with others beside them; shorter ones are keys and dates."""
+    if len(data) >= OPAQUE // 4:
+        into.short.setdefault(where, []).append(data)
+
+
 def add(values: NDArray[Any], where: str, into: Read) -> None:
     """Add an array: its fields, parts and texts, each for itself."""
     if values.dtype.names:
@@ -75,9 +94,20 @@ def add(values: NDArray[Any], where: str, into: Read) -> None:
     elif values.dtype.kind == "c":
         add(values.view(values.real.dtype), where, into)
     elif values.dtype.kind in "biuf" and values.size:
-        into.arrays.append(Found(where, values))
+        into.arrays.append(Found(where, values.astype(values.dtype.newbyteorder("="), copy=False)))
     elif values.dtype.kind == "U":
         into.texts.update(np.unique(values).tolist())
+        written(values.ravel().tolist(), where, into)
+    elif values.dtype.kind in "SVMm":
+        left([values.tobytes()], where, into)
+
+
+def written(texts: Iterable[str], where: str, into: Read) -> None:
+    """Add the numbers of texts, one text after another: all of them, and those with a point."""
+    found = [v for text in texts for v in _NUMBER.findall(text)]
+    for some in (found, [v for v in found if "." in v]):
+        if len(some) >= 2 and (some is found or len(some) < len(found)):
+            into.arrays.append(Found(where, np.array([float(v) for v in some]), text=True))
 
 
 def booster(data: bytes) -> str:

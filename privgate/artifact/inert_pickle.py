@@ -1,16 +1,14 @@
 """Pickles read with a stand-in for every class and function: it keeps what it is given, and nothing is run."""
 
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.artifact.file_parts import OPAQUE, STORED, TENSORS, Found, Read, add, booster, stored, unlettered
+from privgate.artifact.file_parts import OPAQUE, STORED, TENSORS, TEXTS, Read, add, booster, stored, unlettered, written
 
-_DECIMAL = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?")
 #: what opens bytes that stand inside a pickle, by where they stand
 Inner = Callable[[bytes, str], None]
 
@@ -155,7 +153,7 @@ def _in_order(source: _Source, keys: list[str], into: Read) -> None:
 def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
     """Add the arrays and texts of what a pickle made."""
     seen, todo = set[int](), [(root, name) for root in reversed(roots)]
-    loose, written = dict[str, list[float]](), list[str]()
+    loose, strings = dict[str, list[float]](), list[str]()
     while todo:
         thing, where = todo.pop()
         if thing is None or isinstance(thing, bool | type | np.dtype):
@@ -165,7 +163,7 @@ def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
             continue
         if isinstance(thing, str):
             into.texts.add(thing)
-            written += [thing] if len(thing) <= OPAQUE or id(thing) not in seen else []
+            strings += [thing] if len(thing) <= OPAQUE or id(thing) not in seen else []
             seen.add(id(thing))
             continue
         if id(thing) in seen:
@@ -182,7 +180,7 @@ def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
             todo += list(_parts(thing, where))[::-1]
     for where, numbers in loose.items():
         add(np.array(numbers), where, into)
-    _strings(written, name, into, inner)
+    _strings(strings, name, into, inner)
 
 
 def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -> None:
@@ -197,23 +195,25 @@ def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -
         loose.setdefault(where, []).append(float(thing))
 
 
-def _strings(written: list[str], where: str, into: Read, inner: Inner) -> None:
+def _strings(strings: list[str], where: str, into: Read, inner: Inner) -> None:
     """Add the numbers of texts, one text after another, and the bytes of texts that are bytes in other letters."""
-    numbers = dict[str, list[str]]()
-    for text in written:
+    texts = dict[str, list[str]]()
+    for text in strings:
         if len(text) > OPAQUE and (data := unlettered(text.encode("utf-8", "replace"))) is not None:
             inner(data, where)
-        elif len(found := _DECIMAL.findall(text)) >= 2:
-            numbers.setdefault(booster(text[:8192].encode("utf-8", "replace")), []).extend(found)
-    for library, found in numbers.items():
-        into.arrays.append(Found(f"{library}{where}", np.array([float(v) for v in found]), text=True))
+        else:
+            texts.setdefault(booster(text[:8192].encode("utf-8", "replace")), []).append(text)
+    for library, some in texts.items():
+        written(some, f"{library}{TEXTS}{where}", into)
 
 
 def _inside(thing: Any) -> Iterator[Any]:
     """Give what a described array was made of, which needs no second look."""
     for part in thing.given if isinstance(thing, StandIn) else thing:
         yield part
-        yield from part if isinstance(part, tuple | list) else ()
+        for inner in part if isinstance(part, tuple | list) else ():
+            yield inner
+            yield from inner.given if isinstance(inner, StandIn) else ()
 
 
 def _numbers(thing: Any) -> NDArray[Any] | None:

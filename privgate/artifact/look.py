@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.artifact import file_bytes
 from privgate.artifact.file_bytes import BOOSTERS
-from privgate.artifact.file_parts import Found, Read
+from privgate.artifact.file_parts import TEXTS, Found, Read, booster
 from privgate.artifact.record_space import MANY, RecordSpace
 from privgate.subject.containers import take
 
@@ -26,6 +26,8 @@ from privgate.subject.containers import take
 CARRIED, PRINTED = 8, 64
 #: seconds of processor time, and for each 10^9 bytes, in which the records are searched for in other forms
 SECONDS = 2.0
+#: vectors beside that records are scaled by
+_SCALES = 6
 #: bytes without a meaning whose numbers are all looked up
 _BYTES = 1 << 22
 #: numbers of a short array of nobody's library: a record, a column of few
@@ -60,7 +62,7 @@ _PARAMETERS = (
 #: where our own reports lie beside a model, in every version
 _REPORTS = ("privgate_reports/", "privgate/reports")
 #: what holds the bytes of Python's own code
-_CODE = "_builtin_type"
+_CODE = "cloudpickle.cloudpickle._builtin_type"
 #: thresholds and leaves of trees
 _TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predictor.")
 
@@ -125,7 +127,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     records = Records.of(X)
     n, found, kept, unknown = records.n, np.zeros(records.n, dtype=bool), list[str](), list(seen.unknown)
     searched, quiet = _together(seen.arrays)
-    blobs = [(w, d, _views(w, d)) for w, d in seen.opaque]
+    blobs = [(w, d, _views(w, d)) for d, w in {d: w for w, d in reversed(seen.opaque)}.items()]  # each once
     asked = [*searched, *quiet, *(a for *_, views in blobs for a in views)]
     vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
     held = dict(zip(map(id, asked), records.rows_in(asked, vectors), strict=True))
@@ -144,10 +146,10 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if mine.any():
             found |= mine
             kept.append(where)
-        elif not where.startswith(BOOSTERS) and not where.endswith(_CODE):
+        elif where != _CODE and not booster(data):  # what a name says spares nobody
             unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
     if records.cut:
-        unknown.append("scaled forms of the records were not all searched for, because time was over")
+        unknown.append("forms of the records were not all searched for, because time was over or scales too many")
     least = int(found.sum())
     for keeper, size in _keepers(seen, n):
         least = max(least, min(n, size))
@@ -160,18 +162,18 @@ def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
 
     Ensembles have thousands of these, and somebody may have kept each record by itself.
     """
-    alone, short = list[Found](), dict[tuple[str, bool], list[Found]]()
+    alone, short = list[Found](), dict[tuple[str, bool, bool], list[Found]]()
     for a in arrays:
         theirs = a.where.startswith(_PARAMETERS)
-        small = a.values.ndim == 1 and not a.text and a.values.size < (1 << 16 if theirs else _FRAGMENT)
-        short.setdefault((a.values.dtype.str, theirs), []).append(a) if small else alone.append(a)
-    joined = [Found(_of_all(some), np.concatenate([a.values for a in some])) for some in short.values()]
+        small = a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT)
+        short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a) if small else alone.append(a)
+    joined = [Found(_of_all(some), np.concatenate([a.values for a in some]), k[2]) for k, some in short.items()]
     return alone, joined
 
 
 def _views(where: str, data: bytes) -> list[Found]:
     """Return the numbers that bytes without a meaning may be, wherever the first one begins; none of very many."""
-    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2") if len(data) <= _BYTES)
+    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2", ">f8", ">f4") if len(data) <= _BYTES)
     return [
         Found(where, np.frombuffer(data, kind, (len(data) - k) // kind.itemsize, k))
         for kind in kinds
@@ -181,7 +183,7 @@ def _views(where: str, data: bytes) -> list[Found]:
 
 def _may_be_scaled(a: Found) -> bool:
     """Return whether an array may hold scaled records: whole numbers, and those of trees, do not."""
-    return a.text or (a.values.dtype.kind == "f" and not a.where.startswith(_TREES))
+    return a.text or (a.values.dtype.kind == "f" and a.values.dtype.isnative and not a.where.startswith(_TREES))
 
 
 def _of_all(some: list[Found]) -> str:
@@ -209,7 +211,7 @@ def _strange(a: Found, n: int, width: int) -> str:
     shape = a.values.shape
     if not a.values.size or (a.values == a.values.flat[0]).all():
         return ""  # one number, however often
-    if n >= MANY and n in shape:
+    if n >= MANY and n in shape and not (a.text and TEXTS in a.where):
         return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
     # whole numbers of a text are ids and sizes; as records they would have been found
@@ -286,15 +288,21 @@ class Records:
         for table in _tables(a.values, self.width):
             if (not beside or len(table) >= 2) and (mine := space.held(table)).any():
                 return mine
-        if beside or self.width in a.values.shape[1:]:
+        if beside:
             return np.zeros(self.n, dtype=bool)
-        return space.held(space.windows(a.values.ravel()), straight=True)
+        found = np.zeros(self.n, dtype=bool)
+        for k, some in enumerate(space.windows(a.values.ravel())):
+            if k and self.late:
+                break
+            found |= space.held(some, straight=True)
+        return found
 
     def _forms(self, dtype: Any, text: int, vectors: list[Float]) -> Iterator[tuple[RecordSpace, bool]]:
         """Yield the records as they may have been written: as they are, scaled by themselves or by numbers beside."""
         yield RecordSpace(self.table, dtype, ulps=PRINTED * text), False
-        some = [v for v in vectors if v.size == self.width and np.isfinite(v).all()][: 6 * (len(vectors) <= 40)]
-        for k, table in enumerate(_scaled(self.table, some)):
+        fit = {v.tobytes(): v for v in vectors if v.size == self.width and np.isfinite(v).all()}
+        self.cut |= len(fit) > _SCALES
+        for k, table in enumerate(_scaled(self.table, list(fit.values())[:_SCALES])):
             if self.late:
                 return
             yield RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED), k >= 4
@@ -321,7 +329,7 @@ class Records:
         """Return which of a few records stand in very many bytes that no format explains, bool of shape (n,)."""
         found = np.zeros(self.n, dtype=bool)
         for k in range(0, self.n, max(1, self.n // 16)):
-            for kind in ("<f8", "<f4", "<f2"):
+            for kind in ("<f8", "<f4", "<f2", ">f8", ">f4"):
                 row = self.table[k].astype(kind)
                 needle = row.tobytes()
                 if len(needle) >= 8 and len(set(row.tolist())) > 2 and needle in data:

@@ -1,6 +1,6 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,15 @@ ALONE, TOGETHER = 40.0, 20.0
 FEW, _MOST = 8.0, 0.9
 #: times as many records as chance meets
 CHANCE = 5
+#: times that columns are moved to see what chance meets
+_DRAWN = 3
 #: records from which on an array with an entry each is noticed
 MANY = 20
 #: rows, and numbers of them, that are tried before a whole array is
 _TRIED = 512
-#: places at which a record may begin: so many are compared whole, and of places where every number fits, at most
+#: share of a column's numbers that are the records', where some of its rows are
+_FITS = 0.1
+#: places at which a record may begin: so many are compared whole, and places where every number fits, at a time
 _COMPARED, _WINDOWS = 1 << 14, 100_000
 #: what stands for a missing value, and for what whole numbers cannot hold
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
@@ -34,8 +38,10 @@ class RecordSpace:
     def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
         with np.errstate(all="ignore"):
             self.made = _plain(table.astype(dtype))
-            if np.dtype(dtype).kind in "biu":  # a column that whole numbers cannot hold is not there
-                self.made[:, (self.made != table).any(axis=0)] = _NOT_THERE
+            absent = (self.made != table) & (np.dtype(dtype).kind in "biu")  # what whole numbers cannot hold
+            self.made[absent] = _NOT_THERE
+            #: whether some record stands whole
+            self.whole = not absent.any(axis=1).all()
         kind = np.finfo(dtype) if np.dtype(dtype).kind == "f" else None
         self.near = 0.0 if kind is None else float(kind.eps) * ulps
         self.values = [_distinct(c) for c in self.made.T]
@@ -75,20 +81,23 @@ class RecordSpace:
         """Return by how much numbers may be off."""
         return np.asarray(self.near * np.maximum(np.abs(column), self.small[j]))
 
-    def windows(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Return as many numbers as a record has, wherever one may begin in a row of numbers."""
+    def windows(self, flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Yield as many numbers as a record has, wherever one may begin in a row of numbers, in blocks."""
         width, first = len(self.values), self.rarest[0]
         flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
-        if self.made[0].max() == _NOT_THERE:
-            return flat[:0].reshape(0, width)
+        if not self.whole:
+            return
         start = self._likely(flat, first) - first
         start = start[(start >= 0) & (start + width <= len(flat))]
         for j in self.rarest[1:]:
             if len(start) > _COMPARED:
                 start = start[self._likely(flat[start + j], j)]
+        if len(start) > _COMPARED:  # one number again and again says nothing
+            other = np.append(0, np.cumsum(flat[1:] != flat[:-1]))
+            start = start[other[start + width - 1] > other[start]]
         start = start[self._code(first, _plain(flat[start + first])) >= 0]
-        found: NDArray[Any] = flat[start[:_WINDOWS, None] + np.arange(width)]
-        return found
+        for k in range(0, len(start), _WINDOWS):
+            yield flat[start[k : k + _WINDOWS, None] + np.arange(width)]
 
     def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
         """Return where numbers may be a column's values, told by their bits."""
@@ -97,11 +106,11 @@ class RecordSpace:
             self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
         return self._maps[key](flat)
 
-    def _any(self, column: Float, share: float = 0.5) -> bool:
-        """Return whether a share of these values are some column's at all."""
+    def _any(self, column: Float) -> float:
+        """Return which share of these values are some column's at all."""
         at = np.searchsorted(self.every[1:-1], column) + 1
         off = np.minimum(np.abs(self.every[at] - column), np.abs(self.every[at - 1] - column))
-        return bool((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean() >= share)
+        return float((off <= self.near * np.maximum(np.abs(column), max(self.small))).mean())
 
     @np.errstate(all="ignore")
     def _code(self, j: int, column: Float) -> NDArray[np.int64]:
@@ -119,10 +128,11 @@ class RecordSpace:
         if not len(table):
             return none
         some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
-        if not straight and not self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size], 0.05):
+        if not straight and self._any(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) < 0.05:
             return none
         pairs = [(j, j) for j in self.rarest] if straight else self._columns(some)
-        if len(pairs) < 2 or (straight and not self._one_whole(table)):
+        size, table = len(table), self._whole_rows(table) if straight else table
+        if len(pairs) < 2 or not len(table):
             return none
         theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
         mine = self.codes[:, [j for _, j in pairs]]
@@ -134,34 +144,45 @@ class RecordSpace:
         few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
         if few:
             found[found] = [len(set(r)) > min(2, width - 1) for r in self.made[found].tolist()]
-        moved = np.column_stack([np.roll(c, 7 * k + 1) for k, c in enumerate((mine if few else theirs).T)])
-        if CHANCE * (_common(moved, theirs) if few else _common(mine, moved))[0].sum() > found.sum():
+        still = mine if few else theirs
+        chance = 0
+        for _ in range(_DRAWN):
+            moved = np.column_stack([np.roll(c, k) for k, c in zip(_shifts(*still.shape), still.T, strict=True)])
+            chance += (_common(moved, theirs) if few else _common(mine, moved))[0].sum()
+        if CHANCE * chance > _DRAWN * found.sum():
             return none
-        if rows >= MANY and rows >= _MOST * len(theirs) and bits[found].mean() >= FEW:
+        if rows >= MANY and rows >= _MOST * size and bits[found].mean() >= FEW:
             return found
-        found &= bits >= TOGETHER
+        some = self.made[:, [j for _, j in pairs]]
+        found &= (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
         return found if found.sum() >= 2 or (found & (bits >= ALONE)).any() else none
 
-    def _one_whole(self, table: NDArray[Any]) -> bool:
-        """Return whether every number of some row may be its column's."""
+    def _whole_rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of which every number may be its column's."""
+        rows = np.arange(len(table))
         for j in self.rarest:
-            table = table[self._code(j, _plain(table[:, j])) >= 0]
-        return len(table) > 0
+            rows = rows[self._code(j, _plain(table[rows, j])) >= 0]
+        return table[rows]
 
     def _columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
         free = set(range(len(self.values)))
         pairs = []
         for c in range(some.shape[1]):
-            if not self._any(some[:, c]):
+            fits = self._any(some[:, c])
+            if fits < 0.5 and fits < _FITS + self._any(1.001 * some[:, c]):  # what chance meets
                 continue
             order = [c] if c in free else []
             order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
+            best, fits = -1, _FITS
             for j in order:
-                if (self._code(j, some[:, c]) >= 0).mean() >= 0.5:
-                    pairs.append((c, j))
-                    free.discard(j)
+                if (share := (self._code(j, some[:, c]) >= 0).mean()) > fits:
+                    best, fits = j, share
+                if share >= 0.5:
                     break
+            if best >= 0:
+                pairs.append((c, best))
+                free.discard(best)
         return pairs
 
 
@@ -194,6 +215,11 @@ def _by_bits(own: Float, small: float, near: float, dtype: np.dtype[Any]) -> Cal
     table = np.zeros(1 << (size - down), dtype=bool)
     table[pattern(marks)] = True
     return where
+
+
+def _shifts(rows: int, columns: int) -> NDArray[np.int64]:
+    """Return by how many rows each column is moved: nobody who wrote the file can know."""
+    return np.random.default_rng().permutation(max(rows, columns))[:columns]
 
 
 def _distinct(column: Float) -> Float:
