@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 78_390),
+    "package, lines": (42_000, 78_550),
     "package, files": (280, 425),
     "lab, lines": (6_000, 3_820),
     "families, kernel and engines, lines": (7_000, 16_650),
-    "tests, lines": (32_000, 61_560),
+    "tests, lines": (32_000, 61_760),
     "a yes by theorem rests on, lines": (6_000, 13_780),
-    "a yes by refits and attacks rests on, lines": (12_000, 53_120),
+    "a yes by refits and attacks rests on, lines": (12_000, 53_230),
     "the kernel, lines": (1_500, 3_355),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an

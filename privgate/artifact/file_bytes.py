@@ -26,6 +26,7 @@ _TEXT = 1 << 24
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|null|true|false", re.IGNORECASE)
 #: how pickles begin that do not say their protocol: a class by name, a list, a mapping, a tuple
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
+_VERSION = re.compile(rb'"\d+\.\d+\.\d+\\?"')  # which stands at every part of a skops file
 _WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
 #: arrays of a skops file
@@ -211,7 +212,7 @@ def _text(data: bytes, name: str, into: Read) -> None:
     if len(data) > _TEXT:
         into.opaque.append((name, data))
         return
-    if numbers := [float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in _NUMBER.findall(data)]:
+    if numbers := [float(v) if v[0] <= 57 else _WORDS[v.lower()] for v in _NUMBER.findall(_VERSION.sub(b"", data))]:
         into.arrays.append(Found(f"{booster(data)}{name}", np.array(numbers), text=True))
     text = data.decode("utf-8", "replace")
     quoted = _QUOTED.findall(text)
