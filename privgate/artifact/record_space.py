@@ -106,6 +106,7 @@ class RecordSpace:
             self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
         return self._maps[key](flat)
 
+    @np.errstate(all="ignore")
     def _any(self, column: Float) -> float:
         """Return which share of these values are some column's at all."""
         at = np.searchsorted(self.every[1:-1], column) + 1
