@@ -23,7 +23,7 @@ BUDGET = {
     "families, kernel and engines, lines": (7_000, 16_650),
     "tests, lines": (32_000, 61_760),
     "a yes by theorem rests on, lines": (6_000, 13_780),
-    "a yes by refits and attacks rests on, lines": (12_000, 53_230),
+    "a yes by refits and attacks rests on, lines": (12_000, 53_240),
     "the kernel, lines": (1_500, 3_355),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an

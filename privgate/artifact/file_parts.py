@@ -15,6 +15,8 @@ OPAQUE = 64
 #: where numbers of many texts were, of which it says nothing how many they are
 TEXTS = "texts of "
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: of a library, at every part of a model
+_VERSION = re.compile(r"\d+\.\d+\.\d+(?:[.+]?[a-z]\w*)?")
 _OTHER = re.compile(rb"[^A-Za-z0-9+/_=\s-]")
 _HEX, _BASE64 = re.compile(rb"(?:[0-9a-fA-F]{2}){64,}"), re.compile(rb"[A-Za-z0-9+/_-]{86,}={0,2}")
 
@@ -104,7 +106,7 @@ def add(values: NDArray[Any], where: str, into: Read) -> None:
 
 def written(texts: Iterable[str], where: str, into: Read) -> None:
     """Add the numbers of texts, one text after another: all of them, and those with a point."""
-    found = [v for text in texts for v in _NUMBER.findall(text)]
+    found = [v for text in texts if not _VERSION.fullmatch(text) for v in _NUMBER.findall(text)]
     for some in (found, [v for v in found if "." in v]):
         if len(some) >= 2 and (some is found or len(some) < len(found)):
             into.arrays.append(Found(where, np.array([float(v) for v in some]), text=True))

@@ -123,6 +123,8 @@ def _behind(reader: _Unpickler, state: Any) -> Any:
         source.read(source.read(1)[0])
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     order = state.get("order", "C")
+    if all(isinstance(v, int) for v in shape):  # said, and no numbers of the model's
+        del state["shape"]
     return np.frombuffer(source.read(size), dtype=dtype).reshape(shape, order=order)
 
 
@@ -133,12 +135,20 @@ def pickled(data: bytes, name: str, into: Read, inner: Inner) -> None:
         reader = _Unpickler(source, into)
         root = reader.load()
         memo: list[Any] = list(reader.memo.copy().values())
-        dropped = [v for v in memo if not isinstance(v, tuple) or len(v) > OPAQUE]
+        dropped = [v for v in memo if not _describes(v) and (not isinstance(v, tuple) or len(v) > OPAQUE)]
         _walk([root, *reader.kept, *dropped], name, into, inner)
         if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
             _in_order(source, root, into)
     if len(data) - source.at > OPAQUE:
         into.opaque.append((f"{name}, behind its end", data[source.at :]))
+
+
+def _describes(thing: Any) -> bool:
+    """Return whether this says where the fields of an array begin."""
+    some = thing.values() if isinstance(thing, dict) and len(thing) <= OPAQUE else ()
+    return bool(some) and all(
+        isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], np.dtype) and isinstance(v[1], int) for v in some
+    )
 
 
 def _in_order(source: _Source, keys: list[str], into: Read) -> None:

@@ -388,10 +388,12 @@ def test_a_forest_holds_nothing_however_it_is_written(write):
     assert seen(write(FOREST), MANY_RECORDS) == (0, [], [])
 
 
-def test_many_parts_of_a_skops_file_are_no_numbers_of_a_record():
+@pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
+@pytest.mark.parametrize("size", [20, 200])
+def test_parts_of_a_large_forest_are_no_numbers_of_few_people(write, size):
     X = RNG.normal(size=(300, 5))
-    model = RandomForestClassifier(200, min_samples_leaf=60).fit(X, X[:, 0] > 0)
-    assert seen(skops.io.dumps(model), X) == (0, [], []), "the library's version stands at every tree"
+    model = RandomForestClassifier(size, min_samples_leaf=60).fit(X, X[:, 0] > 0)
+    assert seen(write(model), X) == (0, [], []), "the library's version stands at every tree"
 
 
 def test_an_ordinary_network_in_onnx_is_unknown():
