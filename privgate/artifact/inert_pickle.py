@@ -145,10 +145,9 @@ def pickled(data: bytes, name: str, into: Read, inner: Inner) -> None:
 
 def _describes(thing: Any) -> bool:
     """Return whether this says where the fields of an array begin."""
-    some = thing.values() if isinstance(thing, dict) and len(thing) <= OPAQUE else ()
-    return bool(some) and all(
-        isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], np.dtype) and isinstance(v[1], int) for v in some
-    )
+    some = list(thing.values()) if isinstance(thing, dict) and len(thing) <= OPAQUE else []
+    kinds = {tuple(map(type, v)) if isinstance(v, tuple) else () for v in some}
+    return bool(kinds) and all(len(k) == 2 and issubclass(k[0], np.dtype) and k[1] is int for k in kinds)
 
 
 def _in_order(source: _Source, keys: list[str], into: Read) -> None:
