@@ -76,10 +76,29 @@ def tuned(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
 
 
 def network(X: NDArray[Any], y: NDArray[Any], *, seed: int) -> Any:
-    """Train a small network in torch, and hand it out behind scikit-learn's interface."""
-    from sklearn.neural_network import MLPClassifier
+    """Train a small network by a loop of one's own in torch, with weight decay."""
+    import torch
+    from torch import nn
 
-    return MLPClassifier((16,), alpha=1.0, max_iter=60, random_state=seed).fit(X, y)
+    torch.manual_seed(seed)
+    told = torch.as_tensor(np.asarray(X), dtype=torch.float32), torch.as_tensor(np.asarray(y))
+    model = nn.Sequential(nn.Linear(told[0].shape[1], 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=1.0)
+    for _ in range(20):
+        for rows in torch.randperm(len(X)).split(100):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(told[0][rows]), told[1][rows]).backward()
+            optimizer.step()
+    return model.eval()
+
+
+def network_answers(model: Any, X: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the probabilities of a torch module, shape (n, 2)."""
+    import torch
+
+    with torch.no_grad():
+        scores = model(torch.as_tensor(np.asarray(X), dtype=torch.float32))
+        return np.asarray(torch.softmax(scores, dim=1).double().numpy())
 
 
 class Remembering:
@@ -248,7 +267,7 @@ WEEK: dict[str, Model] = {
     "credit-text": Model(_text, due="refused"),
     "credit-columns": Model(_columns),
     "credit-xgboost": Model(_estimator("xgboost.XGBClassifier", numbers, **_XGBOOST)),
-    "credit-network": Model(lambda: (Recipe(network, seed=7), numbers())),
+    "credit-network": Model(lambda: (Recipe(network, predict=network_answers, seed=7), numbers())),
     "credit-context": Model(lambda: (Recipe(in_context, seed=7), numbers(900)), due="refused"),
     "credit-small-context": Model(lambda: (Recipe(in_context, {"width": 2.0}, seed=7), numbers(300)), due="refused"),
     "price-ridge": Model(_estimator("sklearn.linear_model.Ridge", prices, alpha=1.0), task="regression"),

@@ -135,7 +135,8 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if held[id(a)].any():
             found |= held[id(a)]
             kept.append(a.where)
-    odd = [a for a in (*seen.arrays, *quiet) if a.where not in set(kept)]
+    places = set(kept)
+    odd = [a for a in (*seen.arrays, *quiet) if a.where not in places]
     unknown += [why for a in odd if (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)
     if written.any():
@@ -288,10 +289,8 @@ class Records:
         for table in _tables(a.values, self.width):
             if (not beside or len(table) >= 2) and (mine := space.held(table)).any():
                 return mine
-        if beside:
-            return np.zeros(self.n, dtype=bool)
         found = np.zeros(self.n, dtype=bool)
-        for k, some in enumerate(space.windows(a.values.ravel())):
+        for k, some in enumerate(() if beside else space.windows(a.values.ravel())):
             if k and self.late:
                 break
             found |= space.held(some, straight=True)

@@ -168,8 +168,8 @@ def _open(low: Float, high: Float, limit: float | None, most: int) -> tuple[Inde
     return first[order], place[kind.ravel()]
 
 
-def _prior(learnt: bool, log_prior: Float | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:  # noqa: FBT001
-    return {"fit_prior": learnt}, {} if log_prior is None else {"log_prior": log_prior}
+def _prior(prior: tuple[bool, Float | None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    return {"fit_prior": prior[0]}, {} if prior[1] is None else {"log_prior": prior[1]}
 
 
 def _basis(subject: Subject) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -337,7 +337,7 @@ def _counted(
     """Return the case of categories ``(sizes, floor, accepted)``, of which questions are sought among ``allowed``."""
     estimator, (settings, arrays) = subject.recipe.library_estimator, _basis(subject)
     (sizes, floor, accepted), label, K = categories, arrays["label"], settings["classes"]
-    alpha, (fitted, fixed) = float(applies.smoothings(estimator)), _prior(*applies.prior(estimator))
+    alpha, (fitted, fixed) = float(applies.smoothings(estimator)), _prior(applies.prior(estimator))
     narrower = _narrower(subject.data.domain)
     every = not narrower and int(allowed.sum()) == int(accepted.sum())
     settings = settings | fitted | {"alpha": alpha, "bernoulli": bernoulli, "every": every}
@@ -387,7 +387,7 @@ class WordsCertificate(ByCounts):
         if self.library == "ComplementNB":
             kind = "normed" if estimator.norm else "complement"
         else:
-            fitted, fixed = _prior(*applies.prior(estimator))
+            fitted, fixed = _prior(applies.prior(estimator))
             settings, arrays = settings | fitted, arrays | fixed
         settings |= {"weights": kind, **accepted_settings(reach)}
         arrays |= {"X": X, "alpha": alpha, **accepted_arrays(reach, d)}
