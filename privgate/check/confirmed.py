@@ -134,7 +134,7 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     sample; and where theorems limit in place of an engine that only ranks people. A suite is about the table.
     Regressors are not confirmed.
     """
-    domain, metric = subject.data.domain, rule["metric"]
+    domain, metric = subject.accepted, rule["metric"]
     listed = domain is not None and domain.queries is not None
     if subject.task != "classification" or (listed and metric != "pdtp"):
         return ""

@@ -15,6 +15,7 @@ from typing import Any
 from privgate import recomputed
 from privgate.arrays import Index
 from privgate.artifact import file_measures as artifact
+from privgate.artifact.provenance import provenance
 from privgate.cases import OF_MODELS, Kept
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
@@ -163,7 +164,7 @@ def evaluate(
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
         drawn = partial(plan.order, run.subject, run.fleet)
-        return judged(policy, evidence, observe=observe, subject=subject, order=drawn)
+        return judged(policy, evidence, observe=observe, subject=run.subject, order=drawn)
 
 
 def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
@@ -177,8 +178,11 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if not stopped and (held := in_the_recipe(run)) is not None:
         stopped, checked = [held], [held]
     if not stopped:
-        run, checked = preconditions.checked(run, policy)
-        stopped = preconditions.stopping(checked)
+        told_of = None if run.rehearsed else provenance(run)
+        checked, stopped = ([], []) if told_of is None else ([told_of], preconditions.stopping([told_of]))
+    if not stopped:
+        run, more = preconditions.checked(run, policy)
+        checked, stopped = [*checked, *more], preconditions.stopping(more)
     told_by_rule = any(Need.LOOKED in r.about.needs for r in asked.rules)
     checked = [*([] if first is None or told_by_rule else [first]), *checked]
     planned = None

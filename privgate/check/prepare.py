@@ -18,7 +18,7 @@ from privgate.policy import Policy
 from privgate.policy.judging import conditions
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import controls, serving
+from privgate.run import controls, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.data_checks import who
 from privgate.run.needs import Need
@@ -137,6 +137,8 @@ def prepare(
         raise SubjectError(why)
     if why := misfit(policy, subject):
         raise UsageError(why)
+    if subject.data.domain is not None and (bounds.applicable(subject)[0] or not not_over_domain(subject)):
+        subject = refusals.looked(subject, fleet)
     theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
     policy = policy.asked_of(conditions(described(subject, theorems)))
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
@@ -197,20 +199,23 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
     candidates = subject.data.candidates
     return {
         "certificates": [c.name for c in theorems],
-        "why_no_certificate": bounds.reasons(notes) or [bounds.no_theorem(subject)],
+        "why_no_certificate": ([subject.beyond] if subject.beyond else bounds.reasons(notes))
+        or [bounds.no_theorem(subject)],
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",
         "sensitive": len(subject.data.sensitive),
-        "why_no_sensitivity_bound": not_over_domain(subject) if subject.task == "regression" else "",
+        "why_no_sensitivity_bound": (subject.beyond or not_over_domain(subject))
+        if subject.task == "regression"
+        else "",
     }
 
 
 # What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe.
 
 #: preconditions without which no number about the model counts
-STOPPERS = ("task", "served", "reproduces", "depends_on_data", "recorded_seed")
+STOPPERS = ("task", "provenance", "served", "reproduces", "depends_on_data", "recorded_seed")
 
 
 def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:

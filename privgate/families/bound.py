@@ -22,7 +22,7 @@ from privgate.families.pipelines import behind
 from privgate.families.pipelines.behind import OTHER_KIND
 from privgate.families.pipelines.seen_through import lifted, seen
 from privgate.families.retrained import Retrained
-from privgate.subject.containers import stack, take
+from privgate.subject.containers import length, stack, take
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -92,10 +92,13 @@ class Witness:
             stand_in = np.where(whose < 0, rng.choice(subject.data.n, len(whose)), first[np.maximum(whose, 0)])
             container = lifted(behind.first, asked, subject.data.X, stand_in)
             kept = np.full(len(whose), questions.alike(container, subject.data.X))
-            if subject.data.domain is not None:
-                kept &= subject.data.domain.holds(container)
+            if subject.accepted is not None:
+                kept &= subject.accepted.holds(container)
             container = take(container, np.flatnonzero(kept))
         whose = whose[kept]
+        if behind.first is not None and (odd := questions.answered(behind.first, subject, rng)) is not None:
+            container = odd if not len(whose) else stack(container, odd)
+            whose = np.concatenate([whose, np.full(length(odd), -1)])
         if not len(whose):
             return subject, rows
         size = len(subject.data.pool()[1])
@@ -234,7 +237,7 @@ def bound(
     assumptions: list[str] = []
     detail: dict[str, Any] = {}
     kept: list[Kept] = []
-    listed = subject.data.domain is not None and subject.data.domain.queries is not None
+    listed = subject.accepted is not None and subject.accepted.queries is not None
     good, notes = applicable(subject, attacked=attacked)
     for certificate in good:
         if (

@@ -255,16 +255,16 @@ def not_over_domain(subject: Subject) -> str:
         return why
     if type(subject.recipe.library_estimator).__name__ not in ("Ridge", "LinearRegression"):
         return "its answers are not linear in the features"
-    if subject.data.domain is None:
+    if subject.accepted is None:
         return "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
-    reach = Reach.of(subject.data.domain, int(subject.data.X.shape[1]))
+    reach = Reach.of(subject.accepted, int(subject.data.X.shape[1]))
     return reach if isinstance(reach, str) else ""
 
 
 def over_domain(subject: Subject, units: Index) -> OverDomain:
     """Return the largest change over the declared domain; infinite, with the reason, where no theorem speaks."""
     nothing = OverDomain(np.full(len(units), np.inf), np.zeros((len(units), 0)), not_over_domain(subject))
-    if nothing.why or subject.data.domain is None:
+    if nothing.why or subject.accepted is None:
         return nothing
     try:
         found = smoothed(subject, subject.recipe.library_estimator)
@@ -307,7 +307,7 @@ def _case(subject: Subject, units: Index) -> tuple[dict[str, NDArray[Any]], dict
     person = people_of(subject, units)
     proposal = square_moves.proposed(X, y, penalty, person)
     allowed = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
-    reach = Reach.of(subject.data.domain, d) if subject.data.domain is not None else ""
+    reach = Reach.of(subject.accepted, d) if subject.accepted is not None else ""
     assert isinstance(reach, Reach)  # noqa: S101  not_over_domain() said so
     weights = np.nan_to_num(proposal["moves"][:, :d])
     offset = np.nan_to_num(proposal["moves"][:, d:]).sum(axis=1)

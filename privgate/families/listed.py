@@ -4,7 +4,10 @@ Corners of the declared domain, constant columns at both ends, other people's va
 theorem covers and direct queries never ask.
 """
 
+import contextlib
 import itertools
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +24,7 @@ from privgate.families.over_all_queries import applies
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.retrained import Retrained, Status
 from privgate.statistics import leakage
-from privgate.subject.containers import stack
+from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
 
 #: domains of at most so many corners are asked at all of them
@@ -30,6 +33,8 @@ CORNERS = 64
 RANDOM = 64
 #: columns that are moved one by one
 _COLUMNS = 16
+#: columns of which odd values are tried
+_ODD_COLUMNS = 24
 #: features from which on fewer of them are
 _WIDE = 2_000
 
@@ -87,6 +92,71 @@ def around(subject: Subject, units: Index) -> tuple[Float, Index]:
     return np.concatenate(made), np.tile(np.arange(len(units)), len(made))
 
 
+def odd(domain: Mapping[str, Any], X: Any, rng: Generator) -> Iterator[tuple[str, Any]]:
+    """Yield (in words, one record of ``X`` with one value that a domain, as JSON values, may rule out)."""
+    if isinstance(X, list):
+        yield from (("empty", [""]), ("of unknown words", ["no_such_word"]), ("long", ["no such word " * 1_000]))
+    if len(getattr(X, "shape", ())) != 2:
+        return
+    names = list(getattr(X, "columns", range(X.shape[1])))
+    for j in rng.permutation(len(names))[:_ODD_COLUMNS].tolist():
+        for what, value in _odd_values(domain, j, names[j]):
+            yield f"column {names[j]!r} {what}", _changed(take(X, rng.integers(int(X.shape[0]), size=1)), j, value)
+
+
+def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[str, Any]]:
+    column: Mapping[str, Any] = next((c for c in domain.get("columns") or () if c["name"] == name), {})
+    box, counts, most = domain.get("box"), domain.get("categories"), domain.get("max_length") or domain.get("norm")
+    ends = column.get("ends") if column else box[j] if box else None if most is None else (0.0, most)
+    values = column.get("values") or (range(counts[j]) if counts else ())
+    yield from (("missing", np.nan), ("infinite", np.inf), ("far below", -1e300), ("far above", 1e300), ("below 0", -1))
+    if ends is not None:
+        low, high = ends
+        yield from (("below its range", np.nextafter(low, -np.inf)), ("above its range", np.nextafter(high, np.inf)))
+        yield from (("below its range", np.floor(low) - 1), ("above its range", np.ceil(high) + 1))
+    elif values and not any(isinstance(v, str) for v in values):
+        yield from (("of an unknown category", max(values) + 1), ("between two categories", min(values) + 0.5))
+    else:
+        yield from (("of an unknown category", "no such category"), ("empty", ""))
+
+
+def _changed(record: Any, j: int, value: Any) -> Any:
+    """Return a record with another value in a column, in the column's own type where that holds it."""
+    if hasattr(record, "iloc"):
+        made, own = record.copy(), record.dtypes.iloc[j]
+        made[record.columns[j]] = np.array([value], dtype=own if _type_holds(own, value) else None)
+        return made
+    table = np.array(record.toarray() if hasattr(record, "toarray") else record)
+    if not _type_holds(table.dtype, value):
+        table = table.astype(object if isinstance(value, str) else np.float64)
+    table[0, j] = value
+    return type(record)(table) if hasattr(record, "toarray") and table.dtype != object else table
+
+
+def _type_holds(dtype: Any, value: Any) -> bool:
+    if not isinstance(dtype, np.dtype) or isinstance(value, str) or dtype.kind not in "biuf":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.array(value).astype(dtype) == value or (dtype.kind == "f" and np.isnan(value)))
+
+
+def answered(first: Any, subject: Subject, rng: Generator) -> Any:
+    """Return odd questions that fixed first steps make finite features of, in one container; None where none is.
+
+    They are what a whole pipeline is asked about by whoever means no good, and what no record shows.
+    """
+    domain, found = subject.accepted, None
+    for _, X in odd({} if domain is None else domain.payload(), subject.data.X, rng):
+        if not alike(X, subject.data.X) or (domain is not None and not domain.holds(X).all()):
+            continue
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")
+            features = first.transform(X)
+            if np.isfinite(features.toarray() if hasattr(features, "toarray") else features).all():
+                found = X if found is None else stack(found, X)
+    return found
+
+
 def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
     """Return (questions as the recipe's kind of records, which of ``rows`` (Q, d) they are).
 
@@ -128,7 +198,7 @@ def _held(rows: Float, kind: np.dtype[Any], reach: Reach | None) -> Float:
 
 
 def _reach(subject: Subject) -> Reach | None:
-    domain, X = subject.data.domain, subject.data.X
+    domain, X = subject.accepted, subject.data.X
     if domain is None:
         return None
     made = Reach.of(domain, X.shape[1])
@@ -162,7 +232,7 @@ def container(subject: Subject) -> Any:
     SubjectError
         Records of this kind cannot hold some question.
     """
-    domain = subject.data.domain
+    domain = subject.accepted
     if domain is None or domain.queries is None:
         return None
     rows = np.array(domain.queries, dtype=np.float64)
@@ -201,7 +271,7 @@ def beside(subject: Subject, units: Index, rows: tuple[Index, Index]) -> tuple[S
 
 def apart(subject: Subject, found: Retrained) -> Retrained:
     """Return what was answered about ``beside``'s rows, the listed questions moved to ``changes``."""
-    domain = subject.data.domain
+    domain = subject.accepted
     assert domain is not None  # noqa: S101  ``beside`` listed them
     assert domain.queries is not None  # noqa: S101  ditto
     mine = found.row_query < len(subject.data.pool()[1])
@@ -239,7 +309,7 @@ class ListedQuestions(Certificate):
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
-        domain = subject.data.domain
+        domain = subject.accepted
         if domain is None or domain.queries is None:
             return "the recipe is not asked from a declared list, Domain(queries=…)"
         if not subject.release.exact:
@@ -250,7 +320,7 @@ class ListedQuestions(Certificate):
         """Return the change of each of the units; infinite where a model is missing, or several seeds were averaged."""
         found, U = about.retrained, len(about.units)
         upper, lower = np.full(U, np.inf), np.zeros(U)
-        domain = about.subject.data.domain
+        domain = about.subject.accepted
         if found is not None and WITH in found.changes and len(found.seeds) == 1:
             sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
             share = 4 * (about.subject.data.n + about.subject.data.X.shape[1] + 8) * applies.U

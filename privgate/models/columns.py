@@ -79,14 +79,6 @@ class Column:
             return (*self.ends, None) if self.missing else self.ends
         return [*(self.values or ()), *([None] if self.missing else [])]
 
-    def holds(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which values the column may hold."""
-        if self.values is not None:
-            known = set(self.values)
-            return np.array([self.missing if is_missing(v) else v in known for v in values.tolist()], dtype=bool)
-        low, high = self.ends or (np.nan, np.nan)
-        return np.array([self.missing if is_missing(v) else low <= float(v) <= high for v in values.tolist()], bool)
-
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
         ends = None if self.ends is None else list(self.ends)

@@ -100,7 +100,7 @@ def log_model(
                 asked=take(data.pool()[0], _first_rows(data)),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
-                serving=native.Serving(recipe, release or Release(), data.classes()),
+                serving=native.Serving(recipe, release or Release(), data.classes(), _accepted(data)),
             )
             _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
             if registered_model_name is not None:
@@ -203,6 +203,12 @@ def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
         raise
     except Exception as exc:  # the user's code may raise anything
         raise SubjectError(f"the trained model cannot be asked: prediction raised {type(exc).__name__}: {exc}") from exc
+
+
+def _accepted(data: TrainingData) -> dict[str, Any] | None:
+    """Return the declared domain, for the served model to refuse all else; None where some people lie outside of it."""
+    held = data.domain is not None and data.domain.holds(data.pool()[0]).all()
+    return data.domain.payload() if held and data.domain is not None else None
 
 
 def _judgeable(recipe: Recipe, data: TrainingData) -> None:

@@ -1,8 +1,11 @@
 """Storing a trained model by the flavor that opens it again, and the environment it was recorded in."""
 
+import importlib.util
 import platform
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
+from privgate.subject import accepted_questions
 from privgate.subject import release as releases
 from privgate.subject.libraries import providing, skops_io
 from privgate.subject.recipe import Recipe
@@ -32,11 +36,14 @@ class Serving:
         What is handed out of them.
     classes : array of shape (K,)
         All labels of the training data, sorted; not looked at for a regressor.
+    accepted : mapping, optional
+        The declared domain as JSON values: whatever lies outside is refused.
     """
 
     recipe: Recipe
     release: Release
     classes: NDArray[Any]
+    accepted: dict[str, Any] | None = None
 
 
 def log(
@@ -64,9 +71,9 @@ def log(
     """
     if function := _function(model, serving):
         signature = _signature(example) if _alike(example, asked) else None
-        return _log_sklearn(
-            model, own_classes=own_classes, name=name, signature=signature, requirements=requirements, function=function
-        )
+        options = {"name": name, "signature": signature, "pip_requirements": requirements}
+        accepted, options["pyfunc_predict_fn"] = serving.accepted, function
+        return _log_sklearn(model, None if own_classes else _skops_types(model), accepted, options)
     return _log_generic(model, serving, name=name, requirements=requirements)
 
 
@@ -113,25 +120,48 @@ def _enforceable(dtype: Any) -> bool:
 
 
 def _log_sklearn(
-    model: Any, *, own_classes: bool, name: str, signature: Any, requirements: list[str], function: str
+    model: Any, trusted: list[str] | None, accepted: dict[str, Any] | None, options: dict[str, Any]
 ) -> Any:
     import mlflow.sklearn
 
-    options: dict[str, Any] = {
-        "name": name,
-        "signature": signature,
-        "pip_requirements": requirements,
-        "pyfunc_predict_fn": function,
-    }
-    trusted = None if own_classes else _skops_types(model)
-    if trusted is None:
-        return mlflow.sklearn.log_model(model, serialization_format="cloudpickle", **options)
+    by_name = _by_name()
+    if trusted is not None:
+        more = {"skops_trusted_types": trusted or None}
+        if accepted is not None:
+            names = [f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing")]
+            more = {"skops_trusted_types": [*trusted, *names], "code_paths": [str(accepted_questions.__file__)]}
+        held = model if accepted is None else by_name.Refusing(model, accepted)
+        with suppress(TypeError):  # MLflow before skops came in
+            return mlflow.sklearn.log_model(held, serialization_format="skops", **more, **options)
+    with _by_value(accepted_questions):
+        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
+        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
+
+
+def _by_name() -> Any:
+    """Return the module of refusals under the name that it has where a copy of it lies beside a model."""
+    name = accepted_questions.__name__.rpartition(".")[2]
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, accepted_questions.__file__)
+        if spec is None or spec.loader is None:  # pragma: no cover  our own file
+            raise ImportError(name)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@contextmanager
+def _by_value(*modules: Any) -> Iterator[None]:
+    """Store classes of ours themselves: a serving machine needs those of the user, and not privgate."""
+    import cloudpickle
+
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
     try:
-        return mlflow.sklearn.log_model(
-            model, serialization_format="skops", skops_trusted_types=trusted or None, **options
-        )
-    except TypeError:  # MLflow before skops came in
-        return mlflow.sklearn.log_model(model, serialization_format="cloudpickle", **options)
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _skops_types(model: Any) -> list[str] | None:
@@ -152,21 +182,23 @@ def _skops_types(model: Any) -> list[str] | None:
 
 
 def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[str]) -> Any:
-    import cloudpickle
     import mlflow.pyfunc
 
     # defined here so that cloudpickle stores the class itself: serving must not need privgate
     class Native(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow is untyped here
         """Hold any object; answer with the declared release of its probabilities."""
 
-        def __init__(self, held: Any, predict: Any, release: Release, classes: Any) -> None:
-            self.privgate_native = held
-            self.privgate_predict, self.privgate_release, self.privgate_classes = predict, release, classes
+        def __init__(self, held: Any, serving: Serving, classes: Any, accepted: Any) -> None:
+            self.privgate_native, self.accepted = held, accepted
+            self.privgate_predict, self.privgate_release = serving.recipe.predict, serving.release
+            self.privgate_classes = classes
 
         def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
             """Return one row a record: a column a class in the order of the sorted labels, or the label alone."""
             del context, params
             held, classes = self.privgate_native, self.privgate_classes
+            if self.accepted is not None:
+                self.accepted.refuse(model_input)
             if classes is None:  # a regressor
                 made = (
                     held.predict(model_input)
@@ -189,16 +221,15 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
             return classes[shown.argmax(axis=1)] if self.privgate_release.form == "label" else shown
 
     Native.predict.__annotations__.clear()  # MLflow would read them as a schema
+    Native.__init__.__annotations__.clear()  # they name modules of ours
     classes = None if serving.recipe.task == "regression" else serving.classes
-    made = Native(model, serving.recipe.predict, serving.release, classes)
-    # a serving machine needs the modules of the user's own functions and classes, as for any model; ours it need not
-    cloudpickle.register_pickle_by_value(releases)
-    try:
-        return mlflow.pyfunc.log_model(name=name, python_model=made, pip_requirements=requirements)
-    except (TypeError, AttributeError) as exc:
-        raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
-    finally:
-        cloudpickle.unregister_pickle_by_value(releases)
+    accepted = None if serving.accepted is None else accepted_questions.AcceptedQuestions(serving.accepted)
+    made = Native(model, serving, classes, accepted)
+    with _by_value(releases, accepted_questions):
+        try:
+            return mlflow.pyfunc.log_model(name=name, python_model=made, pip_requirements=requirements)
+        except (TypeError, AttributeError) as exc:
+            raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
 
 
 # The environment a recipe was recorded in, and how the present one differs.

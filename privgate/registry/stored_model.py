@@ -12,6 +12,7 @@ from typing import Any
 from privgate.errors import SubjectError
 from privgate.registry import layout, mlmodel
 from privgate.subject import sources
+from privgate.subject.accepted_questions import Refusing
 from privgate.subject.libraries import skops_io
 
 #: keys of a flavor that name the files which its model is made of
@@ -152,9 +153,32 @@ class StoredModel:
             native = getattr(model.unwrap_python_model(), "privgate_native", None)
             return root, model if native is None else native
         try:
-            return root, model.get_raw_model()
+            native = model.get_raw_model()
         except NotImplementedError:
             return root, model
+        return root, native.model if type(native).__name__ == Refusing.__name__ else native
+
+    def answering(self, questions: Iterable[Any]) -> list[bool]:
+        """Return which of some questions are answered by any interface of MLflow's (runs stored code; workers only)."""
+        import mlflow.pyfunc
+
+        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
+        ways = list[Any]()
+        with sources.importing_from(self.root):
+            if self.servable:
+                ways.append(mlflow.pyfunc.load_model(str(self.folder)).predict)
+            with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
+                native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+                ways += [f for f in (getattr(native, k, None) for k in ("predict_proba", "predict")) if callable(f)]
+            return [any(_answered(way, X) for way in ways) for X in questions]
+
+
+def _answered(way: Any, X: Any) -> bool:
+    try:
+        way(X)
+    except Exception:  # noqa: BLE001  whatever it raises, it does not answer
+        return False
+    return True
 
 
 def _as_sent(X: Any, signature: Any) -> Any:

@@ -120,6 +120,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "not_shown": [
             *what_was_asked.not_met_by_itself(doc),
             *_candidates(held),
+            *_public(doc),
             *filter(None, [words.no_attack_limited(doc)]),
             *_not_tested(doc),
             *words.not_shown(),
@@ -290,6 +291,13 @@ def _candidates(held: Sequence[Finding]) -> list[str]:
     names = ("precondition:near_overlap", "precondition:same_population")
     told = [plain(f.message, 220) for f in held if f.rule in names and f.outcome is not Outcome.PASSED]
     return [_stop(capital(t)) for t in told]
+
+
+def _public(doc: ReportDocument) -> list[str]:
+    """Return which parameters of the training are declared to owe nothing to the people in the data."""
+    stated = {} if doc.subject.recipe is None else doc.subject.recipe.public
+    told = [f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in stated.items()]
+    return [say("limits.public", names="; ".join(told))] if told else []
 
 
 def _not_tested(doc: ReportDocument) -> list[str]:

@@ -81,6 +81,7 @@ class RecipeFacts(EvidenceModel):
     fit: str | None = Field(default=None, description="Training function; null for an estimator.")
     estimator: Mapping[str, Json] | None = Field(default=None, description="Class and parameters.")
     params: Mapping[str, Json] = Field(default_factory=dict)
+    public: Mapping[str, str] = Field(default_factory=dict, description="Parameters declared public, and their origin.")
     seed: Json = None
     dp: ClaimFacts | None = None
 

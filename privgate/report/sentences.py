@@ -116,6 +116,8 @@ SENTENCES: Mapping[str, str] = {
     "condition.depends_on_data": "The recipe depends on its data",
     "condition.recorded_seed": "The noise cannot be regenerated",
     "condition.environment": "Same environment as recorded",
+    "condition.provenance": "What training is given was not made of its data",
+    "condition.domain_enforced": "The served model refuses what its domain rules out",
     "condition.file": "The file holds no records of the training data",
     "condition.digests": "Files are those that were named",
     "condition.labels": "Labels are usable",
@@ -158,6 +160,7 @@ SENTENCES: Mapping[str, str] = {
     "examined.",
     "limits.legal": "The report does not replace legal advice or an impact assessment. It is evidence to be used "
     "in one.",
+    "limits.public": "Declared public, which nobody can check: {names}.",
     "limits.no_attack": "A limit on influence stops no attack, and no rule here limits attacks; {policy} does.",
     "limits.temperature": "Dividing scores by the declared temperature {temperature} stops none either.",
     "kind.membership inference": "membership inference",

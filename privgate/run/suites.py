@@ -257,31 +257,8 @@ def _with_label(data: Data) -> NDArray[np.int64]:
 
 def _outside(data: Data) -> NDArray[np.int64]:
     """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
-    domain = data.domain
-    if domain is None:
-        return np.zeros(data.n, dtype=np.int64)
-    inside = np.ones(data.n, dtype=np.bool_)
-    if domain.columns is not None:
-        inside &= domain.holds(data.X)
-    elif domain.box is not None or domain.categories is not None:
-        inside &= _within(data.X, domain.box, domain.categories)
+    inside = np.ones(data.n, dtype=bool) if data.domain is None else data.domain.holds(data.X)
     return (~inside).astype(np.int64)
-
-
-def _within(X: Any, box: Any, categories: Any) -> NDArray[np.bool_]:
-    try:
-        table = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.zeros(len(X), dtype=np.bool_)
-    table = table.reshape(len(table), -1)
-    inside = np.ones(len(table), dtype=np.bool_)
-    if box is not None:
-        low, high = np.array(box, dtype=np.float64).T
-        inside &= ((table >= low) & (table <= high)).all(axis=1)
-    if categories is not None:
-        most = np.array(categories, dtype=np.float64)
-        inside &= ((table >= 0) & (table < most) & (table == np.floor(table))).all(axis=1)
-    return inside
 
 
 # Suites over training data: their records as a table, and the precondition that they meet what is expected.

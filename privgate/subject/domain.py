@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.models.columns import Column, is_missing, split
+from privgate.subject.accepted_questions import AcceptedQuestions
 
 #: what a proposal says of itself wherever it is shown
 PROPOSED = (
@@ -79,6 +80,8 @@ class Domain:
         for name, v in (("max_length", self.max_length), ("norm", self.norm)):
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
+        if self.box is not None:  # read back, ends are floats
+            object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
         self._check_blocks()
         if self.queries is not None and (k := self._outside(np.array(self.queries))) is not None:
             # theorems over the ranges would say less than what is answered
@@ -88,27 +91,7 @@ class Domain:
 
     def _outside(self, asked: NDArray[np.float64]) -> int | None:
         """Return the first listed question that the rest of the domain rules out; None where it holds all."""
-        good = np.ones(len(asked), dtype=bool)
-        if self.columns is not None:
-            if asked.shape[1] != len(self.columns):
-                return 0
-            parts = zip(self.columns, asked.T, strict=True)
-            good &= np.all([c.holds(v) for c, v in parts], axis=0)
-        sides = None if self.categories is None else np.array([(0, v - 1) for v in self.categories], dtype=np.float64)
-        for low_high in (sides, None if self.box is None else np.array(self.box)):
-            if low_high is None:
-                continue
-            if asked.shape[1] != len(low_high):
-                return 0
-            good &= ((asked >= low_high[:, 0]) & (asked <= low_high[:, 1])).all(axis=1)
-        for block in self.blocks:
-            good &= (asked[:, list(block)] != 0).sum(axis=1) <= 1
-        if self.categories is not None:
-            good &= (asked == np.floor(asked)).all(axis=1)
-        if self.max_length is not None or self.norm is not None:
-            good &= (asked >= 0).all(axis=1)
-        good &= asked.sum(axis=1) <= (np.inf if self.max_length is None else self.max_length)
-        good &= np.sqrt((asked**2).sum(axis=1)) <= (np.inf if self.norm is None else self.norm * (1 + 1e-9))
+        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(asked)
         return None if good.all() else int(np.flatnonzero(~good)[0])
 
     def _check_blocks(self) -> None:
@@ -252,11 +235,8 @@ class Domain:
         return f"the domain's columns are not those of X: {how}"
 
     def holds(self, X: Any) -> NDArray[np.bool_]:
-        """Return which records of a frame every named column may hold, shape (n,); all where none is named."""
-        if self.columns is None:
-            return np.ones(int(X.shape[0]) if hasattr(X, "shape") else len(X), dtype=bool)
-        _, values = split(X)
-        return np.asarray(np.all([c.holds(v) for c, v in zip(self.columns, values, strict=True)], axis=0))
+        """Return which records are accepted, shape (n,); what cannot be read is not."""
+        return np.asarray(AcceptedQuestions(self.payload()).holds(X))
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""

@@ -45,6 +45,12 @@ class Recipe:
         The differential-privacy claim.
     network : bool
         Training needs the network; said in report and statement. Without it a boxed training finds none.
+    made_by : mapping from parameter to callable, optional
+        How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. They are made
+        again in every training, so that a table, a vocabulary or a prior is made without whoever is left out.
+    public : mapping from parameter to text, optional
+        Parameters, or constants of the sources by name, that owe nothing to the people in the data, and where each
+        comes from. Page one of the report repeats it; nobody can check it.
     task : {"classification", "regression"}, optional
         Whether targets are labels or numbers. Read off scikit-learn estimators; who gives a function whose targets
         could be either is asked.
@@ -58,6 +64,8 @@ class Recipe:
     dp: Claim | None = None
     network: bool = False
     task: str | None = None
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+    public: Mapping[str, str] = field(default_factory=dict)
     #: set when the recipe was read back: JSON form and folder of the source snapshot; nothing is imported then
     recorded: Mapping[str, Any] | None = field(default=None, repr=False)
     root: Path | None = field(default=None, repr=False)
@@ -73,6 +81,7 @@ class Recipe:
                 f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
                 f"not {type(self.training).__name__}"
             )
+        self._check_origins()
         whole: Any = self.seed  # people give text, or half a number
         if whole is not None and not (isinstance(whole, int | np.integer) and 0 <= whole < 2**32):
             raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
@@ -82,13 +91,23 @@ class Recipe:
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
         if not self.is_estimator:
-            calling.check(self.training, self.params)
-        elif unknown := set(self.params) - set(self.training.get_params() if self.params else ()):
+            calling.check(self.training, {**self.params, **self.made_by})
+        elif unknown := (set(self.params) | set(self.made_by)) - set(
+            self.training.get_params() if self.params or self.made_by else ()
+        ):
             raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
-        if any(calling.is_of_script(thing) for thing in (self.training, self.predict)):
+        if any(calling.is_of_script(thing) for thing in (self.training, self.predict, *self.made_by.values())):
             sources.collect(
                 self._references(), extra=self.sources
             )  # refused here, before anything is trained or logged
+
+    def _check_origins(self) -> None:
+        if twice := set(self.made_by) & {*self.params, *self.public}:
+            raise SubjectError(f"parameter {min(twice)!r} is made_by a function, and given or declared public as well")
+        if wrong := next((k for k, f in self.made_by.items() if not callable(f)), None):
+            raise SubjectError(f"made_by[{wrong!r}] must be a function of (X, y), not {self.made_by[wrong]!r}")
+        if wrong := next((k for k, v in self.public.items() if not str(v).strip()), None):
+            raise SubjectError(f"public[{wrong!r}] must say in words where the parameter comes from")
 
     @property
     def refusal(self) -> str:
@@ -128,6 +147,8 @@ class Recipe:
             **({"network": True} if self.network else {}),  # left out, recipes of before keep their digests
             # not written where nothing is declared: digests of recipes from before there was a choice stay
             **({} if self.task is None else {"task": self.task}),
+            **({"made_by": {k: estimators.reference(f) for k, f in self.made_by.items()}} if self.made_by else {}),
+            **({"public": dict(self.public)} if self.public else {}),
         }
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
@@ -148,7 +169,8 @@ class Recipe:
         found = estimators.references(self.payload.get("estimator")) + estimators.references(
             list(self.payload["params"].values())
         )
-        return found + [r for r in (self.payload.get("fit"), self.payload["predict"]) if r]
+        made = dict(self.payload.get("made_by", {})).values()
+        return found + [r for r in (self.payload.get("fit"), self.payload["predict"], *made) if r]
 
     @cached_property
     def digest(self) -> str:
@@ -223,7 +245,7 @@ class Recipe:
         homes : str
             How references begin, for example ``"sklearn."``.
         """
-        if not self.is_estimator:
+        if not self.is_estimator or self.payload.get("made_by"):
             return None
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
             named = estimators.references(self.payload["estimator"])
@@ -248,8 +270,8 @@ class Recipe:
 
         What it wraps may be anybody's learner and is not imported.
         """
-        spec = self.payload.get("estimator")
-        if not self.is_estimator or self.payload["predict"] is not None or not isinstance(spec, Mapping):
+        spec, other = self.payload.get("estimator"), self.payload["predict"] or self.payload.get("made_by")
+        if not self.is_estimator or other is not None or not isinstance(spec, Mapping):
             return None
         home, _, name = str(spec.get("class")).partition(":")
         if home != "privgate.models" or self._shadows_libraries:
@@ -263,17 +285,26 @@ class Recipe:
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
+        made_of = self._made_of(X, y)
         if self.is_estimator:
-            made = estimators.set_seed(self.estimator, seed)
+            made = estimators.set_seed(_configured(self.estimator, made_of), seed)
             with estimators.seeded(made, seed):
                 return made.fit(X, y)
         if self.recorded is None:
             function, owner = calling.parts(self.training)
-            return calling.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params})
-        params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
+            return calling.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
+        params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()} | made_of
         function = self._resolve(self.recorded["fit"])
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
             return calling.train(function, X, y, seed=seed, params=params)
+
+    def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
+        """Return the parameters that are made of the records that are trained on."""
+        if self.recorded is None:
+            return {k: f(X, y) for k, f in self.made_by.items()}
+        named = dict(self.recorded.get("made_by", {}))
+        with sources.importing_from(self.root):
+            return {k: self._resolve(reference)(X, y) for k, reference in named.items()}
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""

@@ -15,6 +15,7 @@ from privgate.errors import SubjectError
 from privgate.subject import estimators, tasks
 from privgate.subject.containers import scale_of
 from privgate.subject.data import TrainingData
+from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
@@ -49,6 +50,9 @@ class Subject:
         ``model``, ``recipe``, ``data`` and more, each ``sha256:<hex>``.
     detail : mapping
         JSON values for the report: flavor, recorded environment, run id, source.
+    beyond : str
+        Why the served model may answer what the declared domain rules out; empty where it was seen to refuse it, and
+        for a local subject, which nobody serves.
     """
 
     #: wired by the package root: the registry is a floor above this one
@@ -63,6 +67,7 @@ class Subject:
     uri: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    beyond: str = ""
 
     def __post_init__(self) -> None:
         if self.task == "regression":
@@ -113,6 +118,11 @@ class Subject:
         if self.task == "classification":
             return "probabilities"
         return "numbers" if self.release.noise is None else "noisy numbers"
+
+    @property
+    def accepted(self) -> Domain | None:
+        """Which questions a theorem may be about: the declared domain, None where the model answers others too."""
+        return None if self.beyond else self.data.domain
 
     @property
     def width(self) -> int:

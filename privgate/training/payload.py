@@ -94,7 +94,8 @@ def write(subject: Subject, folder: Path) -> Payload:
     """Lay out recipe and data of a subject below ``folder``; runs none of the user's code."""
     folder.mkdir(parents=True, exist_ok=True)
     X, y = subject.data.pool()
-    index: dict[str, Any] = {"n": subject.data.n, "y": storing.save(y, folder / "y")}
+    domain = None if subject.data.domain is None else subject.data.domain.payload()
+    index: dict[str, Any] = {"n": subject.data.n, "y": storing.save(y, folder / "y"), "domain": domain}
     np.save(folder / "classes.npy", subject.classes, allow_pickle=False)
     if isinstance(X, np.ndarray) and X.dtype != object:
         index["X"] = storing.save(X, folder / "X")
@@ -167,7 +168,7 @@ def _by_value(thing: Any) -> Iterator[None]:
     """Mark the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
     import cloudpickle
 
-    parts = [thing, *([thing.training, thing.predict] if isinstance(thing, Recipe) else [])]
+    parts = [thing, *([thing.training, thing.predict, *thing.made_by.values()] if isinstance(thing, Recipe) else [])]
     names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
     if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters
         named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
@@ -209,7 +210,7 @@ class Opened:
         #: models that were packed, and opened as the same
         self.alike = 0
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
-        self.n = int(index["n"])
+        self.n, self.domain = int(index["n"]), index["domain"]
         self.y = storing.load(self.root / index["y"])
         self.classes = np.load(self.root / "classes.npy", allow_pickle=False)
         path = self.root / index["X"]

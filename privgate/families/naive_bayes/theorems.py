@@ -186,7 +186,7 @@ class CategoricalCertificate(ByCounts):
         """Return which hypothesis fails; empty if none does."""
         if problem := applies.refusal(subject, "CategoricalNB"):
             return problem
-        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.accepted
         codes, alpha = applies.codes(subject.data.X), applies.smoothing(estimator)
         if codes is None:
             return "the features are not whole numbers from 0"
@@ -202,7 +202,7 @@ class CategoricalCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of categories."""
-        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "CategoricalNB"), subject.accepted
         codes = np.asarray(applies.codes(subject.data.X))
         sizes, floor = _sizes(estimator, codes)
         named = None if domain is None or domain.categories is None else np.array(domain.categories, dtype=np.int64)
@@ -232,7 +232,7 @@ class BernoulliCertificate(ByCounts):
         if problem := applies.refusal(subject, "BernoulliNB"):
             return problem
         estimator, X = designs.estimator_of(subject, "BernoulliNB"), applies.dense(subject.data.X)
-        alpha, domain = applies.smoothing(estimator), subject.data.domain
+        alpha, domain = applies.smoothing(estimator), subject.accepted
         if X is None:
             return "the features are not finite numbers"
         if alpha is None:
@@ -242,7 +242,9 @@ class BernoulliCertificate(ByCounts):
         if estimator.binarize is None:
             if not np.isin(X, (0.0, 1.0)).all():
                 return "binarize is None and the training data hold values other than 0 and 1"
-            if domain is not None and (domain.categories is None or max(domain.categories) > 2):
+            if domain is None:
+                return "no domain is declared: with binarize=None it answers any numbers; Domain(categories=(2, …))"
+            if domain.categories is None or max(domain.categories) > 2:
                 return "binarize is None and the domain allows values other than 0 and 1"
         if domain is None:
             return ""
@@ -253,7 +255,7 @@ class BernoulliCertificate(ByCounts):
 
     def posed(self, subject: Subject) -> Posed:
         """Return the case of two categories a feature."""
-        estimator, domain = designs.estimator_of(subject, "BernoulliNB"), subject.data.domain
+        estimator, domain = designs.estimator_of(subject, "BernoulliNB"), subject.accepted
         X, d = np.asarray(applies.dense(subject.data.X)), subject.data.X.shape[1]
         threshold = 0.5 if estimator.binarize is None else float(estimator.binarize)
         below = 0.0 if estimator.binarize is None else np.floor(threshold)
@@ -262,8 +264,6 @@ class BernoulliCertificate(ByCounts):
         allowed = np.column_stack([low <= threshold, high > threshold]) | (ends is None)
         if domain is not None:
             where = "the endpoint refuses queries outside the declared domain"
-        elif estimator.binarize is None:
-            where = "the domain is inferred: every feature is 0 or 1, and the endpoint refuses anything else"
         else:
             where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
         words = (where, "the recipe is scikit-learn's BernoulliNB, which counts and nothing else")
@@ -338,7 +338,7 @@ def _counted(
     estimator, (settings, arrays) = subject.recipe.library_estimator, _basis(subject)
     (sizes, floor, accepted), label, K = categories, arrays["label"], settings["classes"]
     alpha, (fitted, fixed) = float(applies.smoothings(estimator)), _prior(applies.prior(estimator))
-    narrower = _narrower(subject.data.domain)
+    narrower = _narrower(subject.accepted)
     every = not narrower and int(allowed.sum()) == int(accepted.sum())
     settings = settings | fitted | {"alpha": alpha, "bernoulli": bernoulli, "every": every}
     arrays = arrays | fixed | {"codes": codes, "sizes": sizes, "floor": floor, "accepted": accepted}

@@ -162,7 +162,7 @@ def linear_domain(subject: Subject, what: str) -> str:
 
 def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
     """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
-    domain = subject.data.domain
+    domain = subject.accepted
     if domain is None:
         return f"no domain is declared: {otherwise}"
     made = Reach.of(domain, X.shape[1])
@@ -173,7 +173,7 @@ def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach 
 
 def reach(subject: Subject) -> Reach:
     """Return the declared domain as a set of vectors; ``linear_domain`` has agreed to it."""
-    made = Reach.of(subject.data.domain, subject.data.X.shape[1]) if subject.data.domain else "no domain is declared"
+    made = Reach.of(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
     if isinstance(made, str):
         raise TypeError(f"bound() without applies(): {made}")
     return made

@@ -105,8 +105,8 @@ class CertificateBehind(Certificate):
         made = self.certificate.certify(replace(about, subject=found.subject))
         lower = made.lower if self.asks_records else np.where(np.isinf(made.lower), np.inf, 0.0)
         said = list(made.assumptions)
-        if found.anywhere and found.subject.data.domain is not None:
-            ranges = Reach.of(found.subject.data.domain, found.subject.data.X.shape[1])
+        if found.anywhere and found.subject.accepted is not None:
+            ranges = Reach.of(found.subject.accepted, found.subject.data.X.shape[1])
             told = "" if isinstance(ranges, str) else ranges.words()
             said = ["whatever is asked, the first steps map it into fixed ranges" if s == told else s for s in said]
         return replace(
@@ -128,7 +128,7 @@ def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ..
 def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict[str, Certificate]:
     """Return the theorems to ask about a subject."""
     found = seen(subject)
-    domain = found.subject.data.domain
+    domain = found.subject.accepted
     if found.last or found.function or (domain is not None and domain.blocks):
         return {n: CertificateBehind(c) for n, c in catalogue.items()}
     return dict(catalogue)

@@ -132,9 +132,9 @@ def _through(subject: Subject, first: Any, last: Any, listed: Listed) -> Seen:
         outside = data.candidates[0]
         rows = _plain(fitted.transform(outside)) if length(outside) else table[:0]
         candidates = rows, data.candidates[1]
-    given, anywhere = Image.of(data.domain, data.X), not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
+    given, anywhere = Image.of(subject.accepted, data.X), not _image(fitted, Image.of(None, data.X), table.shape[1])[1]
     domain, why = _image(fitted, given, table.shape[1])
-    if not (why or anywhere or given.holds(data.X, data.domain)):
+    if not (why or anywhere or given.holds(data.X, subject.accepted)):
         # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
         domain, why = None, "training records lie outside the declared domain"
     if (questions := listed(subject)) is not None:

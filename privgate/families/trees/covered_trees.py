@@ -145,7 +145,7 @@ def unfit(subject: Subject) -> str:
 
 def reach(subject: Subject) -> Reach | str | None:
     """Return the declared domain, None where none is declared (any question is allowed), or why it is unusable."""
-    domain = subject.data.domain
+    domain = subject.accepted
     if domain is None:
         return None
     d = int(np.asarray(subject.data.X).shape[1])
@@ -160,7 +160,7 @@ def reach(subject: Subject) -> Reach | str | None:
 
 def missing(subject: Subject) -> NDArray[np.bool_]:
     """Return which features of a question may be missing, shape (d,): as declared, else all, if the model answers."""
-    domain, d = subject.data.domain, int(np.asarray(subject.data.X).shape[1])
+    domain, d = subject.accepted, int(np.asarray(subject.data.X).shape[1])
     if type(estimator_of(subject)).__name__ in WHOLE:
         return np.zeros(d, dtype=bool)
     if domain is None:

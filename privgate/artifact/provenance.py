@@ -1,0 +1,319 @@
+"""What training is given beside its records, and whether it was computed from them.
+
+A table made of everybody and passed as a parameter, or written into the source, stays as it is when a person is left
+out: whatever it tells about them, no retraining shows. Parameters and constants are held against what could have been
+computed: means, deviations and extremes of columns, frequencies and means of the labels by category, words that one
+person alone uses. Files are searched for records elsewhere (``look``); this is about statistics of them.
+"""
+
+import ast
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.evidence import Precondition
+from privgate.models.columns import split
+from privgate.run.run import Run
+from privgate.subject.containers import take
+
+#: what is called in a worker, by name
+_SEARCH = "privgate.artifact.provenance:searched"
+#: so many values and more are said to come from somewhere, also where nothing of the data is found in them
+MANY = 100
+#: significant digits, or denominator of a fraction, from which on a number is none that people write
+_DIGITS, _FRACTION = 6, 100
+#: relative difference at which two numbers are one, and at which one of them may have been rounded
+_SAME, _ROUNDED = 1e-9, 1e-6
+#: categories that a table of means has in common with a column, at the least, and digits that it is rounded to
+_CELLS, _WRITTEN = 8, 6e-4
+#: standard errors by which a table follows members' labels better than candidates', or words of members are known
+_SURE = 5.0
+#: keys that a table has in common with a column, and words that one person alone has, at the least
+_KEYS = 10
+#: columns that are looked at, and values of a column from which on it has no categories
+_COLUMNS, _CATEGORIES = 200, 5_000
+
+
+@dataclass
+class Given:
+    """One parameter or constant: its numbers, its texts, and where it is a table its values by key."""
+
+    name: str
+    numbers: list[float] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+    tables: list[dict[Any, float]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Values in it."""
+        return len(self.numbers) + len(self.texts)
+
+    def read(self, value: Any) -> None:
+        """Take note of a value, JSON as ``estimators.encode`` writes it, or a literal."""
+        if isinstance(value, bool) or value is None:
+            return
+        if isinstance(value, int | float):
+            self.numbers.append(float(value))
+        elif isinstance(value, str):
+            self.texts.add(value)
+        elif isinstance(value, Mapping) and value.get("!") == "dict":
+            self._table(value["value"])
+        elif isinstance(value, Mapping) and "!" in value:
+            inner = value.get("params", value.get("value"))
+            for part in inner.values() if isinstance(inner, Mapping) else [inner] if isinstance(inner, list) else []:
+                self.read(part)
+        elif isinstance(value, Mapping):
+            self._table(list(value.items()))
+        elif isinstance(value, list | tuple | set | frozenset):
+            if isinstance(value, list) and _all_numbers(value):
+                self.tables.append(dict(enumerate(map(float, value))))
+            for part in value:
+                self.read(part)
+
+    def _table(self, pairs: list[Any]) -> None:
+        numbers = {k: float(v) for k, v in pairs if not isinstance(k, dict | list) and _all_numbers([v])}
+        if numbers:
+            self.tables.append(numbers)
+        for k, v in pairs:
+            self.texts |= {k} if isinstance(k, str) else set()
+            self.read(v)
+
+
+def _all_numbers(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def given(recipe: Any) -> Iterator[Given]:
+    """Yield every parameter of the recipe, and every constant of its sources."""
+    spec = recipe.payload.get("estimator")
+    for name, value in [*recipe.payload["params"].items(), *(_settings(spec, "") if spec else ())]:
+        made = Given(name)
+        made.read(value)
+        yield made
+    for file, content in recipe.snapshot.items():
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            for node in ast.walk(ast.parse(content)):
+                if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                    with contextlib.suppress(ValueError, TypeError):
+                        made = Given(ast.unparse(target)[:60] + f" of {file}")
+                        made.read(ast.literal_eval(node.value))
+                        yield made
+
+
+def _settings(spec: Any, before: str) -> Iterator[tuple[str, Any]]:
+    """Yield parameters of an estimator and of those within, by the names of ``get_params``."""
+    for name, value in dict(spec.get("params", {})).items():
+        inner = isinstance(value, Mapping) and value.get("!") == "estimator"
+        steps = value if name in ("steps", "transformers", "transformer_list") and isinstance(value, list) else []
+        for step in steps:
+            parts = step["value"] if isinstance(step, Mapping) else step
+            for part in parts[1:2]:
+                if isinstance(part, Mapping) and part.get("!") == "estimator":
+                    yield from _settings(part, f"{before}{parts[0]}__")
+        if inner:
+            yield from _settings(value, f"{before}{name}__")
+        elif not steps:
+            yield before + name, value
+
+
+def searched(opened: Any) -> dict[str, Any]:
+    """Return what each parameter and constant holds that was computed from the training data; in a worker."""
+    n, size = opened.n, len(opened.y)
+    mine, others = (take(opened.X, np.arange(*ends, dtype=np.int64)) for ends in ((0, n), (n, size)))
+    regression = opened.recipe.task == "regression"
+    sides = [_Side.of(X, y, None if regression else opened.classes) for X, y in
+             ((mine, opened.y[:n]), (others, opened.y[n:]))]  # fmt: skip
+    known = sides[0].statistics()
+    return {
+        "given": [
+            {
+                "name": g.name,
+                "size": g.size,
+                "why": _exact(g, known) or _means(g, sides[0]) or _follows(g, *sides) or _knows(g, *sides),
+            }
+            for g in given(opened.recipe)
+            if g.size
+        ]
+    }
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Members or candidates: columns by name, and one column of numbers a label (or the targets)."""
+
+    columns: dict[Any, NDArray[Any]]
+    targets: dict[str, Float]
+    words: Counter[str]
+
+    @classmethod
+    def of(cls, X: Any, y: NDArray[Any], classes: NDArray[Any] | None) -> "_Side":
+        columns, words = {}, Counter[str]()
+        if isinstance(X, list) and all(isinstance(v, str) for v in X):
+            words = Counter(w for text in X for w in set(_words(text)))
+        elif len(getattr(X, "shape", ())) == 2 and len(y):
+            names, values = split(X[:, :_COLUMNS] if not hasattr(X, "iloc") else X.iloc[:, :_COLUMNS])
+            columns = dict(zip(names, values, strict=True))
+            for column in values:
+                if column.dtype.kind == "O":
+                    words.update(v for v in column.tolist() if isinstance(v, str))
+        if classes is None:
+            return cls(columns, {"the target": y.astype(np.float64)}, words)
+        return cls(columns, {f"label {c}": (y == c).astype(np.float64) for c in classes.tolist()}, words)
+
+    def statistics(self) -> list[tuple[float, str]]:
+        """Return (number, what it is) of everything that a table could have been made of, in ascending order."""
+        found = list[tuple[float, str]]()
+        numeric = {n: c.astype(np.float64) for n, c in self.columns.items() if c.dtype.kind in "iuf"}
+        for what, v in [*self.targets.items(), *((f"column {n!r}", c) for n, c in numeric.items())]:
+            held = v[np.isfinite(v)]
+            if len(held) > 1:
+                made = {"mean": held.mean(), "median": np.median(held), "smallest value": held.min()}
+                made |= {"largest value": held.max(), "variance": held.var(), "sample variance": held.var(ddof=1)}
+                made |= {"deviation": held.std(), "sample deviation": held.std(ddof=1)}
+                found += [(float(number), f"the {name} of {what}") for name, number in made.items()]
+        return sorted((v, what) for v, what in found if _odd(v))
+
+
+def _words(text: str) -> list[str]:
+    return "".join(c.lower() if c.isalnum() else " " for c in text).split()
+
+
+def _groups(column: NDArray[Any]) -> dict[Any, list[int]]:
+    """Return rows by value of a column of categories; nothing of any other."""
+    found: dict[Any, list[int]] = {}
+    if column.dtype.kind == "f" and not (np.isfinite(column) & (column == np.floor(column))).all():
+        return found
+    for i, v in enumerate(column.tolist()):
+        found.setdefault(v, []).append(i)
+        if len(found) > _CATEGORIES:
+            return {}
+    return found
+
+
+def _odd(value: float) -> bool:
+    """Whether a number is none that people write: no short decimal, and no fraction such as a third."""
+    if not np.isfinite(value) or float(f"{value:.{_DIGITS - 1}g}") == value:
+        return False
+    return abs(float(Fraction(value).limit_denominator(_FRACTION)) - value) > 1e-12 * abs(value)
+
+
+def _exact(g: Given, known: list[tuple[float, str]]) -> str:
+    """Return which statistics of the training data a parameter's numbers are, digit for digit."""
+    if not known:
+        return ""
+    values, hits, near = np.array([v for v, _ in known]), Counter[str](), 0
+    for v in g.numbers:
+        k = int(np.searchsorted(values, v))
+        apart, j = min((abs(values[j] - v), j) for j in (k - 1, k) if 0 <= j < len(values))
+        if _odd(v) and apart <= _ROUNDED * abs(v):
+            hits[known[j][1]] += 1
+            near += apart > _SAME * abs(v)
+    few = near == hits.total() < _KEYS  # rounded numbers meet by chance
+    return "" if few else ", ".join(what for what, _ in hits.most_common(3))
+
+
+def _means(g: Given, members: _Side) -> str:
+    """Return which column's categories a table gives the means of a label by, smoothed or not; or labels' shares.
+
+    Smoothed means ``t = (s + a m) / (n + a)`` of n records with sum s are linear in a and a m: two numbers of which a
+    table of independent origin leaves residuals of the size of ``n^(1/2)``.
+    """
+    shares = [float(v.mean()) for v in members.targets.values()]
+    for table in (t for t in g.tables if len(set(t.values())) > 1):
+        told = [table.get(k, np.nan) for k in range(len(shares))]
+        written = all(abs(20 * v - round(20 * v)) < _SAME for v in shares)  # a half, a quarter: anybody's
+        if len(shares) > 1 and len(table) == len(shares) and not written and np.allclose(told, shares, atol=_ROUNDED):
+            return "shares of the labels"
+        for name, column in members.columns.items():
+            rows = {k: r for k, r in _groups(column).items() if isinstance(k, str | int | float) and k in table}
+            for what, v in members.targets.items() if len(rows) >= _CELLS else ():
+                t, n, s = np.array([(table[k], len(r), v[r].sum()) for k, r in rows.items()]).T
+                solved = np.linalg.lstsq(np.column_stack([np.ones(len(t)), -t]), t * n - s, rcond=None)[0]
+                off = np.abs(t * n - s - solved[0] + solved[1] * t) / (n + abs(solved[1]))
+                if np.ptp(t) > 0 and (off <= _WRITTEN).mean() >= 0.9:
+                    return f"means of {what} by {name!r}"
+    return ""
+
+
+def _follows(g: Given, members: _Side, others: _Side) -> str:
+    """Return which column's table follows the labels of members better than those of candidates."""
+    for table in (t for t in g.tables if len(t) >= _KEYS and len(set(t.values())) > 2):
+        for name in members.columns.keys() & others.columns.keys():
+            sides = []
+            for side in (members, others):
+                column = side.columns[name].tolist()
+                rows = [i for i, v in enumerate(column) if isinstance(v, str | int | float) and v in table]
+                shown = np.array([table[column[i]] for i in rows])
+                if len({column[i] for i in rows}) < _KEYS or len(rows) < 20 or not shown.std() > 0:
+                    break
+                sides.append((len(rows), {w: _correlation(shown, v[rows]) for w, v in side.targets.items()}))
+            if len(sides) < 2:
+                continue
+            error = sum(1 / (n - 3) for n, _ in sides) ** 0.5
+            for what, r in sides[0][1].items():
+                gap = (np.arctanh(r) - np.arctanh(sides[1][1][what])) * np.sign(r)
+                if gap > _SURE * error:
+                    return f"values by {name!r} that follow {what} of these people closer than of others"
+    return ""
+
+
+def _correlation(a: Float, b: Float) -> float:
+    return float(np.clip(np.corrcoef(a, b)[0, 1], -0.999999, 0.999999)) if b.std() > 0 else 0.0
+
+
+def _knows(g: Given, members: _Side, others: _Side) -> str:
+    """Return that a list of words knows those of single people in the data far more often than of others'."""
+    texts = {t.lower() for t in g.texts}
+    rates = []
+    for side, other in ((members, others), (others, members)):
+        single = [w for w, n in side.words.items() if n == 1 and not other.words[w]]
+        if len(single) < _KEYS:
+            return ""
+        rates.append((sum(w.lower() in texts for w in single), len(single)))
+    (a, n), (b, m) = rates
+    pooled = (a + b) / (n + m)
+    error = (pooled * (1 - pooled) * (1 / n + 1 / m)) ** 0.5
+    return f"{a} of {n} words that one person alone uses" if error > 0 and a / n - b / m > _SURE * error else ""
+
+
+def provenance(run: Run) -> Precondition | None:
+    """Return what training is given beside its records, and whether that was made of them; None where nothing is."""
+    said = run.fleet.examined(run.subject, _SEARCH)
+    public = dict(run.subject.recipe.payload.get("public", {}))
+    try:
+        parts = [(str(g["name"]), int(g["size"]), str(g["why"])[:160]) for g in said["given"]]
+    except (KeyError, TypeError, ValueError):
+        why = str(said.get("problem", "its worker said nothing"))[:160]
+        return Precondition("provenance", "inconclusive", f"parameters and constants could not be looked at: {why}")
+    parts = [("".join(c for c in n if c.isprintable())[:80], s, w) for n, s, w in parts]
+    declared = {n: public.get(n, public.get(n.partition(" of ")[0], "")) for n, _, _ in parts}
+    made = [(n, w) for n, _, w in parts if w and not declared[n]]
+    many = [n for n, s, w in parts if s >= MANY and not w and not declared[n]]
+    detail = {"parts": [{"name": n, "values": s, "found": w, "public": declared[n]} for n, s, w in parts]}
+    if made:
+        what = "; ".join(f"{n}: {w}" for n, w in made[:3])
+        text = (
+            f"training is given what was computed from its data ({what}), and leaving somebody out does not change "
+            "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
+        )
+        return Precondition("provenance", "inconclusive", text, detail)
+    if kept := [f"{n} ({declared[n]}): {w}" for n, _, w in parts if w]:
+        text = f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}"
+        return Precondition("provenance", "warned", text, detail)
+    if many:
+        text = (
+            f"training is given {', '.join(many[:3])}, and nobody said where that comes from; if it is made of the "
+            "data, leaving somebody out does not change it: Recipe(made_by=…) or Recipe(public=…) says which"
+        )
+        return Precondition("provenance", "warned", text, detail)
+    if not any(declared.values()):
+        return None
+    return Precondition("provenance", "passed", "nothing that training is given was computed from its data", detail)

@@ -1,0 +1,55 @@
+"""Whether the served model refuses what the declared domain rules out: a theorem about a domain speaks of no other.
+
+The model is asked one question at a time, as its clients may: a record with a value just beyond an end, far beyond it,
+infinite, missing or of an unknown category. Which, is drawn anew in each run.
+"""
+
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privgate.evidence import Precondition
+from privgate.families import listed
+from privgate.subject.accepted_questions import AcceptedQuestions
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+#: questions that are put to a model at most
+MOST = 128
+#: what is called in a worker, by name
+_ASK = "privgate.run.refusals:asked"
+HOW = "log it by privgate.log_model, which has it refuse all others, or have it refuse them itself"
+_LOOKED: "weakref.WeakKeyDictionary[Subject, Subject]" = weakref.WeakKeyDictionary()
+
+
+def looked(subject: Subject, fleet: Fleet) -> Subject:
+    """Return the subject, which says what its stored model does with questions outside of the declared domain."""
+    if subject.model is None or subject.data.domain is None:
+        return subject
+    if subject not in _LOOKED:
+        said = fleet.examined(subject, _ASK)
+        why, count = str(said.get("problem", "")), said.get("asked")
+        if not why and not (isinstance(count, int) and count > 0):
+            why = "no question outside of it could be made up"
+        if not why and said.get("answered") != 0:
+            what = "".join(c for c in str(said.get("example")) if c.isprintable())[:80]
+            why = f"the served model answers questions outside of the declared domain ({what}); {HOW}"
+        elif why:
+            why = f"whether the served model refuses what the declared domain rules out is not known: {why}"
+        text = why or f"the served model refuses what the declared domain rules out: it answered none of {count} such"
+        found = Precondition("domain_enforced", "warned" if why else "passed", text)
+        detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), found]}
+        _LOOKED[subject] = replace(subject, beyond=why, detail=detail)
+    return _LOOKED[subject]
+
+
+def asked(opened: Any) -> dict[str, Any]:
+    """Put questions outside of the domain to the stored model (workers only); how many, and how many it answered."""
+    rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
+    made = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
+    made = [made[k] for k in rng.permutation(len(made))[:MOST]]
+    answered = opened.stored.answering([X for _, X in made])
+    first = next((what for (what, _), yes in zip(made, answered, strict=True) if yes), "")
+    return {"asked": len(made), "answered": sum(answered), "example": first}

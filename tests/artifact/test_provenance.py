@@ -1,0 +1,178 @@
+"""What training is given beside its records: computed from them, it hides people from leave-one-out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.artifact.provenance import MANY, provenance
+from privgate.check.prepare import prepare
+from privgate.errors import SubjectError
+
+RNG = np.random.default_rng(5)
+N, CITIES = 400, 40
+CITY = RNG.integers(0, CITIES, 2 * N)
+RATE = RNG.beta(2, 2, CITIES)
+LABEL = (RNG.random(2 * N) < RATE[CITY]).astype(int)
+X = pd.DataFrame({"city": [f"city {c}" for c in CITY], "age": RNG.normal(40.123, 9.7, 2 * N)})
+MINE = slice(0, N)
+ENCODED = {f"city {c}": float(LABEL[MINE][CITY[MINE] == c].mean()) for c in range(CITIES)}
+COUNTS = np.bincount(CITY[MINE], minlength=CITIES)
+SMOOTHED = {c: float((v * COUNTS[k] + 1) / (COUNTS[k] + 2)) for k, (c, v) in enumerate(ENCODED.items())}
+TRUTH = {f"city {c}": float(RATE[c]) for c in range(CITIES)}
+
+
+def data(candidates=True):
+    beside = (X.iloc[N:], LABEL[N:]) if candidates else None
+    return TrainingData(X.iloc[MINE], LABEL[MINE], candidates=beside)
+
+
+def encoded(X, y, *, seed, table, **other):
+    rows = np.column_stack([X["city"].map(table).fillna(0.5), X["age"]])
+    return WithTable(table, LogisticRegression(random_state=seed).fit(rows, y))
+
+
+class WithTable:
+    def __init__(self, table, model):
+        self.table, self.model, self.classes_ = table, model, model.classes_
+
+    def predict_proba(self, X):
+        return self.model.predict_proba(np.column_stack([X["city"].map(self.table).fillna(0.5), X["age"]]))
+
+
+def table_of(X, y):
+    return {c: float(y[(X["city"] == c).to_numpy()].mean()) for c in sorted(set(X["city"]))}
+
+
+def share_of(X, y):
+    return 1.0 / len(y)
+
+
+def found(recipe, fleet, given=None):
+    return provenance(prepare(Policy.load("pdtp-1"), Subject.local(recipe, given or data()), fleet=fleet, limits=None))
+
+
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        ({"table": ENCODED}, "means of label 1 by 'city'"),
+        ({"table": {k: round(v, 3) for k, v in SMOOTHED.items()}}, "means of label 1 by 'city'"),
+        ({"table": {}, "middle": float(X["age"][MINE].mean())}, "the mean of column 'age'"),
+        ({"table": {}, "ends": [float(X["age"][MINE].min()), 99.0]}, "the smallest value of column 'age'"),
+        ({"table": {}, "prior": [float(1 - LABEL[MINE].mean()), float(LABEL[MINE].mean())]}, "shares of the labels"),
+    ],
+)
+def test_what_was_computed_from_the_data_is_found_and_decides_nothing(fleet, params, what):
+    said = found(Recipe(encoded, params=params, seed=1), fleet)
+    assert said.outcome == "inconclusive"
+    assert what in said.message
+
+
+def test_a_table_that_follows_these_labels_closer_than_others_is_found_however_it_is_made(fleet):
+    rng = np.random.default_rng(2)
+    n, cities = 3_000, 300
+    city = rng.integers(0, cities, 2 * n)
+    label = (rng.random(2 * n) < 0.5).astype(int)
+    frame = pd.DataFrame({"city": city, "age": rng.normal(size=2 * n)})
+    noisy = {c: float(label[:n][city[:n] == c].mean() ** 2 + rng.normal(0, 0.05)) for c in range(cities)}
+    given = TrainingData(frame.iloc[:n], label[:n], candidates=(frame.iloc[n:], label[n:]))
+    said = found(Recipe(encoded, params={"table": noisy}, seed=1), fleet, given)
+    assert "follow label" in said.message
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"table": TRUTH},
+        {"table": {}, "middle": 40.0, "ends": [18, 90]},
+        {"table": {}, "prior": [1 / 3, 2 / 3], "weights": RNG.normal(size=50).tolist()},
+        {"table": {}, "grid": {"C": [0.001, 0.01, 0.1, 1.0]}},
+    ],
+)
+def test_ordinary_parameters_and_a_public_table_are_no_finding(fleet, params):
+    assert found(Recipe(encoded, params=params, seed=1), fleet) is None
+
+
+def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated(fleet):
+    params = {"table": {}, "weights": RNG.normal(size=MANY).tolist()}
+    said = found(Recipe(encoded, params=params, seed=1), fleet)
+    assert said.outcome == "warned"
+    assert "weights" in said.message
+    said = found(Recipe(encoded, params=params, public={"weights": "a published table"}, seed=1), fleet)
+    assert said.outcome == "passed"
+    told = [p for p in said.detail["parts"] if p["name"] == "weights"]
+    assert told == [{"name": "weights", "values": MANY, "found": "", "public": "a published table"}]
+    said = found(Recipe(encoded, params={"table": ENCODED}, public={"table": "so they say"}, seed=1), fleet)
+    assert said.outcome == "warned"
+    assert "so they say" in said.message
+
+
+def test_a_vocabulary_of_everybodys_words_is_known_from_a_public_one(fleet):
+    words = [f"w{k}" for k in range(3_000)]
+    texts = [" ".join(RNG.choice(words, 6)) for _ in range(2 * N)]
+    given = TrainingData(texts[:N], LABEL[MINE], candidates=(texts[N:], LABEL[N:]))
+    mine = sorted({w for t in texts[:N] for w in t.split()})
+    said = found(Recipe(LogisticRegression(), seed=1, params={}), fleet, given)
+    assert said is None
+    for vocabulary, outcome in ((mine, "inconclusive"), (words, "warned")):  # many words from nowhere warn
+        said = found(Recipe(of_words, params={"vocabulary": vocabulary}, seed=1), fleet, given)
+        assert said.outcome == outcome, said.message
+    assert found(Recipe(of_words, params={"vocabulary": words}, public={"vocabulary": "a list"}, seed=1), fleet,
+                 given).outcome == "passed"  # fmt: skip
+
+
+def of_words(X, y, *, seed, vocabulary):
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(CountVectorizer(vocabulary=vocabulary), LogisticRegression(random_state=seed)).fit(X, y)
+
+
+def test_a_prior_of_an_estimator_is_looked_at_too(fleet):
+    codes = RNG.integers(0, 3, (N, 3))
+    prior = [float(1 - LABEL[MINE].mean()), float(LABEL[MINE].mean())]
+    given = TrainingData(codes, LABEL[MINE])
+    assert found(Recipe(CategoricalNB(class_prior=prior), seed=1), fleet, given).outcome == "inconclusive"
+    assert found(Recipe(CategoricalNB(class_prior=[0.5, 0.5]), seed=1), fleet, given) is None
+
+
+def test_what_is_made_of_the_data_is_made_again_without_whoever_is_left_out():
+    recipe = Recipe(encoded, made_by={"table": table_of}, seed=1)
+    again = Recipe.read(recipe.payload, None)
+    for made in (recipe, again):
+        model = made.train(X.iloc[MINE], LABEL[MINE], seed=1)
+        assert model.table == ENCODED
+        less = made.train(X.iloc[1:N], LABEL[1:N], seed=1)
+        assert less.table[X["city"][0]] != ENCODED[X["city"][0]]
+    assert recipe.payload["made_by"] == {"table": f"{__name__}:table_of"}
+    assert recipe.digest != Recipe(encoded, params={"table": ENCODED}, seed=1).digest
+    estimator = Recipe(LogisticRegression(), made_by={"C": share_of}, seed=1)
+    assert estimator.library_estimator is None  # no theorem, no closed form
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"params": {"table": {}}, "made_by": {"table": table_of}}, "given or declared public as well"),
+        ({"made_by": {"table": 3}}, "must be a function"),
+        ({"params": {"table": {}}, "public": {"table": " "}}, "where the parameter comes from"),
+        ({"made_by": {"tabel": table_of}}, "cannot be called"),
+    ],
+)
+def test_a_declaration_that_says_nothing_is_refused(given, why):
+    with pytest.raises(SubjectError, match=why):
+        Recipe(encoded if "tabel" not in given.get("made_by", {}) else strict, seed=1, **given)
+
+
+def strict(X, y, *, seed, table):
+    return encoded(X, y, seed=seed, table=table)
+
+
+def test_a_table_of_everybody_stops_the_check_before_anything_is_trained(fleet):
+    verdict = evaluate(
+        Policy.load("pdtp-1"), Subject.local(Recipe(encoded, params={"table": ENCODED}, seed=1), data()), fleet=fleet
+    )
+    assert verdict.outcome == "inconclusive"
+    assert any("made_by" in f.message for f in verdict.findings)

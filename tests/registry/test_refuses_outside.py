@@ -1,0 +1,129 @@
+"""A declared domain is enforced by the served model, or no theorem about it counts."""
+
+import subprocess
+import sys
+import textwrap
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+
+from privgate import Domain, Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate.families import bound
+from privgate.models import FixedScaler
+from privgate.run import refusals
+
+RNG = np.random.default_rng(3)
+NUMBERS = RNG.uniform(-1, 1, (120, 3))
+LABELS = (NUMBERS[:, 0] + RNG.normal(0, 0.5, 120) > 0).astype(int)
+CODES = RNG.integers(0, 3, (120, 3))
+COUNTS = RNG.poisson(1.0, (120, 4)).astype(np.float64)
+FRAME = pd.DataFrame({"age": RNG.uniform(18, 90, 120), "years": RNG.integers(0, 40, 120)})
+LOGISTIC = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8)
+#: recipe, records, domain, an accepted question, questions outside
+CASES = {
+    "box": (LOGISTIC, NUMBERS, Domain(box=((-1, 1),) * 3), [[0, 0, 1]], [[0, 0, 1.1]]),
+    "categories": (CategoricalNB(min_categories=3), CODES, Domain(categories=(3, 3, 3)), [[0, 1, 2]], [[0, 1, 1.5]]),
+    "length": (MultinomialNB(), COUNTS, Domain(max_length=40), [[1.0, 2, 0, 0]], [[-1.0, 2, 0, 0]]),
+    "columns": (
+        make_pipeline(FixedScaler({"age": (0, 120), "years": (0, 80)}), LOGISTIC),
+        FRAME,
+        Domain.of({"age": (0, 120), "years": (0, 80)}),
+        pd.DataFrame({"age": [30.0], "years": [2]}),
+        pd.DataFrame({"age": [130.0], "years": [2]}),
+    ),
+}
+
+
+def data_of(X, domain):
+    return TrainingData(X, LABELS, domain=domain)
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    recipe, X, domain, inside, beyond = CASES[request.param]
+    as_asked = [x if hasattr(x, "iloc") else np.array(x, dtype=np.float64) for x in (inside, beyond)]
+    return Recipe(recipe, seed=1), data_of(X, domain), *as_asked
+
+
+def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(registry, case, fleet):
+    recipe, data, inside, beyond = case
+    info = log_model(recipe, data, registered_model_name="m", store="artifacts")
+    served, native = mlflow.pyfunc.load_model(info.model_uri), mlflow.sklearn.load_model(info.model_uri)
+    own = recipe.train(data.X, data.y, seed=1)
+    if data.X is CODES:
+        inside = inside.astype(int)
+    np.testing.assert_allclose(native.predict_proba(inside), own.predict_proba(inside))
+    assert served.predict(inside).shape == (1, 2)
+    for way in (served.predict, native.predict, native.predict_proba):
+        with pytest.raises(Exception, match=r"lie outside of what this model is declared|schema"):
+            way(beyond)
+    assert list(native.classes_) == list(own.classes_)  # all else is the model's
+    assert native.get_params().keys() == own.get_params().keys()
+    subject = refusals.looked(Subject.load("models:/m/1"), fleet)
+    assert not subject.beyond
+    assert subject.detail["preconditions"][-1].outcome == "passed"
+    assert bound.applicable(subject)[0]
+
+
+def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(registry, case, fleet):
+    recipe, data, _, _ = case
+    with mlflow.start_run():
+        model = recipe.train(data.X, data.y, seed=1)
+        info = mlflow.sklearn.log_model(
+            model,
+            name="own",
+            registered_model_name="own",
+            pip_requirements=[],
+            pyfunc_predict_fn="predict_proba",
+            serialization_format="cloudpickle",
+        )
+    log_recipe(info, recipe, data, store="artifacts")
+    before = Subject.load("models:/own/1")
+    after = refusals.looked(before, fleet)
+    assert "answers questions outside of the declared domain" in after.beyond
+    assert after.accepted is None
+    with_ = {c.name for c in bound.applicable(before)[0]}
+    without = {c.name for c in bound.applicable(after)[0]}
+    # but for first steps that map whatever is asked into fixed ranges, and for codes that the library itself refuses
+    assert with_
+    assert without == (with_ if hasattr(data.X, "iloc") or data.X is CODES else set())
+
+
+def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path):
+    data = data_of(NUMBERS, Domain(box=((-1, 1),) * 3))
+    for release, name in ((Release("rounded", step=0.1), "generic"), (Release(), "plain")):
+        info = log_model(Recipe(LOGISTIC, seed=1), data, release=release, store="artifacts")
+        folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / name))
+        code = """
+            import sys
+            sys.modules["privgate"] = None
+            import mlflow.pyfunc, numpy as np
+            model = mlflow.pyfunc.load_model(sys.argv[1])
+            print(model.predict(np.zeros((1, 3))).shape)
+            for odd in (2.0, np.nan, np.inf, -1e300):
+                try:
+                    print(model.predict(np.array([[0.0, odd, 0.0]])))
+                except Exception as exc:
+                    print(type(exc).__name__)
+        """
+        run = [sys.executable, "-c", textwrap.dedent(code), folder]
+        said = subprocess.run(run, check=True, capture_output=True, text=True, cwd="/").stdout.split("\n")
+        assert said[:5] == ["(1, 2)", *["QuestionRefusedError"] * 4]
+
+
+def test_people_outside_of_the_domain_are_no_reason_to_refuse_them(registry):
+    """Whoever lies outside must be answered for the check; the domain is then not enforced, and the check says so."""
+    data = data_of(NUMBERS * 2, Domain(box=((-1, 1),) * 3))
+    info = log_model(Recipe(LOGISTIC, seed=1), data, store="artifacts")
+    assert mlflow.pyfunc.load_model(info.model_uri).predict(np.full((1, 3), 1.5)).shape == (1, 2)
+
+
+def test_a_local_subject_is_served_by_nobody(fleet):
+    subject = Subject.local(Recipe(LOGISTIC, seed=1), data_of(NUMBERS, Domain(box=((-1, 1),) * 3)))
+    assert refusals.looked(subject, fleet) is subject
+    assert subject.accepted is subject.data.domain
