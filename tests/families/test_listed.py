@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -14,10 +16,11 @@ from privgate import Domain, Recipe, Subject, TrainingData, report
 from privgate.check.gate import evaluate
 from privgate.errors import SubjectError
 from privgate.families import bound as bounds
+from privgate.families import listed
 from privgate.families.answering import answer
 from privgate.families.engine import Asked
 from privgate.families.listed import ListedQuestions, container
-from privgate.models import FixedScaler
+from privgate.models import FixedOneHot, FixedScaler
 from privgate.models.columns import Column
 from privgate.policy import Policy
 from privgate.training.fleet import Fleet
@@ -143,3 +146,36 @@ def test_a_list_survives_being_written_down():
     assert Domain.of({"queries": [[1, 2], [3, 4.5]]}) == domain
     assert domain.box == ((1.0, 3.0), (2.0, 4.5))
     assert "queries" not in Domain(box=((0, 1),)).payload()
+
+
+def test_odd_questions_are_those_that_the_first_steps_make_numbers_of():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(20, 60, 40), "work": rng.choice(["a", "b"], 40)})
+    first = make_pipeline(
+        ColumnTransformer(
+            [
+                ("age", FixedScaler({"age": (0, 100, None)}), ["age"]),
+                ("work", FixedOneHot({"work": ["a", "b"]}), ["work"]),
+            ]
+        )
+    ).fit(frame)
+    y = np.arange(40) % 2
+    found = listed.answered(first, Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y)), rng)
+    assert found["age"].isna().any()
+    assert np.isposinf(found["age"]).any()
+    assert (found["age"] == -1e300).any()
+    assert {"", "no such category"} <= set(found["work"])
+    assert np.isfinite(first.transform(found)).all()
+    # a declared domain leaves what it holds
+    domain = Domain.of({"age": (0, 100, None), "work": ["a", "b"]})
+    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y, domain=domain))
+    found = listed.answered(first, subject, rng)
+    assert found["age"].isna().all()
+    assert set(found["work"]) <= {"a", "b"}
+
+
+def test_odd_texts_are_empty_or_of_words_that_nobody_uses():
+    texts = ["some words", "other words"] * 20
+    first = make_pipeline(HashingVectorizer(n_features=16)).fit(texts)
+    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(texts, np.arange(40) % 2))
+    assert "" in listed.answered(first, subject, np.random.default_rng(0))
