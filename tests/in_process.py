@@ -1,5 +1,6 @@
 """A fleet that trains here and now: the same calls, without workers and without a memory."""
 
+import importlib
 import warnings
 from types import SimpleNamespace
 
@@ -24,6 +25,9 @@ class InProcess(Fleet):
         self.ledger, self._contexts, self._trained_on, self.jobs = Ledger("none"), {}, {}, 1
 
     def examined(self, subject, by):
+        module, _, name = by.partition(":")
+        if module.endswith(".provenance"):
+            return getattr(importlib.import_module(module), name)(self._opened(subject))
         return {"problem": "no process of its own"}
 
     def fits(self, subject, fits, *, label="retraining"):

@@ -1,9 +1,10 @@
 """Whether the served model refuses what the declared domain rules out: a theorem about a domain speaks of no other.
 
-The model is asked one question at a time, as its clients may: a record with a value just beyond an end, far beyond it,
-infinite, missing or of an unknown category. Which, is drawn anew in each run.
+The model is asked one question at a time, alone or beside a record, as its clients may: a value just beyond an end, far
+beyond it, infinite, missing or of an unknown category. Which, is drawn anew in each run.
 """
 
+import contextlib
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from privgate.evidence import Precondition
 from privgate.families import listed
 from privgate.subject.accepted_questions import AcceptedQuestions
+from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -29,7 +31,10 @@ def looked(subject: Subject, fleet: Fleet) -> Subject:
     if subject.model is None or subject.data.domain is None:
         return subject
     if subject not in _LOOKED:
-        said = fleet.examined(subject, _ASK)
+        inside = bool(subject.data.domain.holds(subject.data.pool()[0]).all())
+        said = (
+            fleet.examined(subject, _ASK) if inside else {"problem": "people in the data lie outside of it themselves"}
+        )
         why, count = str(said.get("problem", "")), said.get("asked")
         if not why and not (isinstance(count, int) and count > 0):
             why = "no question outside of it could be made up"
@@ -50,6 +55,9 @@ def asked(opened: Any) -> dict[str, Any]:
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
     made = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     made = [made[k] for k in rng.permutation(len(made))[:MOST]]
+    with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
+        beside = take(opened.X, rng.integers(opened.n, size=1))
+        made = [(f"{what}, beside a record", stack(beside, X)) if rng.random() < 0.5 else (what, X) for what, X in made]
     answered = opened.stored.answering([X for _, X in made])
     first = next((what for (what, _), yes in zip(made, answered, strict=True) if yes), "")
     return {"asked": len(made), "answered": sum(answered), "example": first}

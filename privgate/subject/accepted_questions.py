@@ -135,12 +135,13 @@ class Refusing:
         if name in ("model", "accepted") or (name.startswith("__") and name != "__sklearn_tags__"):
             raise AttributeError(name)
         found = getattr(self.model, name)
-        if not callable(found) or getattr(found, "__self__", None) is not self.model:
+        if getattr(found, "__self__", None) is not self.model or name.startswith(("get_", "set_")):
             return found
         accepted = self.accepted
 
         def asked(*given: Any, **named: Any) -> Any:
-            for X in (*given[:1], *(named[k] for k in ("X",) if k in named)):
+            X = given[0] if given else next(iter(named.values()), None)
+            if hasattr(X, "shape") or isinstance(X, list | tuple):
                 accepted.refuse(X)
             return found(*given, **named)
 
