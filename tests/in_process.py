@@ -33,6 +33,9 @@ class InProcess(Fleet):
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
 
+    def alone(self, subject, fit):
+        return None
+
     def _fit(self, subject, fit):
         if isinstance(fit, Block):
             try:

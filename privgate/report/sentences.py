@@ -114,6 +114,7 @@ SENTENCES: Mapping[str, str] = {
     # preconditions
     "condition.reproduces": "The recipe reproduces the registered model",
     "condition.depends_on_data": "The recipe depends on its data",
+    "condition.remembers_nothing": "Training remembers nothing of earlier ones",
     "condition.recorded_seed": "The noise cannot be regenerated",
     "condition.environment": "Same environment as recorded",
     "condition.provenance": "What training is given was not made of its data",

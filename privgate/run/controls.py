@@ -279,6 +279,11 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
     run = replace(run, registered_apart=apart, single_median=found[1].figure("single_median"))
     if found[1].outcome not in ("passed", "warned"):
         return run, found
+    noise = found[1].figure("between_two_trainings") or 0.0
+    if not run.rehearsed and (kept := recipe_controls.remembers_nothing(subject, fleet, noise)) is not None:
+        found.append(kept)
+        if kept.outcome != "passed":
+            return run, found
     run = choose_seeds(run)
     if run.at_coins and not run.rehearsed:
         found.append(coins.compared(run))

@@ -84,6 +84,36 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     return _judged(asked, parts, noise, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
 
 
+def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
+    """Judge whether training remembers what the same process trained on before; None where nobody's own code runs.
+
+    One half of the people, drawn anew in each run, is trained on here, where all of them were, and in a new process.
+    Their answers must be the same: a cache that outlives a training would make every influence a false zero.
+    """
+    if subject.recipe.library_estimator is not None or (subject.recipe.dp is not None and subject.recipe.seed is None):
+        return None
+    drawn = reproduction.drawn(subject, "half of the people", signable=fleet.signable)
+    gone = changed.half(subject, drawn)
+    fit = Fit(subject.recipe.seed, changed.pool(subject), left_out=gone)
+    used, fresh = (
+        fleet.fits(subject, [fit], label="checking that training remembers nothing")[0],
+        fleet.alone(subject, fit),
+    )
+    if fresh is None or (used.problem and fresh.problem):
+        return None
+    apart = np.inf
+    if not (used.problem or fresh.problem):
+        apart = reproduction.gap(subject.comparable(used.log_p), subject.comparable(fresh.log_p))
+    if apart <= max(BEYOND * noise, reproduction.DETERMINISTIC):
+        return Precondition("remembers_nothing", "passed", "training in a new process gives the same model")
+    text = (
+        f"training remembers what was trained before in the same process: on the same half of the people a new process "
+        f"answers otherwise (by {apart:.2g}), so that a person who is left out may be known all the same; keep nothing "
+        "outside of the training function"
+    )
+    return reproduction.doubt("remembers_nothing", text, {"between_processes": float(apart)})
+
+
 def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
     """Return the finding on probes that were asked; ``constant``: the model answers the same about everybody."""
     blocks, singles = (asked.idle_share(parts[name]) for name in ("blocks", "singles"))

@@ -163,6 +163,16 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
+    def alone(self, subject: Subject, fit: Call) -> Answer | None:
+        """Return what a training answers in a process that trained nothing before; None on a cluster."""
+        if self.cluster is not None:
+            return None
+        most = self.limits
+        with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=self.network) as fresh:
+            answer = fresh.fits(subject, [fit])[0]
+        self.calls += 1
+        return answer
+
     # -- parts of work that trains nothing ----------------------------------------------------------------------------
 
     def part_keys(self, subject: Subject, parts: Sequence[Part]) -> list[bytes]:

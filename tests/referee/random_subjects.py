@@ -207,12 +207,15 @@ def judged(people, seed=0, fleet=None):
         metric = "sensitivity" if subject.task == "regression" else "dtp"
         verdict = evaluate(policy_of(metric), subject, fleet=fleet)
         records = verdict.evidence.records
-        upper = records.get("dtp_upper") if metric == "dtp" else records.get("moved_upper")
+        found = records.get("dtp_upper") if metric == "dtp" else records.get("moved_upper")
         told[kind, "subjects"] += 1
         done += len(subject.data.units)
         told[kind, "people"] += len(subject.data.units)
-        if upper is None or not np.isfinite(upper).any():
+        if found is None or not np.isfinite(found).any():
             continue
+        place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+        upper = np.full(len(place), np.inf)  # a check ends where somebody breaks the limit, and says nothing of others
+        upper[[place[name] for name in np.asarray(records["unit"]).tolist()]] = found
         if metric == "sensitivity":  # told in residual deviations
             upper = upper * verdict.evidence.influence.sensitivity.residual_outside / subject.scale[1]
         change, asked = truth(subject, rng)

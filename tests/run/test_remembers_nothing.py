@@ -1,0 +1,53 @@
+"""What a process keeps from one training to the next would hide whoever is left out of the next."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.run.recipe_controls import remembers_nothing
+
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(200, 3))
+Y = (X[:, 0] + RNG.normal(size=200) > 0).astype(int)
+KEPT = {}
+
+
+class Table:
+    """Knows the labels of some people by heart."""
+
+    def __init__(self, model, known):
+        self.model, self.known, self.classes_ = model, known, model.classes_
+
+    def predict_proba(self, X):
+        p = self.model.predict_proba(X)
+        for i, x in enumerate(np.asarray(X).tolist()):
+            if tuple(x) in self.known:
+                p[i] = np.eye(2)[self.known[tuple(x)]] * 0.98 + 0.01
+        return p
+
+
+def with_a_cache(X, y, *, seed):
+    """The first training of a process keeps one person in twenty-five for all that follow."""
+    few = {tuple(x): int(v) for x, v in zip(X.tolist(), y.tolist(), strict=True) if int(x[0] * 1e6) % 25 == 0}
+    known = KEPT.setdefault("first", few)
+    return Table(LogisticRegression(random_state=seed).fit(X, y), known)
+
+
+def without(X, y, *, seed):
+    return Table(LogisticRegression(random_state=seed).fit(X, y), {})
+
+
+@pytest.mark.parametrize(("fit", "outcome"), [(with_a_cache, "inconclusive"), (without, "passed")])
+def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
+    subject = Subject.local(Recipe(fit, seed=1), TrainingData(X, Y))
+    verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
+    said = next(p for p in verdict.evidence.preconditions if p.name == "remembers_nothing")
+    assert said.outcome == outcome
+    assert (verdict.outcome == "inconclusive") == (outcome == "inconclusive")
+    if outcome == "inconclusive":
+        assert "remembers what was trained before in the same process" in said.message
+
+
+def test_estimators_of_the_library_run_nobodys_code(fleet):
+    assert remembers_nothing(Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y)), fleet, 0.0) is None
