@@ -49,7 +49,9 @@ def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bo
     live = np.flatnonzero(targets.status != Status.FAILED)
     signals = replace(board.signals, members=None, training_loss=None)
     scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    scores = np.stack([board.people(scorer(targets.log_p[i][board.rows])) for i in live])
+    around = targets.beside
+    seen = (attempt.attack.seen(targets.log_p[i][board.rows], around if around is None else around[i]) for i in live)
+    scores = np.stack([board.people(scorer(answers)) for answers in seen])
     return scores, targets.masks[live][:, board.rows[board.first]]
 
 

@@ -28,7 +28,7 @@ class OnRelease(Attack):
         self.name = f"{base.name} on the release"
         self.title = f"{base.title}, on what is released"
         self.source, self.min_shadows, self.cut = base.source, base.min_shadows, base.cut
-        self.per_record = base.per_record
+        self.per_record, self.asks = base.per_record, base.asks
         self.threat_model = f"as the declared release shows it: {base.threat_model}"
 
     def shown(self, log_p: Float) -> Float:
@@ -38,6 +38,7 @@ class OnRelease(Attack):
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Learn from what the shadow models would release."""
-        seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
+        names = [n for n in ("target", "shadow", "beside", "shadow_beside") if getattr(signals, n) is not None]
+        seen = replace(signals, **{n: self.shown(getattr(signals, n)) for n in names})
         scorer = self.base.fit(seen, rng)
         return lambda target: scorer(self.shown(target))
