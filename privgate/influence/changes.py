@@ -1,12 +1,13 @@
 """What models with and without a person say differently about that person, with limits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Float
+from privgate.arrays import Float, Index
 from privgate.evidence import EngineShare
 from privgate.families import answering as families
 from privgate.families import designs, refit
@@ -48,7 +49,7 @@ def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> relea
     )
 
 
-def refitted(run: Run, answered: families.Answered) -> families.Answered:
+def refitted(run: Run, answered: families.Answered, asked: Callable[[Index], Asked]) -> families.Answered:
     """Return the same answers with real models for the units whose release hangs on the engine's error.
 
     With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
@@ -65,7 +66,8 @@ def refitted(run: Run, answered: families.Answered) -> families.Answered:
     some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    made = families.answer(Asked(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,)))
+    put = replace(asked(found.units[some]), seeds=found.seeds, changes=False, mode="all", engines=(refit.ENGINE,))
+    made = families.answer(put)
     return replace(
         answered,
         retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),
@@ -257,7 +259,8 @@ def of(subject: Subject, found: Retrained) -> Changes:
         return np.where(lost, np.inf, out)
 
     mean, deviation = subject.scale
-    truth = ((subject.data.y[found.row_query].astype(np.float64) - mean) / deviation)[None, live]
+    live &= found.row_query < subject.data.n  # beside a record there is no target
+    truth = ((subject.data.y[found.row_query[live]].astype(np.float64) - mean) / deviation)[None]
     measured = found.log_with[:, live, 0], found.log_without[:, live, 0]
     inside, outside = (float(np.sqrt(np.mean((truth - m) ** 2))) if live.any() else np.nan for m in measured)
     return Changes(

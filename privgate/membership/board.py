@@ -168,10 +168,11 @@ def run(run: Run) -> Board:
     shadows = run.once(train)
     features = pools.features(run.subject.data)
     labels, members = pool.labels[rows], pool.members[rows]
-    answers, around = shadows.log_p[:, rows], (run.once(pools.asked_beside)[1], shadows.beside)
+    answers, beside_target, beside_shadow = shadows.log_p[:, rows], run.once(pools.asked_beside)[1], shadows.beside
     if run.subject.task == "regression":
         target, answers = (residuals(run, rows, a) for a in (target, answers))
-        around = tuple(None if a is None else residuals(run, rows, a, beside=True) for a in around)
+        beside_target = residuals(run, rows, beside_target, beside=True)
+        beside_shadow = None if beside_shadow is None else residuals(run, rows, beside_shadow, beside=True)
         loss = float(np.sqrt((target[members, 0] ** 2).mean()))
     else:
         loss = float(-own_log(target, labels)[members].mean())
@@ -183,8 +184,8 @@ def run(run: Run) -> Board:
         members=members,
         features=None if features is None else features[rows],
         training_loss=loss,
-        beside=None if around[1] is None else around[0],
-        shadow_beside=around[1],
+        beside=None if beside_shadow is None else beside_target,
+        shadow_beside=beside_shadow,
     )
     _, first = np.unique(pool.unit[rows], return_index=True)
     rng = run.generator("half of the trials")

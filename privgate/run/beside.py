@@ -76,14 +76,13 @@ class Beside:
         """Return masks of the pool (N, P) over the larger one: nobody trains on a question."""
         return np.pad(masks, ((0, 0), (0, self.places.size)))
 
-    def with_units(self, units: Index) -> tuple[Index, Index]:
-        """Return (row_unit, row_query) of the units' own records, each followed by what is asked beside them."""
-        place = np.full(len(self.subject.data.pool()[1]), -1)
-        place[self.rows] = np.arange(len(self.rows))
-        rows = []
-        for u in units:
-            own = self.subject.data.units[int(u)]
-            rows.append(np.concatenate([own, self.places[place[own]].ravel()]))
+    def of_units(self, units: Index) -> tuple[Index, Index]:
+        """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
+
+        All training records must be ``rows``, in their order.
+        """
+        members, places = self.subject.data.units, self.places
+        rows = [np.concatenate([members[int(u)], places[members[int(u)]].ravel()]) for u in units]
         return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
 
 
@@ -141,6 +140,28 @@ def answered(run: Run, beside: Beside) -> tuple[Beside, Float]:
     if given.problem:
         raise MeasurementError(f"the model under attack gave no answer beside records: {given.problem}")
     return fewer, given.log_p.reshape(*fewer.places.shape, -1)
+
+
+def of_people(run: Run) -> Beside:
+    """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
+
+    What the stored model does not answer is not asked of any other.
+    """
+    rows = np.arange(run.subject.data.n, dtype=np.int64)
+    if not run.beside:
+        return Beside(run.subject, rows, {})
+    made = about(run, rows, near=True)
+    return made if run.subject.model is None else answered(run, made)[0]
+
+
+def asked_at(run: Run) -> str:
+    """Return where people were asked about, as the end of a sentence."""
+    near = run.once(of_people)
+    if not run.beside:
+        return "with its own features"
+    if not near.kinds:
+        return "with its own features, because no question beside a record of this kind is answered"
+    return f"at or beside its own features ({', '.join(near.kinds)})"
 
 
 def ask(run: Run, subject: Subject, rows: Index) -> Answer:
@@ -308,9 +329,9 @@ def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
         if len(known) < 2:
             return values.copy()
         place = np.clip(np.searchsorted(known, values), 0, len(known) - 1)
-        step = 1 if up else -1
-        step = np.where((place + step < 0) | (place + step >= len(known)), -step, step)
-        return np.where(np.isfinite(values), known[place + step], values).astype(values.dtype)
+        beside = place + (1 if up else -1)
+        beside = np.where((beside < 0) | (beside >= len(known)), 2 * place - beside, beside)
+        return np.where(np.isfinite(values), known[beside], values).astype(values.dtype)
     table = values.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         finite = np.where(np.isfinite(table), table, np.nan)

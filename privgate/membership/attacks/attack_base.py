@@ -57,6 +57,8 @@ class Signals:
         return replace(made, shadow_beside=around, members=None, **changes)
 
 
+#: whether an adversary asks about the record, beside it as well, or beside it only
+Asks = Literal["record", "both", "beside"]
 #: scores of one more target model: what ``Attack.seen`` gives of its answers in, scores of shape (P,) out
 Scorer = Callable[[Float], Float]
 
@@ -91,7 +93,7 @@ class Attack(ABC):
     min_shadows: int = 0
     per_record: bool = False
     cut: float | None = None
-    asks: Literal["record", "both", "beside"] = "record"
+    asks: Asks = "record"
 
     def seen(self, log_p: Float, beside: Float | None = None) -> Float:
         """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.

@@ -7,7 +7,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
-from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
 from privgate.membership.attacks.lira_online import log_ratio
 from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
 
@@ -42,7 +42,7 @@ class LiraNeighbours(Attack):
     min_shadows = 2
     per_record = True
     cut = 0.0
-    asks = "both"
+    asks: Asks = "both"
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take both sides' moments of every figure over the shadow models, and learn how much each says."""
@@ -120,7 +120,7 @@ def in_turn(figures: Float, inside: Bool) -> Float:
             means.append(mean)
             spreads.append(shrunk(var, left, var.mean(axis=1, keepdims=True)))
         out[own] = log_ratio(x[own], Moments(means[0], means[1], spreads[0], spreads[1]))
-    return out
+    return np.asarray(out)
 
 
 def _even(ratio: Float) -> Float:

@@ -38,7 +38,9 @@ class OnRelease(Attack):
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Learn from what the shadow models would release."""
-        names = [n for n in ("target", "shadow", "beside", "shadow_beside") if getattr(signals, n) is not None]
-        seen = replace(signals, **{n: self.shown(getattr(signals, n)) for n in names})
+        seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
+        if signals.beside is not None and signals.shadow_beside is not None:
+            around = self.shown(signals.beside), self.shown(signals.shadow_beside)
+            seen = replace(seen, beside=around[0], shadow_beside=around[1])
         scorer = self.base.fit(seen, rng)
         return lambda target: scorer(self.shown(target))

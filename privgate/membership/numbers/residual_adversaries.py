@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
-from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
 from privgate.membership.attacks.lira_neighbours import learned, several
 from privgate.membership.attacks.lira_online import log_ratio
 from privgate.membership.attacks.observed import moments
@@ -170,7 +170,7 @@ class ResidualNeighbours(Attack):
     min_shadows = 2
     per_record = True
     cut = 0.0
-    asks = "both"
+    asks: Asks = "both"
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take both sides' moments of every figure over the shadow models, and learn how much each says."""
