@@ -164,11 +164,11 @@ def run(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
     pool = run.once(pools.of_run)
     rows = np.flatnonzero(pool.trial)
-    target = target_answers(run)[rows]
-    shadows = run.once(train)
+    beside_target = run.once(pools.asked_beside)[2]
+    target, shadows = target_answers(run)[rows], run.once(train)
     features = pools.features(run.subject.data)
     labels, members = pool.labels[rows], pool.members[rows]
-    answers, beside_target, beside_shadow = shadows.log_p[:, rows], run.once(pools.asked_beside)[1], shadows.beside
+    answers, beside_shadow = shadows.log_p[:, rows], shadows.beside
     if run.subject.task == "regression":
         target, answers = (residuals(run, rows, a) for a in (target, answers))
         beside_target = residuals(run, rows, beside_target, beside=True)
@@ -204,13 +204,16 @@ def target_answers(run: Run) -> Float:
     MeasurementError
         The model could not be opened or trained, or gave NaN.
     """
-    subject = run.subject
-    answer = beside.ask(run, subject, np.arange(len(run.once(pools.of_run).labels), dtype=np.int64))
-    if answer.problem:
-        raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
-    if subject.task == "classification" and answer.log_p.shape[1] < 2:
+    if run.made(pools.asked_beside):
+        log_p = run.once(pools.asked_beside)[1]
+    else:
+        answer = beside.ask(run, run.subject, np.arange(len(run.once(pools.of_run).labels), dtype=np.int64))
+        if answer.problem:
+            raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
+        log_p = answer.log_p
+    if run.subject.task == "classification" and log_p.shape[1] < 2:
         raise MeasurementError("the training set holds one class only; a model's answers tell nobody apart")
-    return answer.log_p
+    return log_p
 
 
 def residuals(run: Run, rows: Index, answers: Float, *, beside: bool = False) -> Float:

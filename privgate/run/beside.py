@@ -109,37 +109,49 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
     return Beside(subject, rows, made)
 
 
-def answered(run: Run, beside: Beside) -> tuple[Beside, Float]:
-    """Return the questions that the model under attack answers, and its answers, shape (R, Q, K).
+def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
+    """Return the questions that the model under attack answers, and what it answers: to the pool (P, K), and (R, Q, K).
 
     Raises
     ------
     MeasurementError
-        It refuses a kind of question beside training records and answers it beside others, or the reverse: whether it
-        refuses tells who was trained on.
+        It gives no answer to the pool. Or it refuses a kind of question beside training records and answers it beside
+        others, or the reverse: whether it refuses tells who was trained on.
     """
-    given = ask(run, beside.asked, beside.places.ravel()) if beside.kinds else None
-    if given is not None and not given.problem:
-        return beside, given.log_p.reshape(*beside.places.shape, -1)
-    kept, members = {}, beside.rows < run.subject.data.n
-    for name, container in beside.kinds.items():
-        one = replace(beside, kinds={name: container})
-        sides = [ask(run, one.asked, one.places[side].ravel()) for side in (members, ~members) if side.any()]
-        if not any(a.problem for a in sides):
-            kept[name] = container
-        elif not all(a.problem for a in sides):
-            raise MeasurementError(
-                f"the model refuses questions ({name}) beside some records and answers them beside others, which may "
-                f"tell who was trained on: {next(a.problem for a in sides if a.problem)}"
-            )
-    refused = tuple(n for n in beside.kinds if n not in kept)
-    fewer = replace(beside, kinds=kept, refused=refused)
-    if not kept:
-        return fewer, np.zeros((len(beside.rows), 0, run.subject.width))
-    given = ask(run, fewer.asked, fewer.places.ravel())
-    if given.problem:
-        raise MeasurementError(f"the model under attack gave no answer beside records: {given.problem}")
-    return fewer, given.log_p.reshape(*fewer.places.shape, -1)
+    subject, pool, count = beside.asked, np.arange(len(beside.subject.data.pool()[1]), dtype=np.int64), len(beside.rows)
+    given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))
+    if not given.problem:
+        return beside, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
+    own = ask(run, beside.subject, pool)
+    if own.problem:
+        raise MeasurementError(f"the model under attack gave no answer: {own.problem}")
+    found = _one_by_one(run, beside, list(beside.kinds))
+    kept = {name: beside.kinds[name] for name in found}
+    fewer = replace(beside, kinds=kept, refused=tuple(n for n in beside.kinds if n not in kept))
+    return fewer, own.log_p, _by_record(np.concatenate([*found.values(), own.log_p[:0]]), count)
+
+
+def _by_record(answers: Float, records: int) -> Float:
+    """Return answers (R, Q, K) of those that stand question by question, (Q R, K)."""
+    return np.moveaxis(answers.reshape(len(answers) // max(1, records), records, answers.shape[1]), 0, 1)
+
+
+def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
+    """Return what the model answers of each kind of question that it does not refuse."""
+    place = dict(zip(beside.kinds, beside.places.T, strict=True))
+    given = ask(run, beside.asked, np.concatenate([place[n] for n in names]))
+    if not given.problem:
+        return dict(zip(names, np.split(given.log_p, len(names)), strict=True))
+    if len(names) > 1:  # the oddest stand last
+        return {**_one_by_one(run, beside, names[:-1]), **_one_by_one(run, beside, names[-1:])}
+    members = beside.rows < run.subject.data.n
+    sides = [place[names[0]][side] for side in (members, ~members) if side.any()]
+    if not all(ask(run, beside.asked, rows).problem for rows in sides):
+        raise MeasurementError(
+            f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "
+            f"tell who was trained on: {given.problem}"
+        )
+    return {}
 
 
 def of_people(run: Run) -> Beside:

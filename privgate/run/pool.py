@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.arrays import Bool, Index
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Precondition
 from privgate.families import answering as families
@@ -359,8 +359,8 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool
     return TrainedPool(tuple(noted), shadows=made)
 
 
-def asked_beside(run: Run) -> tuple[beside.Beside, NDArray[np.float64]]:
-    """Return what the model under attack answers of the questions beside each trial, and its answers (R, Q, K).
+def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:
+    """Return the questions beside each trial that the model under attack answers, and what it says; see ``answered``.
 
     Every shadow model is asked them as well, so that their answers together stay within ``MOST_ANSWERS``.
     """
