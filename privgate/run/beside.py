@@ -345,9 +345,8 @@ def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
         beside = np.where((beside < 0) | (beside >= len(known)), 2 * place - beside, beside)
         return np.where(np.isfinite(values), known[beside], values).astype(values.dtype)
     table = values.astype(np.float64)
+    low, high, spread = _sides(table)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        finite = np.where(np.isfinite(table), table, np.nan)
-        low, high, spread = (f(finite, axis=0) for f in (_least, _most, _spread))
         step = 10.0 ** np.round(np.log10(spread * size))
         step = np.where(np.isfinite(step), step, 0.0) * (1.0 if up else -1.0)
         if values.dtype.kind in "iu":
@@ -357,25 +356,17 @@ def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
     return np.where(np.isfinite(table), to, values).astype(values.dtype)
 
 
-def _least(table: Float, axis: int) -> Float:
-    return np.asarray(np.fmin.reduce(table, axis=axis))
-
-
-def _most(table: Float, axis: int) -> Float:
-    return np.asarray(np.fmax.reduce(table, axis=axis))
-
-
-def _spread(table: Float, axis: int) -> Float:
-    known = ~np.isnan(table)
-    count = np.maximum(known.sum(axis=axis), 1)
-    mean = np.where(known, table, 0.0).sum(axis=axis) / count
-    return np.asarray(np.sqrt(np.where(known, (table - mean) ** 2, 0.0).sum(axis=axis) / count))
+def _sides(table: Float) -> tuple[Float, Float, Float]:
+    """Return least and largest finite value and standard deviation of each column; NaN where there is none."""
+    known = np.ma.masked_invalid(table)
+    low, high, spread = (np.ma.filled(f(axis=0), np.nan) for f in (known.min, known.max, known.std))
+    return low, high, spread
 
 
 def _far(column: NDArray[Any]) -> NDArray[Any]:
     """Return a value that is larger than anybody's, as far as the column's type holds it."""
-    table = np.where(np.isfinite(column), column, np.nan).astype(np.float64)
-    value = float(_most(table, 0) + BEYOND * max(float(_spread(table, 0)), 1.0))
+    _, high, spread = _sides(column.astype(np.float64))
+    value = float(high + BEYOND * np.fmax(spread, 1.0))
     if column.dtype.kind in "iu":
         value = min(value, float(np.iinfo(column.dtype).max) / 2)
     return np.full(len(column), value if np.isfinite(value) else 0.0).astype(column.dtype)
