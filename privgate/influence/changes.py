@@ -1,18 +1,18 @@
 """What models with and without a person say differently about that person, with limits."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Float, Index
+from privgate.arrays import Float
 from privgate.evidence import EngineShare
 from privgate.families import answering as families
 from privgate.families import designs, refit
 from privgate.families.engine import TOLERANCE, Asked
 from privgate.families.retrained import Retrained, Shown, Status
+from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject import released
@@ -49,7 +49,7 @@ def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> relea
     )
 
 
-def refitted(run: Run, answered: families.Answered, asked: Callable[[Index], Asked]) -> families.Answered:
+def refitted(run: Run, answered: families.Answered) -> families.Answered:
     """Return the same answers with real models for the units whose release hangs on the engine's error.
 
     With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
@@ -66,7 +66,8 @@ def refitted(run: Run, answered: families.Answered, asked: Callable[[Index], Ask
     some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    put = replace(asked(found.units[some]), seeds=found.seeds, changes=False, mode="all", engines=(refit.ENGINE,))
+    near, units = run.once(beside.of_people), found.units[some]
+    put = Asked(near.asked, units, found.seeds, run.fleet, near.queries(units), engines=(refit.ENGINE,))
     made = families.answer(put)
     return replace(
         answered,

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import refit
+from privgate.families.engine import Asked
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Shown, Status
 from privgate.influence import aggregate, contradicted, left_out, modes, other_coins, per_unit, sensitivities
@@ -198,8 +198,9 @@ def left_out_again(run: Run) -> int:
     with run.fleet.afresh(), contextlib.suppress(MeasurementError):  # what fails now and is remembered, differs
         chosen, seeds = units(run), run.once(left_out.retrained).seeds
         if len(chosen):
-            asked = replace(left_out.asked(run, chosen), seeds=seeds, changes=False, mode="all")
-            families.answer(replace(asked, engines=(refit.ENGINE,)))
+            near = run.once(beside.of_people)
+            asked = Asked(near.asked, chosen, seeds, run.fleet, near.queries(chosen), engines=(refit.ENGINE,))
+            families.answer(asked)
         return len(chosen)
     return 0
 

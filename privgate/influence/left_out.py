@@ -106,7 +106,7 @@ def found(run: Run) -> Found:
             observe(replace(asked(run, chosen.units), asker=witness), made.retrained)
         failed = [recheck_row(p).engine for p in made.rechecks if p.outcome != "passed"]
         witness.distrusted = failed[0] if failed else ""
-    shown = made if run.subject.task == "regression" else on_edges.refitted(run, made, partial(asked, run))
+    shown = made if run.subject.task == "regression" else on_edges.refitted(run, made)
     return Found(made.rechecks, answered=shown, seeds=run.seeds, chosen=chosen, decided_by=decided, witness=witness)
 
 
@@ -152,7 +152,7 @@ def asked(run: Run, units: Index) -> Asked:
         units,
         run.seeds,
         run.fleet,
-        queries=near.of_units(units) if near.kinds else None,
+        queries=near.queries(units),
         changes=changes,
         mode=mode,
         limits=run.thresholds or (1.0,),

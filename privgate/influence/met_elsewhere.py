@@ -94,7 +94,7 @@ def _computed(run: Run, drawn: list[coins.Coin]) -> Float | None:
     if families.first(subject)[0].cost(subject, everybody, seeds).fits:
         return None
     near = run.once(beside.of_people)
-    queries = near.of_units(everybody) if near.kinds else None
+    queries = near.queries(everybody)
     asked = Asked(near.asked, everybody, seeds, run.fleet, queries, limits=run.thresholds, rehearsed=True)
     made = families.answer(asked).retrained
     out = np.full((len(made.seeds), run.n_units), np.inf)

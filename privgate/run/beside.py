@@ -85,6 +85,10 @@ class Beside:
         rows = [np.concatenate([members[int(u)], places[members[int(u)]].ravel()]) for u in units]
         return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
 
+    def queries(self, units: Index) -> tuple[Index, Index] | None:
+        """Return ``of_units`` for an engine, which asks about each unit's own records where it is told nothing."""
+        return self.of_units(units) if self.kinds else None
+
 
 def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
     """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
