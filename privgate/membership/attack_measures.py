@@ -248,6 +248,7 @@ def summarized(
         said = (*said, f"one answer a record, with {type(noise).__name__} noise of scale {noise.scale:g} on it")
     elif not board.run.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
+    said = (*said, board.run.once(pools.asked_beside)[0].said)
     hidden = board.pool.hidden
     if hidden:
         n = board.run.subject.data.n  # a share of a known number is a count

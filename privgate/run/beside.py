@@ -67,6 +67,16 @@ class Beside:
         return self.subject.with_data(replace(data, candidates=(made, labels)))
 
     @property
+    def said(self) -> str:
+        """What was asked beside records, and what the model refuses, one sentence."""
+        kinds = (
+            f"asked beside records as well: {', '.join(self.kinds)}"
+            if self.kinds
+            else "nothing is asked beside records"
+        )
+        return f"{kinds}; the model refuses: {', '.join(self.refused)}" if self.refused else kinds
+
+    @property
     def places(self) -> Index:
         """Rows of the larger pool that hold the questions, shape (R, Q)."""
         count, size = len(self.kinds), len(self.subject.data.pool()[1])
