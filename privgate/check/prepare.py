@@ -160,6 +160,7 @@ def prepare(
         metrics=metrics,
         suites=policy.suites,
         theorems=theorems,
+        beside=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}

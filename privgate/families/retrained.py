@@ -204,6 +204,8 @@ class Shadows:
         Failed trainings stay in, named; their ``log_p`` is NaN.
     engine : str
     reason : mapping model -> sentence
+    beside : float64 array of shape (N, R, Q, K), optional
+        The same of questions beside R of the records.
     """
 
     masks: NDArray[np.bool_]
@@ -212,3 +214,4 @@ class Shadows:
     status: NDArray[Any]
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
+    beside: Float | None = None

@@ -12,6 +12,7 @@ from privgate.families import answering as families
 from privgate.families import designs, refit
 from privgate.families.engine import TOLERANCE, Asked
 from privgate.families.retrained import Retrained, Shown, Status
+from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject import released
@@ -65,7 +66,9 @@ def refitted(run: Run, answered: families.Answered) -> families.Answered:
     some = _affordable(run, found, touching)
     if not some.any():
         return answered
-    made = families.answer(Asked(run.subject, found.units[some], found.seeds, run.fleet, engines=(refit.ENGINE,)))
+    near, units = run.once(beside.of_people), found.units[some]
+    put = Asked(near.asked, units, found.seeds, run.fleet, near.queries(units), engines=(refit.ENGINE,))
+    made = families.answer(put)
     return replace(
         answered,
         retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),
@@ -257,7 +260,8 @@ def of(subject: Subject, found: Retrained) -> Changes:
         return np.where(lost, np.inf, out)
 
     mean, deviation = subject.scale
-    truth = ((subject.data.y[found.row_query].astype(np.float64) - mean) / deviation)[None, live]
+    live &= found.row_query < subject.data.n  # beside a record there is no target
+    truth = ((subject.data.y[found.row_query[live]].astype(np.float64) - mean) / deviation)[None]
     measured = found.log_with[:, live, 0], found.log_without[:, live, 0]
     inside, outside = (float(np.sqrt(np.mean((truth - m) ** 2))) if live.any() else np.nan for m in measured)
     return Changes(

@@ -89,7 +89,8 @@ def _answers(run: Run) -> Answers | None:
     right = _right(run, refit.full(subject, seed, run.fleet)[0], np.arange(len(pool.trial)))
     known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
     known &= ~np.isin(found.shown, OPEN)
-    rows = _first(found.row_unit) & known[found.row_unit] & pool.trial[found.row_query]
+    own = np.minimum(found.row_query, n - 1)  # the first row of a unit is its own, others may lie beside records
+    rows = _first(found.row_unit) & known[found.row_unit] & pool.trial[own]
     queries = found.row_query[rows]
     members = np.array([r[0] for r in subject.data.units])
     return Answers(

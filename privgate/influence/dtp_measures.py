@@ -17,7 +17,7 @@ from privgate.families.engine import Asked
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Shown, Status
 from privgate.influence import aggregate, contradicted, left_out, modes, other_coins, per_unit, sensitivities
-from privgate.run import reproduction
+from privgate.run import beside, reproduction
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.training.fit import Fit
@@ -144,7 +144,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     if why := modes.said(run, run.once(left_out.proven)):
         said.append(why)
     if not every:
-        said.append("direct queries only: each unit is asked about with its own features")
+        said.append(f"direct queries only: each unit is asked about {beside.asked_at(run)}")
     else:
         said += [a for note in run.once(per_unit.certificate_notes) for a in note.assumptions]
     return said
@@ -198,7 +198,9 @@ def left_out_again(run: Run) -> int:
     with run.fleet.afresh(), contextlib.suppress(MeasurementError):  # what fails now and is remembered, differs
         chosen, seeds = units(run), run.once(left_out.retrained).seeds
         if len(chosen):
-            families.answer(Asked(run.subject, chosen, seeds, run.fleet, engines=(refit.ENGINE,)))
+            near = run.once(beside.of_people)
+            asked = Asked(near.asked, chosen, seeds, run.fleet, near.queries(chosen), engines=(refit.ENGINE,))
+            families.answer(asked)
         return len(chosen)
     return 0
 

@@ -19,6 +19,7 @@ from privgate.influence import aggregate, changes, modes
 from privgate.influence import changes as on_edges
 from privgate.influence import changes as residuals
 from privgate.influence.other_coins import settled
+from privgate.run import beside
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.training import plan
@@ -145,11 +146,13 @@ def asked(run: Run, units: Index) -> Asked:
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
     changes = any(c.needs_retrained for c in theorems)
     mode = run.once(modes.used)
+    near = run.once(beside.of_people)
     return Asked(
-        run.subject,
+        near.asked,
         units,
         run.seeds,
         run.fleet,
+        queries=near.queries(units),
         changes=changes,
         mode=mode,
         limits=run.thresholds or (1.0,),

@@ -12,7 +12,7 @@ from privgate.families import answering as families
 from privgate.families.engine import Asked
 from privgate.influence.modes import limits
 from privgate.influence.other_coins import full, usable
-from privgate.run import coins
+from privgate.run import beside, coins
 from privgate.run.run import Noted, Run
 from privgate.statistics import leakage
 from privgate.training.plan import order
@@ -93,7 +93,10 @@ def _computed(run: Run, drawn: list[coins.Coin]) -> Float | None:
         return None
     if families.first(subject)[0].cost(subject, everybody, seeds).fits:
         return None
-    made = families.answer(Asked(subject, everybody, seeds, run.fleet, limits=run.thresholds, rehearsed=True)).retrained
+    near = run.once(beside.of_people)
+    queries = near.queries(everybody)
+    asked = Asked(near.asked, everybody, seeds, run.fleet, queries, limits=run.thresholds, rehearsed=True)
+    made = families.answer(asked).retrained
     out = np.full((len(made.seeds), run.n_units), np.inf)
     known = ~np.isnan(made.log_without).any(axis=(0, 2))
     out[:, made.units] = 0.0
@@ -141,10 +144,11 @@ def _riskiest(run: Run) -> Index:
 
 def _changes(run: Run, people: Index, drawn: list[coins.Coin]) -> Float:
     """Return the largest change of each person's own answer, each with a coin of its own, in the answers' unit."""
-    subject, out = run.subject, np.zeros(len(people))
-    rows = [subject.data.units[int(u)] for u in people]
-    fits = [coin.fit(subject, r, left_out=r) for coin, r in zip(drawn, rows, strict=True)]
-    answers = run.fleet.fits(subject, fits, label="asking other coins")
+    near, out = run.once(beside.of_people), np.zeros(len(people))
+    rows = [near.of_units(np.array([u]))[1] for u in people]
+    members = [run.subject.data.units[int(u)] for u in people]
+    fits = [coin.fit(near.asked, r, left_out=m) for coin, r, m in zip(drawn, rows, members, strict=True)]
+    answers = run.fleet.fits(near.asked, fits, label="asking other coins")
     for k, (coin, r, answer) in enumerate(zip(drawn, rows, answers, strict=True)):
         with_ = full(run, [coin], r)[0]
         known = not np.isnan(with_).any()

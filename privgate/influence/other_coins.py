@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.run import coins
+from privgate.run import beside, coins
 from privgate.run.run import Run
 from privgate.statistics import leakage
 
@@ -121,13 +121,14 @@ def lower(run: Run, unit: int, *, limit: float) -> float:
     """
     drawn, shown = coins.of(run, LOOKS[-1]), 0.0
     with_, without = list[Float](), list[Float]()
-    rows = run.subject.data.units[unit]
+    near = run.once(beside.of_people)
+    rows = near.of_units(np.array([unit]))[1]
     lost = np.full((len(rows), run.subject.width), np.nan)
     done = 0
     for count in LOOKS:
         fresh, done = drawn[done:count], count
-        fits = [coin.fit(run.subject, rows, left_out=rows) for coin in fresh]
-        answers = run.fleet.fits(run.subject, fits, label="asking other coins")
+        fits = [coin.fit(near.asked, rows, left_out=run.subject.data.units[unit]) for coin in fresh]
+        answers = run.fleet.fits(near.asked, fits, label="asking other coins")
         for known, answer in zip(full(run, fresh, rows), answers, strict=True):
             if answer.lasting or not answer.problem:  # a worker that died says nothing about a person
                 with_.append(known)
@@ -141,12 +142,12 @@ def lower(run: Run, unit: int, *, limit: float) -> float:
 
 def full(run: Run, drawn: list[coins.Coin], rows: Index) -> list[Float]:
     """Return what models of everybody with these coins answer, trained once for all people."""
-    kept, subject = run.once(followed).full, run.subject
+    kept, subject = run.once(followed).full, run.once(beside.of_people).asked
     missing = [c for c in drawn if c not in kept]
     fits = [coin.fit(subject) for coin in missing]
     for coin, answer in zip(missing, run.fleet.fits(subject, fits, label="asking other coins"), strict=True):
-        bad = np.full((subject.data.n, subject.width), np.nan)
-        kept[coin] = bad if answer.problem else answer.log_p[: subject.data.n]
+        bad = np.full((len(subject.data.pool()[1]), subject.width), np.nan)
+        kept[coin] = bad if answer.problem else answer.log_p
     return [kept[c][rows] for c in drawn]
 
 

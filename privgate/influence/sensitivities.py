@@ -18,6 +18,7 @@ from privgate.families import least_squares, listed
 from privgate.families.retrained import OPEN
 from privgate.influence import aggregate, contradicted, left_out, met_elsewhere, other_coins
 from privgate.influence import changes as residuals
+from privgate.run import beside
 from privgate.run.run import Noted, Run
 from privgate.run.serving import words
 from privgate.subject.release import Gaussian, Laplace, Noise
@@ -293,7 +294,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"
         if proven
-        else "direct queries only: each unit is asked about with its own features"
+        else f"direct queries only: each unit is asked about {beside.asked_at(run)}"
     )
     if not noised:
         unit_now, all_units = run.once(unit), len(run.once(left_out.retrained).units)

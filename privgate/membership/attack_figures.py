@@ -1,7 +1,7 @@
 """What the report shows of attacks: figures with limits, curves, false alarms, and rotated targets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -207,11 +207,10 @@ def rotate(attack: Attack, signals: Signals, rng: Generator, *, turns: int = TUR
         inside = signals.shadow_members[rest]
         # the adversary's figure for the average training loss comes from models of his own
         loss = float(-np.nanmean(own_log(signals.shadow[rest], signals.labels)[inside]))
-        others = replace(signals, shadow=signals.shadow[rest], shadow_members=inside, members=None, training_loss=loss)
-        scorer = attack.fit(others, rng)
+        scorer, around = attack.fit(signals.with_shadows(rest, training_loss=loss), rng), signals.shadow_beside
         for i in own:
             if not np.isnan(signals.shadow[i]).any():
-                out[i] = scorer(signals.shadow[i])
+                out[i] = scorer(attack.seen(signals.shadow[i], around if around is None else around[i]))
     return out
 
 

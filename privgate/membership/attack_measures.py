@@ -49,7 +49,9 @@ def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bo
     live = np.flatnonzero(targets.status != Status.FAILED)
     signals = replace(board.signals, members=None, training_loss=None)
     scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    scores = np.stack([board.people(scorer(targets.log_p[i][board.rows])) for i in live])
+    around = targets.beside
+    seen = (attempt.attack.seen(targets.log_p[i][board.rows], around if around is None else around[i]) for i in live)
+    scores = np.stack([board.people(scorer(answers)) for answers in seen])
     return scores, targets.masks[live][:, board.rows[board.first]]
 
 
@@ -246,6 +248,7 @@ def summarized(
         said = (*said, f"one answer a record, with {type(noise).__name__} noise of scale {noise.scale:g} on it")
     elif not board.run.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
+    said = (*said, board.run.once(pools.asked_beside)[0].said)
     hidden = board.pool.hidden
     if hidden:
         n = board.run.subject.data.n  # a share of a known number is a count

@@ -1,7 +1,7 @@
 """What every attack scores against the subject's model: signals, self-tests, thresholds fixed before the trials."""
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -16,12 +16,12 @@ from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
 from privgate.membership.numbers.residual_adversaries import self_test as test_on_numbers
+from privgate.run import beside
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool, train
 from privgate.run.run import Run
 from privgate.statistics.roc import Decisions, best_threshold
 from privgate.subject.release import Laplace
-from privgate.training.fit import Fit
 
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
 STAND_INS = 4
@@ -124,8 +124,9 @@ class Board:
 
     @property
     def catalogue(self) -> tuple[Attack, ...]:
-        """The attacks on this kind of model."""
-        return numbers.ALL if self.run.subject.task == "regression" else attacks.ALL
+        """The attacks on this kind of model; without those that ask beside records alone, where nothing can be."""
+        known = numbers.ALL if self.run.subject.task == "regression" else attacks.ALL
+        return tuple(a for a in known if self.signals.beside is not None or a.asks != "beside")
 
     def people(self, scores: Float) -> Float:
         """Return one score a person: the mean over the person's records."""
@@ -163,13 +164,15 @@ def run(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
     pool = run.once(pools.of_run)
     rows = np.flatnonzero(pool.trial)
-    target = target_answers(run)[rows]
-    shadows = run.once(train)
+    beside_target = run.once(pools.asked_beside)[2]
+    target, shadows = target_answers(run)[rows], run.once(train)
     features = pools.features(run.subject.data)
     labels, members = pool.labels[rows], pool.members[rows]
-    answers = shadows.log_p[:, rows]
+    answers, beside_shadow = shadows.log_p[:, rows], shadows.beside
     if run.subject.task == "regression":
         target, answers = (residuals(run, rows, a) for a in (target, answers))
+        beside_target = residuals(run, rows, beside_target, beside=True)
+        beside_shadow = None if beside_shadow is None else residuals(run, rows, beside_shadow, beside=True)
         loss = float(np.sqrt((target[members, 0] ** 2).mean()))
     else:
         loss = float(-own_log(target, labels)[members].mean())
@@ -181,6 +184,8 @@ def run(run: Run) -> Board:
         members=members,
         features=None if features is None else features[rows],
         training_loss=loss,
+        beside=None if beside_shadow is None else beside_target,
+        shadow_beside=beside_shadow,
     )
     _, first = np.unique(pool.unit[rows], return_index=True)
     rng = run.generator("half of the trials")
@@ -199,28 +204,26 @@ def target_answers(run: Run) -> Float:
     MeasurementError
         The model could not be opened or trained, or gave NaN.
     """
-    subject = run.subject
-    rows = np.arange(len(run.once(pools.of_run).labels), dtype=np.int64)
-    if subject.model is not None:
-        answer = run.fleet.registered(subject, rows)
+    if run.made(pools.asked_beside):
+        log_p = run.once(pools.asked_beside)[1]
     else:
-        fit = Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
-        answer = run.fleet.fits(subject, [fit], label="training on all records")[0]
-    if answer.problem:
-        raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
-    if subject.task == "classification" and answer.log_p.shape[1] < 2:
+        answer = beside.ask(run, run.subject, np.arange(len(run.once(pools.of_run).labels), dtype=np.int64))
+        if answer.problem:
+            raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
+        log_p = answer.log_p
+    if run.subject.task == "classification" and log_p.shape[1] < 2:
         raise MeasurementError("the training set holds one class only; a model's answers tell nobody apart")
-    return answer.log_p
+    return log_p
 
 
-def residuals(run: Run, rows: Index, answers: Float) -> Float:
+def residuals(run: Run, rows: Index, answers: Float, *, beside: bool = False) -> Float:
     """Return targets less a regressor's answers on pool rows, in deviations of the training targets; shape of answers.
 
     Where the endpoint adds noise, whoever asks sees it, and draws the same kind for the models that he trains himself.
     """
     (mean, deviation), noise = run.subject.scale, run.subject.release.noise
     y = run.subject.data.pool()[1][rows].astype(np.float64)
-    found = ((y - mean) / deviation)[:, None] - answers
+    found = ((y - mean) / deviation).reshape(-1, *[1] * (1 + beside)) - answers
     if noise is not None:
         draw = run.generator(f"noise on {answers.shape}")
         kind = draw.laplace if isinstance(noise, Laplace) else draw.normal
@@ -271,15 +274,11 @@ def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> floa
     rest = np.setdiff1d(trained, np.concatenate([chosen, chosen ^ 1]))
     if len(rest) < 2 or not len(chosen):
         raise MeasurementError(f"{len(trained)} shadow models are too few to learn a threshold; train more of them")
-    fewer = replace(
-        signals,
-        target=signals.shadow[chosen[0]],
-        shadow=signals.shadow[rest],
-        shadow_members=signals.shadow_members[rest],
-        members=None,
-    )
-    scorer = attack.fit(fewer, rng)
-    scores = [board.people(scorer(signals.shadow[i])) for i in chosen]
+    scorer = attack.fit(signals.with_shadows(rest, target=signals.shadow[chosen[0]]), rng)
+    around = signals.shadow_beside
+    scores = [
+        board.people(scorer(attack.seen(signals.shadow[i], around if around is None else around[i]))) for i in chosen
+    ]
     inside = [signals.shadow_members[i][board.first] for i in chosen]
     return best_threshold(np.concatenate(scores), np.concatenate(inside))
 

@@ -107,7 +107,9 @@ class Policy(Document):
             del said["file"]
         if not self.not_applicable:
             del said["not_applicable"]
-        said["rules"] = [{k: v for k, v in r.items() if v or k not in ("when", "either")} for r in said["rules"]]
+        said["rules"] = [
+            {k: v for k, v in r.items() if v or k not in ("when", "either", "over")} for r in said["rules"]
+        ]
         return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 
     @cached_property

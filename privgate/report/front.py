@@ -165,7 +165,7 @@ def sentence(doc: ReportDocument) -> str:
         return say("sentence.not_enforced", broken=len(rules) - met, **told)
     said = [say("sentence.all_met" if met > 1 else "sentence.one_met", **told)]
     said += [say("sentence.conditions")] if doc.outcome is Outcome.WARNED else []
-    said += [say("sentence.direct")] if words.direct_only(doc) else []
+    said += [say(f"sentence.{only}")] if (only := words.direct_only(doc)) else []
     return " ".join(said)
 
 

@@ -40,6 +40,7 @@ SENTENCES: Mapping[str, str] = {
     # the decision
     "decision.approved": "approved",
     "decision.direct": "approved for direct queries only",
+    "decision.beside": "approved for questions at or beside the record only",
     "decision.waived": "{approved}, under a waiver",
     "decision.warned": "{approved}, with warnings",
     "decision.blocked": "blocked",
@@ -62,6 +63,8 @@ SENTENCES: Mapping[str, str] = {
     "sentence.all_met": "The model may be released: every rule of the policy “{policy}” is met.",
     "sentence.one_met": "The model may be released: the one rule of the policy “{policy}” is met.",
     "sentence.direct": "It covers questions about a person's own record only; other questions were not bounded.",
+    "sentence.beside": "It covers questions asked at or beside a person's own record only; other questions were not "
+    "bounded.",
     "sentence.conditions": "Conditions listed below deserve attention.",
     "sentence.not_enforced": "The model may be released, with {broken} of {rules} rules of the policy “{policy}” not "
     "met but not enforced or waived.",

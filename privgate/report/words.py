@@ -30,10 +30,15 @@ def no_attack_limited(doc: ReportDocument) -> str:
     return say("limits.no_attack", policy=where) + declared
 
 
-def direct_only(doc: ReportDocument) -> bool:
-    """Whether an approval speaks of direct queries only: a ``pdtp`` rule was judged, no ``dtp`` rule on all met."""
-    direct = (f for f in asked(doc) if about(f.metric).direct_only and "over=domain" not in f.request)
-    return any(direct) and not _met_for_all(doc)
+def direct_only(doc: ReportDocument) -> str:
+    """Return of what questions alone an approval speaks, "direct" or "beside"; empty where it says more.
+
+    A ``pdtp`` rule was judged, and no ``dtp`` rule on all was met.
+    """
+    direct = [f for f in asked(doc) if about(f.metric).direct_only and "over=domain" not in f.request]
+    if not direct or _met_for_all(doc):
+        return ""
+    return "beside" if all("over=beside" in f.request for f in direct) else "direct"
 
 
 def _met_for_all(doc: ReportDocument) -> list[Finding]:
@@ -68,7 +73,7 @@ def _bare(doc: ReportDocument) -> str:
         return say("decision.blocked")
     if doc.outcome is Outcome.INCONCLUSIVE:
         return say("decision.screened" if mode(doc) == "screen" else "decision.open")
-    approved = say("decision.direct" if direct_only(doc) else "decision.approved")
+    approved = say(f"decision.{direct_only(doc) or 'approved'}")
     if doc.outcome is Outcome.WARNED:
         waived = any(f.waiver for f in doc.findings)
         return say("decision.waived" if waived else "decision.warned", approved=approved)

@@ -1,7 +1,7 @@
 """The pool of an attack, and shadow models on balanced random subsets of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,18 +10,19 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.arrays import Bool, Index
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Precondition
 from privgate.families import answering as families
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
-from privgate.run import same_people, same_population
+from privgate.run import beside, same_people, same_population
 from privgate.run.run import Noted, Run
 from privgate.run.same_people import Twins
 from privgate.run.same_population import Shift
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
+from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
@@ -273,6 +274,8 @@ RECHECKED = 2
 TOLERANCE = 1e-5
 #: at least this share of the shadow models must have been trained, or nothing is said
 LEAST_TRAINED = 0.5
+#: numbers that all shadow models together answer beside records, 8 bytes each
+MOST_ANSWERS = 2**26
 
 
 def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
@@ -335,13 +338,20 @@ def shadow_pool(run: Run) -> TrainedPool:
 
 
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool:
-    """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree."""
-    noted = list[Precondition]()
-    made = families.subsets(run.subject, masks, seeds, run.fleet)
+    """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree.
+
+    Whatever is asked of a model beside records is asked in one call with the pool.
+    """
+    noted, more = list[Precondition](), run.once(asked_beside)[0]
+    subject, wider = more.asked, more.wider(masks)
+    made = families.subsets(subject, wider, seeds, run.fleet)
     if made.engine != refit.ENGINE.name:
-        noted.append(recheck(run, made))
+        noted.append(recheck(run, subject, made))
         if noted[0].outcome != "passed":
-            made = refit.ENGINE.subsets(run.subject, masks, seeds, run.fleet)
+            made = refit.ENGINE.subsets(subject, wider, seeds, run.fleet)
+    if more.kinds:
+        apart = made.log_p[:, more.places.ravel()].reshape(len(masks), *more.places.shape, -1)
+        made = replace(made, masks=masks, log_p=made.log_p[:, : masks.shape[1]], beside=apart)
     failed = int((made.status == Status.FAILED).sum())
     if len(made.status) - failed < LEAST_TRAINED * len(made.status):
         first = next(iter(made.reason.values()), "no reason given")
@@ -349,14 +359,24 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool
     return TrainedPool(tuple(noted), shadows=made)
 
 
-def recheck(run: Run, made: Shadows) -> Precondition:
+def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:
+    """Return the questions beside each trial that the model under attack answers, and what it says; see ``answered``.
+
+    Every shadow model is asked them as well, so that their answers together stay within ``MOST_ANSWERS``.
+    """
+    rows = np.flatnonzero(run.once(of_run).trial)
+    each = max(1, run.limits.shadow_models * len(rows) * run.subject.width)
+    return beside.answered(run, beside.about(run, rows, near=False, most=max(1, MOST_ANSWERS // each)))
+
+
+def recheck(run: Run, subject: Subject, made: Shadows) -> Precondition:
     """Compare some of a fast engine's shadow models with the user's own training function, on the whole pool."""
     live = np.flatnonzero(made.status != Status.FAILED)
     rng = run.generator("re-checked shadow models")
     chosen = np.sort(rng.choice(live, size=min(RECHECKED, len(live)), replace=False)) if len(live) else live
     rows = np.arange(made.masks.shape[1], dtype=np.int64)
     fits = [Fit(made.seeds[i], rows, members=np.flatnonzero(made.masks[i]).astype(np.int64)) for i in chosen]
-    answers = run.fleet.fits(run.subject, fits, label=f"re-checking {made.engine}")
+    answers = run.fleet.fits(subject, fits, label=f"re-checking {made.engine}")
     worst, why = 0.0, ""
     for i, answer in zip(chosen, answers, strict=True):
         why = why or answer.problem

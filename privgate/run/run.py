@@ -130,6 +130,8 @@ class Run:
         Of the monotonic clock: a search begins no more trainings that would end later; a check has no such end.
     nonce : str
         Who asked for the check; empty if nobody says.
+    beside : bool
+        Whether people are asked about beside their own records as well: a rule of the policy wants it.
     theorems : tuple of str
         Those about data and recipe alone that bound every answer of this model.
     """
@@ -156,6 +158,7 @@ class Run:
     rehearsed: bool = False
     deadline: float = math.inf
     nonce: str = ""
+    beside: bool = False
     theorems: tuple[str, ...] = ()
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 

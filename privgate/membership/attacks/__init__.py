@@ -2,6 +2,8 @@
 
 from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.label_gap import LabelGap
+from privgate.membership.attacks.lira_beside import LiraBeside
+from privgate.membership.attacks.lira_neighbours import LiraNeighbours
 from privgate.membership.attacks.lira_offline import LiraOffline
 from privgate.membership.attacks.lira_online import LiraOnline
 from privgate.membership.attacks.long_distance import LongDistance
@@ -18,6 +20,8 @@ from privgate.membership.attacks.yeom_threshold_known import YeomThresholdKnown
 #: every attack, strongest first
 ALL: tuple[Attack, ...] = (
     LiraOnline(),
+    LiraNeighbours(),
+    LiraBeside(),
     Rmia(),
     LiraOffline(),
     RmiaOffline(),

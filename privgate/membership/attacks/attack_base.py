@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -32,6 +32,8 @@ class Signals:
         Numeric features of every pool record, for attacks whose adversary knows the whole record.
     training_loss : float, optional
         Mean loss of the target on its training set, nats, as model cards publish it.
+    beside, shadow_beside : float64 arrays of shape (P, Q, K) and (N, P, Q, K), optional
+        ``target`` and ``shadow`` at Q questions beside every pool record.
     """
 
     target: Float
@@ -41,13 +43,23 @@ class Signals:
     members: NDArray[np.bool_] | None = None
     features: Any = None
     training_loss: float | None = None
+    beside: Float | None = None
+    shadow_beside: Float | None = None
 
     def without_truth(self) -> "Signals":
         """Return the same signals as an adversary gets them: nobody says who was a member."""
         return replace(self, members=None)
 
+    def with_shadows(self, chosen: NDArray[Any], **changes: Any) -> "Signals":
+        """Return what is seen with the chosen shadow models alone; nobody says who was a member."""
+        around = None if self.shadow_beside is None else self.shadow_beside[chosen]
+        made = replace(self, shadow=self.shadow[chosen], shadow_members=self.shadow_members[chosen])
+        return replace(made, shadow_beside=around, members=None, **changes)
 
-#: scores of one more target model: log-probabilities of shape (P, K) in, scores of shape (P,) out
+
+#: whether an adversary asks about the record, beside it as well, or beside it only
+Asks = Literal["record", "both", "beside"]
+#: scores of one more target model: what ``Attack.seen`` gives of its answers in, scores of shape (P,) out
 Scorer = Callable[[Float], Float]
 
 
@@ -70,6 +82,8 @@ class Attack(ABC):
         Whether a record is judged by what other models answer on this very record, and not by one common cut.
     cut : float or None
         Above this score the paper's adversary says "member"; None where the paper leaves it open.
+    asks : {"record", "both", "beside"}
+        Whether it asks about the record, beside it as well, or beside it only.
     """
 
     name: str
@@ -79,6 +93,16 @@ class Attack(ABC):
     min_shadows: int = 0
     per_record: bool = False
     cut: float | None = None
+    asks: Asks = "record"
+
+    def seen(self, log_p: Float, beside: Float | None = None) -> Float:
+        """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.
+
+        Where nothing was asked beside records, the one answer stands for all.
+        """
+        if self.asks == "record" or beside is None:
+            return log_p
+        return beside if self.asks == "beside" else np.concatenate([log_p[..., None, :], beside], axis=-2)
 
     @abstractmethod
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -98,7 +122,7 @@ class Attack(ABC):
         MeasurementError
             It cannot run on these signals.
         """
-        return self.fit(signals, rng)(signals.target)
+        return self.fit(signals, rng)(self.seen(signals.target, signals.beside))
 
     def each_in_turn(self, log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64]) -> Float | None:
         """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).

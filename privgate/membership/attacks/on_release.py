@@ -28,7 +28,7 @@ class OnRelease(Attack):
         self.name = f"{base.name} on the release"
         self.title = f"{base.title}, on what is released"
         self.source, self.min_shadows, self.cut = base.source, base.min_shadows, base.cut
-        self.per_record = base.per_record
+        self.per_record, self.asks = base.per_record, base.asks
         self.threat_model = f"as the declared release shows it: {base.threat_model}"
 
     def shown(self, log_p: Float) -> Float:
@@ -39,5 +39,8 @@ class OnRelease(Attack):
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Learn from what the shadow models would release."""
         seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
+        if signals.beside is not None and signals.shadow_beside is not None:
+            around = self.shown(signals.beside), self.shown(signals.shadow_beside)
+            seen = replace(seen, beside=around[0], shadow_beside=around[1])
         scorer = self.base.fit(seen, rng)
         return lambda target: scorer(self.shown(target))

@@ -1,5 +1,8 @@
 """Known answers: every attack must find a planted leak, and must find nothing where there is none."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,8 +16,8 @@ from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import FLOOR
 from privgate.statistics.roc import auc
 
-#: what a model answers with: any probability, shares of the votes of 100 trees, or labels
-Form = Literal["continuous", "votes", "labels"]
+#: what a model answers with: any probability, shares of the votes of 100 trees, or labels; or a leak of two answers
+Form = Literal["continuous", "votes", "labels", "two answers"]
 #: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
 FOUND = 0.9
 FOUND_BY_A_COMMON_THRESHOLD = 0.6  # AUC
@@ -75,6 +78,30 @@ def _discrete(rng: Generator, known: NDArray[np.bool_], labels: NDArray[np.int64
         return np.asarray(np.log(votes / draws), dtype=np.float64)
 
 
+def two_answers(signals: Signals, rng: Generator, told: Callable[[Float], Float], *, leak: bool) -> Signals:
+    """Return the same people, of whom two answers tell something together, and neither of them alone.
+
+    What is asked of the record and at the first question beside it is one noise, of each model and record its own; at
+    the second question a member's is moved by a third of the noise's deviation. ``told`` makes answers of numbers.
+    """
+    if signals.members is None:  # pragma: no cover  planted signals always know
+        raise MeasurementError("planted signals without ground truth")
+    inside = np.concatenate([signals.members[None], signals.shadow_members])
+    noise = rng.normal(0.0, 3.0, inside.shape)[..., None] + rng.normal(0.0, 0.05, (*inside.shape, 3))
+    noise[..., 2] += inside & leak
+    answers = told(noise)
+    target, shadow = answers[0], answers[1:]
+    made = replace(signals, target=target[:, 0], beside=target[:, 1:], training_loss=None)
+    return replace(made, shadow=shadow[:, :, 0], shadow_beside=shadow[:, :, 1:])
+
+
+def of_label(labels: NDArray[np.int64], logits: Float) -> Float:
+    """Return log-probabilities (..., P, Q, K) of the own label's logits (..., P, Q); other labels share the rest."""
+    own = (np.arange(CLASSES) == labels[:, None])[:, None]
+    z = logits[..., None]
+    return np.where(own, -np.logaddexp(0.0, -z), -np.logaddexp(0.0, z) - np.log(CLASSES - 1))
+
+
 def balanced_mask(rng: Generator, n: int) -> NDArray[np.bool_]:
     """Return a random half of ``n``."""
     return np.asarray(rng.permutation(n) < n // 2)
@@ -86,15 +113,23 @@ def blind_tolerance(n1: int, n0: int) -> float:
 
 
 def self_test(attack: Attack) -> SelfTest:
-    """Run ``attack`` on both known answers; always the same ones, so that a passing attack passes every time."""
+    """Run ``attack`` on the known answers; always the same ones, so that a passing attack passes every time.
+
+    Who asks beside records is given a leak, too, that only two answers tell together.
+    """
     found: dict[tuple[Form, bool], float] = {}
     problem = ""
-    for k, form in enumerate(get_args(Form)):
+    forms = get_args(Form)[: None if attack.asks != "record" else -1]
+    for k, form in enumerate(forms):
         records = FEWER_RECORDS if k else RECORDS
         tolerance = blind_tolerance(records // 2, records - records // 2)
         for leak in (True, False):
             rng = np.random.default_rng([7, leak, k] if k else [7, leak])
-            signals = planted(rng, leak=leak, form=form, records=records)
+            if form == "two answers":
+                signals = planted(rng, leak=False, records=records)
+                signals = two_answers(signals, rng, partial(of_label, signals.labels), leak=leak)
+            else:
+                signals = planted(rng, leak=leak, form=form, records=records)
             members = signals.members
             if members is None:  # pragma: no cover  planted signals always know
                 raise MeasurementError("planted signals without ground truth")

@@ -10,12 +10,22 @@ from privgate.membership.numbers.residual_adversaries import (
     AsProbability,
     ErrorDensities,
     ErrorThreshold,
+    ResidualBeside,
     ResidualLira,
+    ResidualNeighbours,
     SquaredLoss,
 )
 
 #: every attack on numbers, strongest first
-ALL: tuple[Attack, ...] = (ResidualLira(), AsProbability(Rmia()), ErrorDensities(), ErrorThreshold(), SquaredLoss())
+ALL: tuple[Attack, ...] = (
+    ResidualLira(),
+    ResidualNeighbours(),
+    ResidualBeside(),
+    AsProbability(Rmia()),
+    ErrorDensities(),
+    ErrorThreshold(),
+    SquaredLoss(),
+)
 
 BY_NAME: dict[str, Attack] = {a.name: a for a in ALL}
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
-from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
+from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
+from privgate.membership.attacks.lira_neighbours import learned, several
 from privgate.membership.attacks.lira_online import log_ratio
 from privgate.membership.attacks.observed import moments
 from privgate.membership.attacks.self_test import (
@@ -19,6 +20,7 @@ from privgate.membership.attacks.self_test import (
     SHADOWS,
     balanced_mask,
     blind_tolerance,
+    two_answers,
 )
 from privgate.statistics.roc import auc
 
@@ -152,6 +154,54 @@ class ResidualLira(Attack):
         return lambda target: log_ratio(target[:, 0] / scale, learned)
 
 
+class ResidualNeighbours(Attack):
+    """Likelihood ratios of residuals at the record, beside it and of their differences, added with learned weights.
+
+    Threat model: black box; several queries, the record's own features and questions beside them; the adversary knows
+    the record and its target and trains shadow models with and without it. Score and weights as in ``lira_neighbours``.
+
+    Source: Carlini et al. (2022), Algorithm 1 and section VI.D, on residuals.
+    """
+
+    name = "residual_neighbours"
+    title = "Likelihood ratio at the record and beside it, on numbers"
+    source = "Carlini et al. (2022), Algorithm 1 and section VI.D, on residuals"
+    threat_model = "the answers for the record and beside it; trains shadow models with and without it"
+    min_shadows = 2
+    per_record = True
+    cut = 0.0
+    asks: Asks = "both"
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        """Take both sides' moments of every figure over the shadow models, and learn how much each says."""
+        del rng
+        trained = ~np.isnan(signals.shadow).any(axis=(1, 2))
+        first, inside = usable(signals, least=self.min_shadows)
+        scale = max(float(np.sqrt((first[~inside] ** 2).mean())), LEAST)
+
+        def figures(answers: Float) -> Float:
+            made = np.moveaxis(answers[..., 0] / scale, -1, -2)
+            return np.concatenate([made, made[..., 1:, :] - made[..., :1, :]], axis=-2)
+
+        seen = several(self.seen(signals.shadow, signals.shadow_beside), 3)[trained]
+        score = learned(figures(seen), inside)
+        return lambda target: score(figures(several(target, 2)))
+
+
+class ResidualBeside(ResidualNeighbours):
+    """Likelihood ratios of residuals beside a record and of their differences; nobody asks about the record itself.
+
+    Threat model: as ``residual_neighbours``, without the record's own answer.
+
+    Source: Carlini et al. (2022), Algorithm 1 and section VI.D, on residuals.
+    """
+
+    name = "residual_beside"
+    title = "Likelihood ratio beside the record only, on numbers"
+    threat_model = "the answers beside the record, never for it; trains shadow models with and without it"
+    asks = "beside"
+
+
 # Attacks made for probabilities, on numbers: a residual becomes ``exp(-residual^2 / (2 sigma^2))``, its likelihood.
 
 
@@ -219,21 +269,28 @@ def planted(rng: Generator, *, leak: bool, records: int = RECORDS, shadows: int 
 
 
 def self_test(attack: Attack) -> SelfTest:
-    """Run ``attack`` on both known answers; always the same ones."""
+    """Run ``attack`` on the known answers; always the same ones. Who asks beside records gets a leak of two answers."""
     found = {}
-    for leak in (True, False):
-        rng = np.random.default_rng([11, leak])
-        signals = planted(rng, leak=leak)
-        if signals.members is None:  # pragma: no cover  planted signals always know
-            raise MeasurementError("planted signals without ground truth")
-        try:
-            found[leak] = auc(attack.scores(signals.without_truth(), rng), signals.members)
-        except MeasurementError as exc:
-            return SelfTest(float("nan"), float("nan"), float("nan"), f"{attack.name}: {exc}")
+    for several_answers in (False, True) if attack.asks != "record" else (False,):
+        for leak in (True, False):
+            rng = np.random.default_rng([11, leak])
+            signals = planted(rng, leak=leak and not several_answers)
+            if several_answers:
+                signals = two_answers(signals, rng, lambda numbers: numbers[..., None], leak=leak)
+            if signals.members is None:  # pragma: no cover  planted signals always know
+                raise MeasurementError("planted signals without ground truth")
+            try:
+                found[several_answers, leak] = auc(attack.scores(signals.without_truth(), rng), signals.members)
+            except MeasurementError as exc:
+                return SelfTest(float("nan"), float("nan"), float("nan"), f"{attack.name}: {exc}")
     tolerance, problem = blind_tolerance(RECORDS // 2, RECORDS - RECORDS // 2), ""
     due = FOUND if attack.per_record else FOUND_BY_A_COMMON_THRESHOLD
-    if not found[True] >= due:
-        problem = f"{attack.name} misses a planted leak: AUC {found[True]:.3f}, at least {due} is due"
-    elif not abs(found[False] - 0.5) <= tolerance:
-        problem = f"{attack.name} finds a leak where there is none: AUC {found[False]:.3f}"
-    return SelfTest(found[True], found[False], tolerance, problem)
+    for several_answers in (k for k, leak in found if leak and not problem):
+        among = " of two answers" if several_answers else ""
+        if not found[several_answers, True] >= due:
+            seen = found[several_answers, True]
+            problem = f"{attack.name} misses a planted leak{among}: AUC {seen:.3f}, at least {due} is due"
+        elif not abs(found[several_answers, False] - 0.5) <= tolerance:
+            seen = found[several_answers, False]
+            problem = f"{attack.name} finds a leak where there is none{among}: AUC {seen:.3f}"
+    return SelfTest(found[False, True], found[False, False], tolerance, problem)

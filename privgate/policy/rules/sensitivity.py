@@ -5,14 +5,15 @@ records by that it was trained without. 0.5 means that the change hides in half 
 sees the answer blurred by that error tells "with" from "without" with advantage ``2 Phi(0.25) - 1``, 20 %. Nobody is
 promised such a blur: who knows all other records and sees exact answers tells any change at all.
 
-``over: own`` asks at each person's own features, ``over: domain`` at every question of the declared domain, which only
-a theorem can bound (least squares and ridge: the change is linear in the question). **Passes** if the upper limit is
-within ``max``, **fails** if a change that was seen exceeds it, else **inconclusive**. A policy that enforces it refuses
-a classifier before anything is trained.
+``over: own`` asks at each person's own features, ``over: beside`` at or beside them, moved by steps that are small
+against each column's spread; where one rule asks so, all rules about people are measured so. ``over: domain`` asks at
+every question of the declared domain, which only a theorem can bound (least squares and ridge: the change is linear in
+the question). **Passes** if the upper limit is within ``max``, **fails** if a change that was seen exceeds it, else
+**inconclusive**. A policy that enforces it refuses a classifier before anything is trained.
 
-Request: ``sensitivity(over="own" | "domain", aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q``
-only with quantile and ``threshold`` (residual deviations) only with share_above. Residual deviations, or a fraction for
-share_above.
+Request: ``sensitivity(over="own" | "beside" | "domain", aggregate="max" | "quantile" | "share_above", q=…,
+threshold=…)``; ``q`` only with quantile and ``threshold`` (residual deviations) only with share_above. Residual
+deviations, or a fraction for share_above.
 
     - metric: sensitivity
       max: 0.5
@@ -55,8 +56,10 @@ class Sensitivity(LeaveOneOutRule):
     threshold: NonNegativeFloat | None = Field(
         default=None, description="In residual deviations, for aggregate share_above."
     )
-    over: Literal["own", "domain"] = Field(
-        default="own", description="own: asked at each person's own features. domain: at every declared question."
+    over: Literal["own", "beside", "domain"] = Field(
+        default="own",
+        description="own: asked at each person's own features. beside: at or beside them. domain: at every declared "
+        "question.",
     )
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
@@ -70,12 +73,14 @@ class Sensitivity(LeaveOneOutRule):
     @property
     def beyond(self) -> str:
         """Whose answer moves further than the threshold."""
-        whose = "whose own answer moves" if self.over == "own" else "for whom some answer moves"
+        whose = "for whom some answer moves" if self.over == "domain" else "whose own answer moves"
+        whose = "whose answer, asked at or beside their record, moves" if self.over == "beside" else whose
         return f"{whose} by over {self.threshold or 0:g} times the usual error"
 
     def change(self, measurement: Measurement) -> str:
         """Return the shift in the model's own errors."""
         where = "an answer to a declared question moves" if self.over == "domain" else "the answer about them moves"
+        where = "the answer about them, asked at or beside their record, moves" if self.over == "beside" else where
         limit = (
             f"{self.deciding(measurement, '{:.3g}'.format)} times the model's usual error"
             if math.isfinite(measurement.high) or self.broken(measurement)

@@ -1,0 +1,386 @@
+"""Questions beside a record: what somebody asks who does not stop at the record, or does not ask about it at all.
+
+A model may answer at exactly a training record as if the record was not there, and leak beside it. So each record is
+asked about again: moved by a step that is small against each column's spread, with one column moved, missing, far away
+or somebody else's, a text with a word less, a picture mirrored. What a kind of record does not allow is left out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.arrays import Bool, Float, Index
+from privgate.errors import MeasurementError
+from privgate.families.listed import alike
+from privgate.families.over_all_queries import applies
+from privgate.families.over_all_queries.accepted_range import Reach
+from privgate.run.run import Run
+from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit
+
+#: steps, as shares of a column's spread; rounded to a power of ten, as people type them
+NEAR, WIDER = 1e-4, 1e-2
+#: spreads beyond the largest value that nobody's value is
+BEYOND = 10.0
+#: numbers in all questions together; records of many numbers are asked fewer questions
+MOST_NUMBERS = 2**26
+#: values above which a column of whole numbers is no list of categories
+CODES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Questions beside some pool records, as further candidates that nobody trains on.
+
+    Parameters
+    ----------
+    subject : Subject
+        Its pool goes on with the questions.
+    rows : int64 array of shape (R,)
+        Pool rows that are asked about.
+    kinds : mapping name -> container of R records
+        What is asked beside each of them; empty where nothing can be.
+    refused : tuple of str
+        Kinds that the model does not answer.
+    """
+
+    subject: Subject
+    rows: Index
+    kinds: Mapping[str, Any]
+    refused: tuple[str, ...] = ()
+
+    @cached_property
+    def asked(self) -> Subject:
+        """The subject with the questions behind its pool."""
+        if not self.kinds:
+            return self.subject
+        data, more = self.subject.data, list(self.kinds.values())
+        y = data.y[:0] if data.candidates is None else data.candidates[1]
+        made = reduce(stack, more if data.candidates is None else [data.candidates[0], *more])
+        labels = np.concatenate([y, np.tile(data.pool()[1][self.rows], len(more))])
+        return self.subject.with_data(replace(data, candidates=(made, labels)))
+
+    @property
+    def said(self) -> str:
+        """What was asked beside records, and what the model refuses, one sentence."""
+        kinds = (
+            f"asked beside records as well: {', '.join(self.kinds)}"
+            if self.kinds
+            else "nothing is asked beside records"
+        )
+        return f"{kinds}; the model refuses: {', '.join(self.refused)}" if self.refused else kinds
+
+    @property
+    def places(self) -> Index:
+        """Rows of the larger pool that hold the questions, shape (R, Q)."""
+        count, size = len(self.kinds), len(self.subject.data.pool()[1])
+        return (size + np.arange(count * len(self.rows), dtype=np.int64)).reshape(count, len(self.rows)).T
+
+    def wider(self, masks: Bool) -> Bool:
+        """Return masks of the pool (N, P) over the larger one: nobody trains on a question."""
+        return np.pad(masks, ((0, 0), (0, self.places.size)))
+
+    def of_units(self, units: Index) -> tuple[Index, Index]:
+        """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
+
+        All training records must be ``rows``, in their order.
+        """
+        members, places = self.subject.data.units, self.places
+        rows = [np.concatenate([members[int(u)], places[members[int(u)]].ravel()]) for u in units]
+        return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
+
+    def queries(self, units: Index) -> tuple[Index, Index] | None:
+        """Return ``of_units`` for an engine, which asks about each unit's own records where it is told nothing."""
+        return self.of_units(units) if self.kinds else None
+
+
+def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
+    """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
+
+    ``near``: small steps alone; otherwise also larger ones, and columns that are missing, far away or somebody else's.
+    """
+    subject = run.subject
+    data, own = subject.data, take(subject.data.pool()[0], rows)
+    if (data.domain is not None and data.domain.queries is not None) or not len(rows):
+        return Beside(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
+    size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
+    most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
+    made: dict[str, Any] = {}
+    for name, asked in _kinds(own, run.generator("questions beside records"), near=near).items():
+        if len(made) == most or not alike(asked, data.X):
+            continue
+        inside, container = _held(subject, asked), asked
+        if not inside.all():  # who is asked through the domain gets the record's own question in its place
+            container = take(stack(own, asked), np.where(inside, len(rows), 0) + np.arange(len(rows)))
+        if content_digest(container) != content_digest(own):
+            made[name] = container
+    return Beside(subject, rows, made)
+
+
+def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
+    """Return the questions that the model under attack answers, and what it answers: to the pool (P, K), and (R, Q, K).
+
+    Raises
+    ------
+    MeasurementError
+        It gives no answer to the pool. Or it refuses a kind of question beside training records and answers it beside
+        others, or the reverse: whether it refuses tells who was trained on.
+    """
+    subject, pool, count = beside.asked, np.arange(len(beside.subject.data.pool()[1]), dtype=np.int64), len(beside.rows)
+    given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))
+    if not given.problem:
+        return beside, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
+    own = ask(run, beside.subject, pool)
+    if own.problem:
+        raise MeasurementError(f"the model under attack gave no answer: {own.problem}")
+    found = _one_by_one(run, beside, list(beside.kinds))
+    kept = {name: beside.kinds[name] for name in found}
+    fewer = replace(beside, kinds=kept, refused=tuple(n for n in beside.kinds if n not in kept))
+    return fewer, own.log_p, _by_record(np.concatenate([*found.values(), own.log_p[:0]]), count)
+
+
+def _by_record(answers: Float, records: int) -> Float:
+    """Return answers (R, Q, K) of those that stand question by question, (Q R, K)."""
+    return np.moveaxis(answers.reshape(len(answers) // max(1, records), records, answers.shape[1]), 0, 1)
+
+
+def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
+    """Return what the model answers of each kind of question that it does not refuse."""
+    place = dict(zip(beside.kinds, beside.places.T, strict=True))
+    given = ask(run, beside.asked, np.concatenate([place[n] for n in names]))
+    if not given.problem:
+        return dict(zip(names, np.split(given.log_p, len(names)), strict=True))
+    if len(names) > 1:  # the oddest stand last
+        return {**_one_by_one(run, beside, names[:-1]), **_one_by_one(run, beside, names[-1:])}
+    members = beside.rows < run.subject.data.n
+    sides = [place[names[0]][side] for side in (members, ~members) if side.any()]
+    if not all(ask(run, beside.asked, rows).problem for rows in sides):
+        raise MeasurementError(
+            f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "
+            f"tell who was trained on: {given.problem}"
+        )
+    return {}
+
+
+def of_people(run: Run) -> Beside:
+    """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
+
+    What the stored model does not answer is not asked of any other.
+    """
+    rows = np.arange(run.subject.data.n, dtype=np.int64)
+    if not run.beside:
+        return Beside(run.subject, rows, {})
+    made = about(run, rows, near=True)
+    return made if run.subject.model is None else answered(run, made)[0]
+
+
+def asked_at(run: Run) -> str:
+    """Return where people were asked about, as the end of a sentence."""
+    near = run.once(of_people)
+    if not run.beside:
+        return "with its own features"
+    if not near.kinds:
+        return "with its own features, because no question beside a record of this kind is answered"
+    return f"at or beside its own features ({', '.join(near.kinds)})"
+
+
+def ask(run: Run, subject: Subject, rows: Index) -> Answer:
+    """Return what the stored model answers at pool rows of ``subject``, or else that of the recipe's own fit."""
+    if subject.model is not None:
+        return run.fleet.registered(subject, rows)
+    fit = Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
+    return run.fleet.fits(subject, [fit], label="training on all records")[0]
+
+
+def _held(subject: Subject, container: Any) -> Bool:
+    """Return which questions lie in the declared domain."""
+    domain, dense = subject.data.domain, applies.dense(container)
+    if domain is None:
+        return np.ones(length(container), dtype=bool)
+    held = domain.holds(container)
+    if domain.is_table and domain.columns is None:
+        reach = None if dense is None else Reach.of(domain, dense.shape[1])
+        if dense is None or not isinstance(reach, Reach):
+            return np.zeros(length(container), dtype=bool)
+        held = held & reach.inside(dense) & (not reach.whole or (dense == np.floor(dense)).all(axis=1))
+    return np.asarray(held)
+
+
+def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
+    if is_sparse(X):
+        return _counts(X, near=near)
+    if is_frame(X) or len(getattr(X, "shape", ())) == 2:
+        return _tables(X, rng, near=near)
+    if getattr(X, "dtype", None) is not None and len(X.shape) > 2 and X.dtype.kind in "iuf":
+        return _pictures(X, near=near)
+    if all(isinstance(v, str) for v in X):
+        return _texts(X, near=near)
+    return {}
+
+
+def _texts(X: Any, *, near: bool) -> dict[str, Any]:
+    words = [str(v).split() for v in X]
+
+    def made(change: Callable[[list[str]], list[str]]) -> Any:
+        texts = [" ".join(change(w)) or str(v) for w, v in zip(words, X, strict=True)]
+        if hasattr(X, "iloc"):
+            return type(X)(texts, index=X.index, name=X.name).astype(X.dtype)
+        return np.array(texts, dtype=X.dtype) if hasattr(X, "dtype") else texts
+
+    kinds = {"a space more": made(lambda w: [*w, ""]), "the last word left out": made(lambda w: w[:-1])}
+    more = {"the first word left out": made(lambda w: w[1:]), "every word twice": made(lambda w: [*w, *w])}
+    return kinds if near else {**kinds, **more}
+
+
+def _counts(X: Any, *, near: bool) -> dict[str, Any]:
+    """Return sparse records with another size of every entry, and with an entry less."""
+    rows = X.tocsr()
+
+    def with_data(change: Callable[[Any], Any]) -> Any:
+        made = rows.copy()
+        made.data = change(made.data).astype(X.dtype)
+        return made.asformat(X.format)
+
+    whole = bool((rows.data == np.floor(rows.data)).all())
+    first = rows.indptr[:-1][np.diff(rows.indptr) > 0]
+
+    def one_less(data: Any) -> Any:
+        data = data.copy()
+        data[first] = 0
+        return data
+
+    kinds = {
+        "every entry moved": with_data(lambda d: d + 1 if whole else d * (1 + NEAR)),
+        "an entry left out": with_data(one_less),
+    }
+    return kinds if near else {**kinds, "every entry doubled": with_data(lambda d: d * 2)}
+
+
+def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
+    """Return arrays of more than one axis a record: every number moved, mirrored, and moved by one place."""
+    flat = X.reshape(len(X), -1)
+    kinds = {
+        "every number up": _moved(flat, NEAR, up=True).reshape(X.shape),
+        "every number down": _moved(flat, NEAR, up=False).reshape(X.shape),
+    }
+    if near:
+        return kinds
+    return {
+        **kinds,
+        "every number further up": _moved(flat, WIDER, up=True).reshape(X.shape),
+        "mirrored": np.ascontiguousarray(X[..., ::-1]),
+        "moved by one place": np.roll(X, 1, axis=-1),
+    }
+
+
+def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
+    """Return the records of a table with columns moved, one or all; and with one missing, far or somebody else's.
+
+    Small steps stay between the least and the largest value of a column, and whole numbers that may be categories go to
+    the next one that somebody has.
+    """
+    frame, names = is_frame(X), list(X.columns) if is_frame(X) else list(range(X.shape[1]))
+    columns = [X[c].to_numpy() if frame else X[:, c] for c in names]
+    numbers = [j for j, v in enumerate(columns) if v.dtype.kind in "iuf" and _plain(X, names[j])]
+    free = [j for j in numbers if not _codes(columns[j])] or numbers
+
+    def made(change: Mapping[int, Any]) -> Any:
+        out = X.copy()
+        for j, values in change.items():
+            if frame:
+                out[names[j]] = _as(values, X[names[j]])
+            else:
+                out[:, j] = values
+        return out
+
+    def one(drawn: Index, change: Callable[[int], Any]) -> Any:
+        return made({j: _where(drawn == j, change(j), columns[j]) for j in np.unique(drawn).tolist()})
+
+    def moved(j: int, size: float = NEAR, *, up: bool = True) -> Any:
+        return _moved(columns[j][:, None], size, up=up)[:, 0]
+
+    kinds: dict[str, Any] = {}
+    if numbers:
+        drawn = rng.choice(numbers, len(columns[0]))
+        kinds["every number up"] = made({j: moved(j) for j in free})
+        kinds["first number up"] = made({free[0]: moved(free[0])})
+        kinds["every number down"] = made({j: moved(j, up=False) for j in free})
+        kinds["one number up"] = one(drawn, moved)
+        if not near:
+            kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
+            kinds["one number far away"] = one(drawn, lambda j: _far(columns[j]))
+    order = rng.permutation(len(columns[0]))
+    several = [j for j, v in enumerate(columns) if j not in numbers]
+    if several or not near:  # what is no number has no small step: another's value is the nearest
+        others = rng.choice(several if near else len(columns), len(columns[0]))
+        kinds["one value of somebody else's"] = one(others, lambda j: columns[j][order])
+    missing = [j for j, v in enumerate(columns) if v.dtype.kind in "fO" and _plain(X, names[j])]
+    if missing and not near:
+        gone = rng.choice(missing, len(columns[0]))
+        kinds["one value missing"] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
+    return kinds
+
+
+def _plain(X: Any, name: Any) -> bool:
+    """Return whether a column is one of numpy's, which holds any number of its type."""
+    return not is_frame(X) or isinstance(X[name].dtype, np.dtype)
+
+
+def _as(values: Any, column: Any) -> Any:
+    return type(column)(values, index=column.index).astype(column.dtype)
+
+
+def _where(some: Bool, values: Any, others: Any) -> Any:
+    out = others.copy()
+    out[some] = values[some]
+    return out
+
+
+def _codes(column: NDArray[Any]) -> bool:
+    """Return whether a column holds few whole numbers, which may be categories."""
+    known = column[np.isfinite(column)] if column.dtype.kind == "f" else column
+    return len(known) == 0 or bool((known == np.floor(known)).all() and len(np.unique(known)) <= CODES)
+
+
+def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
+    """Return columns moved by a share of their spread; to the other side where that leaves the values there are."""
+    if values.shape[1] == 1 and _codes(values[:, 0]):
+        known = np.unique(values[np.isfinite(values)] if values.dtype.kind == "f" else values)
+        if len(known) < 2:
+            return values.copy()
+        place = np.clip(np.searchsorted(known, values), 0, len(known) - 1)
+        beside = place + (1 if up else -1)
+        beside = np.where((beside < 0) | (beside >= len(known)), 2 * place - beside, beside)
+        return np.where(np.isfinite(values), known[beside], values).astype(values.dtype)
+    table = values.astype(np.float64)
+    low, high, spread = _sides(table)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        step = 10.0 ** np.round(np.log10(spread * size))
+        step = np.where(np.isfinite(step), step, 0.0) * (1.0 if up else -1.0)
+        if values.dtype.kind in "iu":
+            step = np.sign(step) * np.maximum(np.abs(np.round(step)), 1.0) * (spread > 0)
+        to, back = table + step, table - step
+        to = np.where((to >= low) & (to <= high), to, np.where((back >= low) & (back <= high), back, table))
+    return np.where(np.isfinite(table), to, values).astype(values.dtype)
+
+
+def _sides(table: Float) -> tuple[Float, Float, Float]:
+    """Return least and largest finite value and standard deviation of each column; NaN where there is none."""
+    known = np.ma.masked_invalid(table)
+    low, high, spread = (np.ma.filled(f(axis=0), np.nan) for f in (known.min, known.max, known.std))
+    return low, high, spread
+
+
+def _far(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a value that is larger than anybody's, as far as the column's type holds it."""
+    _, high, spread = _sides(column.astype(np.float64))
+    value = float(high + BEYOND * np.fmax(spread, 1.0))
+    if column.dtype.kind in "iu":
+        value = min(value, float(np.iinfo(column.dtype).max) / 2)
+    return np.full(len(column), value if np.isfinite(value) else 0.0).astype(column.dtype)

@@ -1,0 +1,169 @@
+"""What is asked beside a record: of its own kind, near it, inside the domain, and only what the model answers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Domain
+from privgate.errors import MeasurementError
+from privgate.run import beside
+from privgate.run.run import Budget, Run
+from privgate.subject.containers import take
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from tests.in_process import InProcess
+
+N = 40
+LABELS = np.arange(N) % 2
+
+
+def run(X, estimator=None, candidates=None, **data):
+    recipe = Recipe(estimator or LogisticRegression())
+    return Run(Subject.local(recipe, TrainingData(X, LABELS, candidates=candidates, **data)), InProcess(), Budget())
+
+
+def asked(X, *, near=False, **data):
+    return beside.about(run(X, **data), np.arange(N), near=near).kinds
+
+
+def numbers(d=3):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(N, d))
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def test_numbers_move_by_a_round_step_and_stay_among_the_values_there_are():
+    X = numbers()
+    kinds = asked(X, near=True)
+
+    assert set(kinds) == {"every number up", "first number up", "every number down", "one number up"}
+    for name, moved in kinds.items():
+        step = np.abs(moved - X)
+        assert ((step < 1e-12) | (np.abs(step - 1e-4) < 1e-12)).all(), name
+        assert (moved >= X.min(axis=0)).all()
+        assert (moved <= X.max(axis=0)).all()
+    assert ((np.abs(kinds["one number up"] - X) > 0).sum(axis=1) == 1).all()
+    assert (np.abs(kinds["first number up"] - X)[:, 1:] == 0).all()
+
+
+def test_an_attacker_asks_further_away_too():
+    X = numbers()
+    kinds = asked(X)
+
+    assert np.isnan(kinds["one value missing"]).sum(axis=1).tolist() == [1] * N
+    assert (kinds["one number far away"].max(axis=1) > 10).all()
+    assert np.abs(kinds["every number further up"] - X).max() == pytest.approx(1e-2)
+
+
+def test_whole_numbers_that_may_be_categories_go_to_a_value_that_somebody_has():
+    X = np.random.default_rng(3).choice([2, 5, 9], size=(N, 2))
+
+    for moved in asked(X, near=True).values():
+        assert moved.dtype == X.dtype
+        assert set(np.unique(moved)) <= {2, 5, 9}
+
+
+def test_a_frame_keeps_its_types_and_its_categories():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({
+        "size": rng.normal(size=N).astype(np.float32),
+        "floor": rng.integers(0, 300, N),
+        "colour": pd.Categorical(rng.choice(["red", "blue"], N)),
+        "town": pd.Series(rng.choice(["a", "b", None], N), dtype=object),
+    })  # fmt: skip
+    kinds = asked(frame)
+
+    assert {"every number up", "one value of somebody else's", "one value missing"} <= set(kinds)
+    for made in kinds.values():
+        assert list(made.dtypes) == list(frame.dtypes)
+        assert set(made["colour"]) <= {"red", "blue"}
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [f"word {i} of many" for i in range(N)],
+        sp.random_array((N, 9), density=0.4, format="csr", rng=np.random.default_rng(5)),
+        np.random.default_rng(6).integers(0, 256, (N, 4, 4)).astype(np.uint8),
+    ],
+    ids=["texts", "sparse", "pictures"],
+)
+def test_other_records_are_asked_as_far_as_their_kind_allows(X):
+    near, more = asked(X, near=True), asked(X)
+
+    assert len(near) >= 2
+    assert len(more) > len(near)
+    for made in more.values():
+        assert type(made) is type(X)
+        assert getattr(made, "dtype", None) == getattr(X, "dtype", None)
+
+
+def test_nothing_outside_a_declared_domain_is_asked():
+    X = np.clip(numbers(), -2, 2)
+    for made in asked(X, domain=Domain(box=((-2.0, 2.0),) * 3)).values():
+        assert np.abs(made).max() <= 2
+
+
+def test_who_answers_a_list_of_questions_is_asked_nothing_beside_it():
+    X = numbers()
+
+    assert asked(X, domain=Domain(queries=X.tolist())) == {}
+
+
+def test_questions_stand_behind_the_pool_and_nobody_trains_on_them():
+    X = numbers()
+    made = beside.about(run(X, candidates=(X[:5] + 1, LABELS[:5])), np.array([3, 41]), near=True)
+    pool = made.asked.data.pool()[0]
+
+    assert (take(pool, np.arange(N)) == X).all()
+    assert made.places.shape == (2, 4)
+    for q, container in enumerate(made.kinds.values()):
+        assert (pool[made.places[:, q]] == container).all()
+    assert not made.wider(np.ones((2, N + 5), dtype=bool))[:, N + 5 :].any()
+
+
+def test_a_person_is_asked_about_at_the_own_records_first():
+    X = numbers()
+    made = beside.about(run(X, groups=np.arange(N) // 2), np.arange(N), near=True)
+    unit, query = made.of_units(np.array([4, 1]))
+
+    assert unit.tolist() == [0] * 10 + [1] * 10
+    assert query[:2].tolist() == [8, 9]
+    assert sorted(query[2:10]) == sorted(made.places[[8, 9]].ravel())
+
+
+def test_what_the_model_does_not_answer_is_not_asked_of_any_other():
+    X = numbers()
+    some = run(X, candidates=(X + 0.5, LABELS))
+    fewer, own, answers = beside.answered(some, beside.about(some, np.arange(2 * N), near=False))
+
+    assert fewer.refused == ("one value missing",)
+    assert own.shape == (2 * N, 2)
+    assert answers.shape == (2 * N, len(fewer.kinds), 2)
+    assert np.isfinite(answers).all()
+
+
+class Shy(DecisionTreeClassifier):
+    """Refuses whatever is nearly, and not exactly, a record that it was trained on."""
+
+    def fit(self, X, y):
+        self.known_ = np.array(X)
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        far = np.abs(np.asarray(X)[:, None] - self.known_[None]).max(axis=2).min(axis=1)
+        if ((far > 0) & (far < 1e-3)).any():
+            raise ValueError("not this question")
+        return super().predict_proba(X)
+
+
+def test_refusing_questions_beside_members_alone_is_no_way_out():
+    X = numbers()
+    some = run(X, Shy(), candidates=(X + 0.5, LABELS))
+
+    with pytest.raises(MeasurementError, match="may tell who was trained on"):
+        beside.answered(some, beside.about(some, np.arange(2 * N), near=True))
