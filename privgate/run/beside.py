@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.families.listed import alike
-from privgate.families.over_all_queries import applies
-from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.run.run import Run
 from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
 from privgate.subject.subject import Subject
@@ -107,7 +105,7 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
     """
     subject = run.subject
     data, own = subject.data, take(subject.data.pool()[0], rows)
-    if (data.domain is not None and data.domain.queries is not None) or not len(rows):
+    if (subject.accepted is not None and subject.accepted.queries is not None) or not len(rows):
         return Beside(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
@@ -199,17 +197,9 @@ def ask(run: Run, subject: Subject, rows: Index) -> Answer:
 
 
 def _held(subject: Subject, container: Any) -> Bool:
-    """Return which questions lie in the declared domain."""
-    domain, dense = subject.data.domain, applies.dense(container)
-    if domain is None:
-        return np.ones(length(container), dtype=bool)
-    held = domain.holds(container)
-    if domain.is_table and domain.columns is None:
-        reach = None if dense is None else Reach.of(domain, dense.shape[1])
-        if dense is None or not isinstance(reach, Reach):
-            return np.zeros(length(container), dtype=bool)
-        held = held & reach.inside(dense) & (not reach.whole or (dense == np.floor(dense)).all(axis=1))
-    return np.asarray(held)
+    """Return which questions the model accepts: those of the declared domain, where it refuses all others."""
+    domain = subject.accepted
+    return np.ones(length(container), dtype=bool) if domain is None else domain.holds(container)
 
 
 def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
