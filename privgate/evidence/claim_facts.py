@@ -58,7 +58,15 @@ class Observation:
     copies : int
         The same as a multiple of the records of that person, rounded up; 0 if not known.
     replays : int
-        Reruns on other records with the same noised gradients; 0 if nothing was compared.
+        Reruns on other records with the same noised gradients or releases; 0 if nothing was compared.
+    by_number : str
+        What follows the number of records, in words; looked at where a claim keeps that number secret.
+    left_out : int
+        So many people were left out of a rerun before the scale of the noise changed, or at least one; 0 if nobody was.
+    scales : tuple of (steps, numbers, ratio, moved)
+        Steps whose noise has another deviation when somebody leaves, the ratio, and how many deviations the sum moves.
+    entered : float
+        Sum of epsilon over mechanisms whose input one person changes, where it is above what was spent; 0 if not.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
@@ -86,6 +94,10 @@ class Observation:
     rows: int = 0
     copies: int = 0
     replays: int = 0
+    by_number: str = ""
+    left_out: int = 0
+    scales: tuple[tuple[int, int, float, float], ...] = ()
+    entered: float = 0.0
     leftovers: str = ""
     problem: str = ""
 

@@ -181,7 +181,7 @@ def epsilon(run: Run, request: Request) -> Measurement:
     seen = rests.observation
     exact = seen is None or seen.library != "opacus" or seen.sample_rate == 1 or seen.sampling in EXACT
     # without a theorem for the sampling, ε is only known not to exceed this
-    low = found.epsilon if exact or math.isinf(found.epsilon) else 0.0
+    low = found.epsilon if (exact and "RDP" not in found.accountant) or math.isinf(found.epsilon) else 0.0
     _tell(run, rests, found)
     _fill_table(run, found, str(request.option("adjacency") or rests.claim.adjacency))
     return Measurement(
@@ -192,7 +192,9 @@ def epsilon(run: Run, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=(*found.assumptions, counted(rests), *origin(run)),
-        behind=BehindClaim(**_rests(rests), delta=held_delta(rests, found), accountant=found.accountant),
+        behind=BehindClaim(
+            **_rests(rests, request.option("adjacency")), delta=held_delta(rests, found), accountant=found.accountant
+        ),
     )
 
 
@@ -229,6 +231,11 @@ def counted(rests: GuaranteeBasis) -> str:
     seen = rests.observation
     if seen is None:
         return "nothing of the training was observed"
+    if seen.replays and seen.library == "diffprivlib":
+        return (
+            f"training reaches the records through its mechanisms alone: {seen.replays} reruns with one person other, "
+            "their outputs held fixed, returned the same object; this finds mistakes and is no proof"
+        )
     if seen.replays:
         return (
             f"training reaches the records through its noised steps alone: {seen.replays} reruns on other records, "
@@ -285,12 +292,15 @@ def _tell(run: Run, rests: GuaranteeBasis, found: Guarantee) -> None:
         told.fact("What is counted", counted(rests))
     if seen is not None and seen.broken:
         told.fact("Broken", seen.broken)
+    public = rests.claim.adjacency == "replace_one"
+    told.fact("Number of records", "taken as public" if public else "secret")
     told.fact("Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
 
 
-def _rests(rests: GuaranteeBasis) -> dict[str, Any]:
+def _rests(rests: GuaranteeBasis, adjacency: str | None = None) -> dict[str, Any]:
     seen = rests.observation
     return {
+        "size_public": (adjacency or rests.claim.adjacency) == "replace_one",
         "declared_only": seen is None,
         "claimed_epsilon": rests.claim.epsilon,
         "library": "" if seen is None else seen.library,

@@ -15,8 +15,12 @@ GUARANTEED = frozenset({Need.CLAIM, Need.RERUNS})
 
 
 def way(measurement: Measurement) -> str:
-    """Return what a guarantee counts, and whether reruns compared the rest of the training."""
+    """Return what a guarantee counts, whether reruns compared the rest, and whether the number of records is public."""
     behind = BehindClaim.of(measurement.behind)
+    return _counted(behind) + ", and the number of records is taken as public" * behind.size_public
+
+
+def _counted(behind: BehindClaim) -> str:
     if behind.declared_only:
         return "what is declared"
     if behind.library == "diffprivlib":
