@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_replay
+from privgate.privacy_claims import watch_coupled, watch_replay
 from privgate.privacy_claims.watch_sampling import Used, as_sets, is_again
 from privgate.privacy_claims.watch_transcript import reseed, states
 from privgate.subject.containers import take
@@ -155,7 +155,6 @@ def _entered(
     seen: Observation, opened: Opened, first: dict[str, Any], clock: Clock, units: NDArray[np.int64] | None
 ) -> Observation:
     """Return the observation of a budget accountant with what neighbours show."""
-    from privgate.privacy_claims.watch_coupled import entered
     from privgate.privacy_claims.watch_noise import BudgetWatch
     from privgate.privacy_claims.watch_transcript import restore
 
@@ -170,7 +169,7 @@ def _entered(
 
     people = rows if units is None else units
     held = (first["diffprivlib"], first["leaves"])
-    return entered(seen, held, train, (own_X, own_y, people), secret=_secret(opened))
+    return watch_coupled.entered(seen, held, train, (own_X, own_y, people), secret=_secret(opened))
 
 
 def _replayed(
@@ -315,6 +314,7 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
         bypassed_updates=max(w.bypassed for w in watches),
         noise_repeats=repeats([[s.noise for s in w.steps] for w in watches]),
         noise_defect=next((w.defect for w in watches if w.defect), ""),
+        by_number=watch_coupled.NOBODY_LEFT,
         same_model_twice=same,
         leftovers=leftovers,
         problem="; ".join(unknown),

@@ -74,17 +74,11 @@ class GuaranteeBasis:
         """
         wanted = adjacency or str(self.claim.adjacency)
         seen = self.observation
-        if wanted == "add_remove" and seen is not None and not seen.broken:
-            if seen.by_number:
-                raise MeasurementError(
-                    f"{seen.by_number}, so whoever joins or leaves shows beside the noise; declare that number public "
-                    'with Claim(adjacency="replace_one")'
-                )
-            if seen.library == "opacus" and not seen.left_out:
-                raise MeasurementError(
-                    "the claim declares the number of records public, so no rerun left anybody out; state it with "
-                    'Claim(adjacency="add_remove")'
-                )
+        if wanted == "add_remove" and seen is not None and seen.by_number and not seen.broken:
+            raise MeasurementError(
+                f"{seen.by_number}; whoever joins or leaves may show beside the noise; declare that number public with "
+                'Claim(adjacency="replace_one")'
+            )
         if self.group == 1:
             return self._for_records(delta, wanted)
         exact = self._for_all_records(delta, wanted)

@@ -8,7 +8,7 @@ only the scale of the noise, it is charged. How many records there are is looked
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -21,13 +21,12 @@ from privgate.privacy_claims.watch_opacus import DIVISOR, NOISE
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.subject.containers import take
 
-if TYPE_CHECKING:
-    from privgate.privacy_claims.watch_replay import Replays
-
 #: train on (X, y) under a watch with these options: (watch, leaves of what came back)
 Train = Callable[..., tuple[Any, dict[str, str]]]
 
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+#: until somebody is
+NOBODY_LEFT = "nobody was left out of a rerun, since the claim declares the number of records public"
 FOLLOWS = "follows how many records there are"
 OTHER_DRAWS = "batches that are not Poisson batches are others for everybody when one person joins or leaves"
 
@@ -66,12 +65,12 @@ def _sizes_and_names(X: Any, n: int) -> tuple[NDArray[np.float64], list[int]]:
     return np.linalg.norm(np.nan_to_num(flat.astype(np.float64)), axis=1), [hash(row.tobytes()) for row in flat]
 
 
-def without(replays: "Replays", used: Used, owner: Index, people: list[int]) -> None:
+def without(replays: Any, used: Used, owner: Index, people: list[int]) -> None:
     """Leave people out, and note what of it shows beside their clipped gradients.
 
     Parameters
     ----------
-    replays : Replays
+    replays : watch_replay.Replays
         Of the first run; what is found is noted there.
     used : Used
     owner : int array
@@ -79,8 +78,8 @@ def without(replays: "Replays", used: Used, owner: Index, people: list[int]) -> 
     people : list of int
         Who leaves first.
     """
-    if used.kind != "poisson":
-        replays.by_number = OTHER_DRAWS
+    replays.by_number = "" if used.kind == "poisson" else OTHER_DRAWS
+    if replays.by_number:
         return
     count = int(replays.units.max()) + 1
     order = [*people, *(u for u in np.random.default_rng(1).permutation(count).tolist() if u not in people)]
@@ -89,19 +88,20 @@ def without(replays: "Replays", used: Used, owner: Index, people: list[int]) -> 
         if replays.by_number:
             return
         _compared(replays, used, owner, np.array(order[:many]), charge=many == changed or not changed)
-    replays.left_out = 0 if replays.by_number else max(replays.left_out, changed or 1)
 
 
-def _rerun(replays: "Replays", keep: NDArray[np.bool_], **options: Any) -> tuple[Any, dict[str, str]] | None:
+def _rerun(replays: Any, keep: NDArray[np.bool_], **options: Any) -> tuple[Any, dict[str, str]] | None:
     """Train without some people; what goes wrong is something that follows how many there are."""
-    found = replays.rerun(take(replays.X, np.flatnonzero(keep)), y=replays.y[keep], **options)
+    found: tuple[Any, dict[str, str]] | None = replays.rerun(
+        take(replays.X, np.flatnonzero(keep)), y=replays.y[keep], **options
+    )
     if found is None:
         said = replays.leaks.pop() if replays.leaks else replays.doubts.pop()
         replays.by_number = f"{said}, of whom some are left out"
     return found
 
 
-def _next_change(replays: "Replays", order: list[int]) -> int | None:
+def _next_change(replays: Any, order: list[int]) -> int | None:
     """Return how many people leave until the divisor or the noise changes; None if it does not, or more does."""
     first = replays.first.watch.settings
 
@@ -125,7 +125,7 @@ def _next_change(replays: "Replays", order: list[int]) -> int | None:
     return change
 
 
-def _compared(replays: "Replays", used: Used, owner: Index, gone: Index, *, charge: bool) -> None:
+def _compared(replays: Any, used: Used, owner: Index, gone: Index, *, charge: bool) -> None:
     """Compare a training without some people with the first, and note what its other scale tells."""
     first, gone_entries = replays.first, np.isin(owner, gone)
     place = np.where(gone_entries, -1, np.cumsum(~gone_entries) - 1)
@@ -149,7 +149,7 @@ def _compared(replays: "Replays", used: Used, owner: Index, gone: Index, *, char
         _charge(replays, watch)
 
 
-def _charge(replays: "Replays", watch: Any) -> None:
+def _charge(replays: Any, watch: Any) -> None:
     """Note how the scale of each step's noise changes, and how far the sum of all moves with its divisor."""
     found: dict[tuple[int, float, float], int] = {}
     for before, after in zip(replays.first.watch.steps, watch.steps, strict=True):
@@ -212,7 +212,7 @@ def entered(
             by_number = f"{fault} {FOLLOWS}"
             break
         worst = max(worst, watch.entered)
-    return replace(seen, replays=runs, by_number=by_number, left_out=int(secret and not by_number),
+    return replace(seen, replays=runs, by_number=by_number,
                  entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
 
 

@@ -119,7 +119,9 @@ class BudgetWatch:
         """Write one release down, and return what was released in the run that is followed."""
         plain = {k: v for k, v in vars(mechanism).items() if k[0] != "_" and k not in ("utility", "random_state")}
         value = None if callable(given) or given is None else np.array(given, dtype=np.float64)
-        size, rng = float(getattr(mechanism, "sensitivity", math.nan)), mechanism._rng  # noqa: SLF001  the library's
+        size, rng = math.nan, mechanism._rng  # noqa: SLF001  the library's
+        with suppress(AttributeError):  # of functions and matrices they have other names
+            size = float(mechanism.sensitivity)
         state = rng.get_state() if hasattr(rng, "get_state") else None
         named, both = repr((type(mechanism).__name__, sorted(plain.items()))), bool(plain.get("monotonic"))
         call = MechanismCall(named, float(mechanism.epsilon), size, both, value, output, state)

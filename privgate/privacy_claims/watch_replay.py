@@ -156,7 +156,6 @@ def checked(seen: Observation, replays: "Replays") -> Observation:
         copies=replays.copies,
         replays=replays.runs,
         by_number=replays.by_number,
-        left_out=replays.left_out,
         scales=replays.scales,
         # updates by plain optimizers that no record changes are public
         bypassed_updates=seen.bypassed_updates + (len(replays.first.watch.plain) if replays.plain else 0),
@@ -191,8 +190,7 @@ class Replays:
     plain: bool = False
     secret: bool = False
     people: list[int] = field(default_factory=list)
-    by_number: str = ""
-    left_out: int = 0
+    by_number: str = watch_coupled.NOBODY_LEFT
     scales: tuple[tuple[int, int, float, float], ...] = ()
 
     def settled(self) -> bool:

