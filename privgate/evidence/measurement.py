@@ -149,7 +149,6 @@ class BehindClaim(Behind):
     library: str = Field(default="", description="Library seen at work; empty if none.")
     reruns: int = Field(default=0, description="Reruns that were observed.")
     replays: int = Field(default=0, description="Reruns on other records with the same noised gradients.")
-    size_public: bool = Field(default=False, description="The number of records is taken as public.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
     rdp_epsilon: Number | None = Field(default=None, description="The same epsilon by Rényi accounting, nats.")

@@ -192,9 +192,7 @@ def epsilon(run: Run, request: Request) -> Measurement:
         unit="nats",
         kind="bound",
         assumptions=(*found.assumptions, counted(rests), *origin(run)),
-        behind=BehindClaim(
-            **_rests(rests, request.option("adjacency")), delta=held_delta(rests, found), accountant=found.accountant
-        ),
+        behind=BehindClaim(**_rests(rests), delta=held_delta(rests, found), accountant=found.accountant),
     )
 
 
@@ -292,15 +290,12 @@ def _tell(run: Run, rests: GuaranteeBasis, found: Guarantee) -> None:
         told.fact("What is counted", counted(rests))
     if seen is not None and seen.broken:
         told.fact("Broken", seen.broken)
-    public = rests.claim.adjacency == "replace_one"
-    told.fact("Number of records", "taken as public" if public else "secret")
     told.fact("Recomputed epsilon", f"{found.epsilon:.4g} at delta {held_delta(rests, found):g} ({found.accountant})")
 
 
-def _rests(rests: GuaranteeBasis, adjacency: str | None = None) -> dict[str, Any]:
+def _rests(rests: GuaranteeBasis) -> dict[str, Any]:
     seen = rests.observation
     return {
-        "size_public": (adjacency or rests.claim.adjacency) == "replace_one",
         "declared_only": seen is None,
         "claimed_epsilon": rests.claim.epsilon,
         "library": "" if seen is None else seen.library,

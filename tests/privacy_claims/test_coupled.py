@@ -12,9 +12,8 @@ from scipy.stats import chi2, norm
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindClaim, Measurement, Observation, Request
-from privgate.policy.rules.guarantee import way
-from privgate.privacy_claims import accountant, claim_measures, watch_coupled
+from privgate.evidence import Observation
+from privgate.privacy_claims import accountant, watch_coupled
 from privgate.privacy_claims.accountant import Mechanism, gaussian_renyi, scale_epsilon
 from privgate.privacy_claims.observe import units_of, watched
 from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
@@ -248,12 +247,7 @@ def test_whose_leaving_shows_most():
     assert watch_coupled.remarkable(frame, labels, np.array([0, 1, 1, 0]), np.random.default_rng(0)) == [0, 1]
 
 
-def test_which_size_is_public_is_said_and_an_epsilon_is_not_given_for_the_other(process, tmp_path):
+def test_no_epsilon_is_given_for_a_size_that_the_claim_declares_public(process, tmp_path):
     found = seen(process, recipes.everything_declared, tmp_path, people, PUBLIC)
     with pytest.raises(MeasurementError, match="declares the number of records public"):
         GuaranteeBasis(PUBLIC, found, 1, 100).guarantee(1e-5, "add_remove")
-    for claim, said in ((PUBLIC, True), (SECRET, False)):
-        behind = BehindClaim(**claim_measures._rests(GuaranteeBasis(claim, found, 1, 100)))
-        request = Request.of("dp_epsilon")
-        told = way(Measurement(request, value=1.0, behind=behind))
-        assert ("and the number of records is taken as public" in told) is said

@@ -15,15 +15,15 @@ GUARANTEED = frozenset({Need.CLAIM, Need.RERUNS})
 
 
 def way(measurement: Measurement) -> str:
-    """Return what a guarantee counts, whether reruns compared the rest, and whether the number of records is public."""
-    behind, way = BehindClaim.of(measurement.behind), "optimizer steps only"
+    """Return what a guarantee counts, and whether reruns compared the rest of the training."""
+    behind = BehindClaim.of(measurement.behind)
     if behind.declared_only:
-        way = "what is declared"
-    elif behind.library == "diffprivlib":
-        way = "what the budget accountant counted"
-    elif behind.replays:
-        way = f"noised steps (compared in {behind.replays} reruns on other people's data)"
-    return way + ", and the number of records is taken as public" * behind.size_public
+        return "what is declared"
+    if behind.library == "diffprivlib":
+        return "what the budget accountant counted"
+    if behind.replays:
+        return f"noised steps (compared in {behind.replays} reruns on other people's data)"
+    return "optimizer steps only"
 
 
 class GuaranteeRule(Rule):
