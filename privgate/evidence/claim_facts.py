@@ -20,19 +20,16 @@ class Observation:
     ----------
     library : {"opacus", "diffprivlib", ""}
         Which library was seen at work; empty if none, then nothing else is known.
-    runs : int
-    records : int
-        Training records handed to the recipe.
+    runs, records : int
+        Training records are those handed to the recipe.
     steps : int
         Noised releases of one run, batches that came out empty included.
     noise_multiplier : float
         Smallest of all steps: standard deviation of the noise really added, over the clipping norm.
-    noiseless_steps : int
-        Steps whose sum was released without noise.
+    noiseless_steps, unclipped_steps : int
+        Steps whose sum was released without noise, or was not the sum of clipped gradients.
     max_grad_norm : float
         Largest clipping norm of all steps.
-    unclipped_steps : int
-        Steps in which the released sum was not the sum of clipped gradients.
     sampling : {"poisson", "shuffled", "unknown", ""}
         As drawn: "shuffled" if each epoch passes through the records once.
     sample_rate : float
@@ -41,24 +38,26 @@ class Observation:
         Passes over the records that were begun, where batches are shuffled; 0 where they are not.
     bypassed_updates : int
         Updates of a model by an optimizer, or with gradients, that no mechanism released.
-    noise_repeats : bool
-        Noise of one run or step came again in another: a fixed or reused seed.
+    noise_repeats, same_model_twice : bool
+        Noise of one run or step came again in another; two reruns without a seed answered the same queries identically.
     noise_defect : str
         Why the steps are not what they look like, in words.
-    same_model_twice : bool
-        Two reruns without a seed answered the same queries identically.
     spends : tuple of (epsilon, delta)
         What a budget accountant recorded in one run.
     hazards : tuple of str
         What the libraries warned of, or what weakens the guarantee, in words.
     leaks : tuple of str
         How records reach the model beside the noised steps, in words.
-    rows : int
-        Most entries that one person has in what batches are drawn from; 0 if not known.
-    copies : int
-        The same as a multiple of the records of that person, rounded up; 0 if not known.
+    rows, copies : int
+        Most entries that one person has in what batches are drawn from, and as a multiple of that person's records.
     replays : int
-        Reruns on other records with the same noised gradients; 0 if nothing was compared.
+        Reruns on other records with the same noised gradients or releases; 0 if nothing was compared.
+    by_number : str
+        What follows the number of records, or why that was not looked at, in words.
+    scales : tuple of (steps, numbers, ratio, moved)
+        Steps whose noise has another deviation when somebody leaves, the ratio, and how many deviations the sum moves.
+    entered : float
+        Sum of epsilon over mechanisms whose input one person changes, where more than was spent.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
@@ -86,6 +85,9 @@ class Observation:
     rows: int = 0
     copies: int = 0
     replays: int = 0
+    by_number: str = ""
+    scales: tuple[tuple[int, int, float, float], ...] = ()
+    entered: float = 0.0
     leftovers: str = ""
     problem: str = ""
 

@@ -1,8 +1,11 @@
 """ε recomputed from what a mechanism does, by the kernel; and what sums of releases and groups of records cost."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
+import numpy as np
 
 from privgate.errors import MeasurementError, UsageError
 from privgate.kernel import Refused, transcript
@@ -50,6 +53,8 @@ class Mechanism:
         Records of one person, who comes or goes with all of them.
     passes : int
         Passes that were begun, of shuffled batches: one may leave records out, and use any record all the same.
+    scales : tuple of (steps, numbers, ratio, moved)
+        Steps whose noise has another deviation for the neighbour, and how far, in deviations, the sum of all moves.
     """
 
     noise_multiplier: float
@@ -60,6 +65,7 @@ class Mechanism:
     records: int = 0
     copies: int = 1
     passes: int = 0
+    scales: tuple[tuple[int, int, float, float], ...] = ()
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
@@ -151,6 +157,8 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     ``privgate/kernel/transcript.py``, which has each theorem's source.
     """
     words = (_adjacency_words(mechanism.adjacency), _sampling_words(mechanism))
+    if mechanism.scales and mechanism.noise_multiplier > 0:
+        return _rescaled(mechanism, delta)
     epsilon, sampled = epsilon_of(mechanism, delta), mechanism.sample_rate < 1
     if mechanism.noise_multiplier == 0:
         return Guarantee(math.inf, delta, None, "none", words)
@@ -161,6 +169,54 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     sensitivity = mechanism.copies * (2.0 if mechanism.adjacency == "replace_one" else 1.0)
     curve = Gaussian(sensitivity * math.sqrt(mechanism.releases) / mechanism.noise_multiplier)
     return Guarantee(epsilon, delta, curve, "Gaussian", words)
+
+
+def _rescaled(mechanism: Mechanism, delta: float) -> Guarantee:
+    """Return the guarantee where who leaves also changes the scale of the noise, which no sampling amplifies.
+
+    In between lies the training with the neighbour's scale and the record: P <= e^a R + x and R <= e^b Q + y make
+    P <= e^(a + b) Q + x + e^a y, in both directions. Rényi divergences may not be added at one order.
+    """
+    own = recompute(replace(mechanism, scales=()), delta / 2)
+    other = scale_epsilon(mechanism.scales, math.exp(-own.epsilon) * delta / 2)
+    words = (*own.assumptions, f"the scale of the noise tells whether one more was there: {other:.4g} nats of epsilon")
+    epsilon = own.epsilon + other
+    curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
+    return Guarantee(epsilon, delta, curve, f"{own.accountant}, RDP", words)
+
+
+def scale_epsilon(scales: Iterable[tuple[int, int, float, float]], delta: float) -> float:
+    """Return ε at ``delta`` of Gaussian noise whose deviation, and mean, neighbours change; both directions, nats.
+
+    Parameters
+    ----------
+    scales : iterable of (steps, numbers, ratio, moved)
+        ``moved`` in deviations of the first.
+    delta : float
+
+    References
+    ----------
+    Gil, Alajaji and Linder (2013), table 2; Canonne, Kamath and Steinke (2020), Proposition 12.
+    """
+    held = list(scales)
+    if delta <= 0:
+        return math.inf
+
+    def spent(order: float, way: int) -> float:
+        renyi = sum(s * gaussian_renyi(order, n, r**way, m if way > 0 else m / r) for s, n, r, m in held)
+        return renyi + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+
+    orders = 1 + np.geomspace(1e-4, 1e5, 1000)
+    return max(0.0, *(min(spent(float(order), way) for order in orders) for way in (1, -1)))
+
+
+def gaussian_renyi(order: float, numbers: int, ratio: float, moved: float) -> float:
+    """Return the Rényi divergence from normal numbers of deviation ``ratio`` to some of 1, their mean ``moved`` off."""
+    spread = order * ratio**2 + 1 - order
+    if spread <= 0:
+        return math.inf
+    shape = math.log(ratio) + (2 * math.log(ratio) - math.log(spread)) / (2 * (order - 1))
+    return order * moved**2 / (2 * spread) + numbers * shape
 
 
 @lru_cache(maxsize=8)

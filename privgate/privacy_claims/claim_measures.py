@@ -181,7 +181,7 @@ def epsilon(run: Run, request: Request) -> Measurement:
     seen = rests.observation
     exact = seen is None or seen.library != "opacus" or seen.sample_rate == 1 or seen.sampling in EXACT
     # without a theorem for the sampling, ε is only known not to exceed this
-    low = found.epsilon if exact or math.isinf(found.epsilon) else 0.0
+    low = found.epsilon if (exact and "RDP" not in found.accountant) or math.isinf(found.epsilon) else 0.0
     _tell(run, rests, found)
     _fill_table(run, found, str(request.option("adjacency") or rests.claim.adjacency))
     return Measurement(
@@ -229,6 +229,11 @@ def counted(rests: GuaranteeBasis) -> str:
     seen = rests.observation
     if seen is None:
         return "nothing of the training was observed"
+    if seen.replays and seen.library == "diffprivlib":
+        return (
+            f"training reaches the records through its mechanisms alone: {seen.replays} reruns with one person other, "
+            "their outputs held fixed, returned the same object; this finds mistakes and is no proof"
+        )
     if seen.replays:
         return (
             f"training reaches the records through its noised steps alone: {seen.replays} reruns on other records, "

@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import re
+import sys
 import tempfile
 import traceback
 from contextlib import ExitStack, suppress
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_replay
+from privgate.privacy_claims import watch_coupled, watch_replay
 from privgate.privacy_claims.watch_sampling import Used, as_sets, is_again
+from privgate.privacy_claims.watch_transcript import reseed, states
+from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.training import context, payload
 from privgate.training.fleet import Fleet
@@ -126,7 +129,7 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
                     seen.append(_run(opened, record=number == 0))
             found = summary(seen, opened.n)
             if _worth_replaying(found):
-                found = _replayed(found, opened, seen[0], clock, units)
+                found = (_replayed if found.library == "opacus" else _entered)(found, opened, seen[0], clock, units)
     except OutOfTimeError:
         return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
@@ -139,7 +142,34 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
 
 
 def _worth_replaying(seen: Observation) -> bool:
-    return seen.library == "opacus" and not seen.problem and not seen.broken
+    return not seen.problem and not seen.broken
+
+
+def _secret(opened: Opened) -> bool:
+    """Whether the claim keeps the number of records secret."""
+    claim = opened.recipe.payload["dp"]
+    return claim is not None and claim["adjacency"] == "add_remove"
+
+
+def _entered(
+    seen: Observation, opened: Opened, first: dict[str, Any], clock: Clock, units: NDArray[np.int64] | None
+) -> Observation:
+    """Return the observation of a budget accountant with what neighbours show."""
+    from privgate.privacy_claims.watch_noise import BudgetWatch
+    from privgate.privacy_claims.watch_transcript import restore
+
+    rows = np.arange(opened.n, dtype=np.int64)
+    own_X, own_y = take(opened.X, rows), opened.y[rows]
+
+    def train(X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]]:
+        with clock.call(), BudgetWatch(**options) as watch:
+            restore(first["start"])
+            model = opened.recipe.train(X, y.copy(), seed=None)
+        return watch, _released(opened, model, own_X)
+
+    people = rows if units is None else units
+    held = (first["diffprivlib"], first["leaves"])
+    return watch_coupled.entered(seen, held, train, (own_X, own_y, people), secret=_secret(opened))
 
 
 def _replayed(
@@ -148,7 +178,6 @@ def _replayed(
     """Return the observation with what reruns on other records show."""
     from privgate.privacy_claims.watch_opacus import OpacusWatch
     from privgate.privacy_claims.watch_transcript import EnoughError, restore
-    from privgate.subject.containers import take
 
     rows = np.arange(opened.n, dtype=np.int64)
     own_X, own_y = take(opened.X, rows), opened.y[rows]
@@ -169,6 +198,7 @@ def _replayed(
         own_X,
         own_y,
         rows if units is None else units,
+        secret=_secret(opened),
     )
     return watch_replay.checked(seen, replays)
 
@@ -177,39 +207,44 @@ def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
     """Return all that a trained object carries, and what it answers to fixed questions."""
     from privgate.privacy_claims.watch_opacus import OpacusWatch
     from privgate.privacy_claims.watch_transcript import leaves
-    from privgate.subject.containers import take
 
     shown = opened.recipe.probabilities(model, take(X, np.arange(min(COMPARED, opened.n))), opened.classes)
-    return {**leaves(model, skip=(OpacusWatch,)), ".answers": hashlib.sha256(shown.tobytes()).hexdigest()}
+    # the accountant of all estimators that were given none counts what others spent
+    ours = (OpacusWatch, *(m.BudgetAccountant for m in (sys.modules.get("diffprivlib"),) if m is not None))
+    return {**leaves(model, skip=ours), ".answers": hashlib.sha256(shown.tobytes()).hexdigest()}
 
 
 def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     """Train once under all watches that are installed."""
     from privgate.privacy_claims.watch_noise import BudgetWatch
-    from privgate.subject.containers import take
 
     found: dict[str, Any] = {}
     rows = np.arange(opened.n, dtype=np.int64)
     X = take(opened.X, rows)
+    with suppress(ImportError):
+        import torch  # noqa: F401  its generator is seeded where it is there
+    reseed()
     with ExitStack() as stack:
         # a library that cannot be imported beside the others cannot be at work either
         with suppress(ImportError):
             import opacus  # noqa: F401  only whether it is there
 
             from privgate.privacy_claims.watch_opacus import OpacusWatch
-            from privgate.privacy_claims.watch_transcript import Transcript, reseed
+            from privgate.privacy_claims.watch_transcript import Transcript
 
-            reseed()
             found["transcript"] = Transcript() if record else None
             found["opacus"] = stack.enter_context(OpacusWatch(record=found["transcript"]))
         with suppress(ImportError):
             found["diffprivlib"] = stack.enter_context(BudgetWatch())
+        found["start"] = states()
         model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
         if "opacus" in found:
             found["opacus"].finish()
     shown = opened.recipe.probabilities(model, take(opened.X, rows[:COMPARED]), opened.classes)
     found["model"] = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
-    if record and "opacus" in found and found["opacus"].steps:
+    if record and "diffprivlib" in found and found["diffprivlib"].spends:
+        found["leaves"] = _released(opened, model, X)
+    elif record and "opacus" in found and found["opacus"].steps:
         from privgate.privacy_claims.watch_transcript import leftovers
 
         found["leaves"] = _released(opened, model, X)
@@ -279,6 +314,7 @@ def _of_opacus(watches: list[Any], records: int, *, same: bool, leftovers: str) 
         bypassed_updates=max(w.bypassed for w in watches),
         noise_repeats=repeats([[s.noise for s in w.steps] for w in watches]),
         noise_defect=next((w.defect for w in watches if w.defect), ""),
+        by_number=watch_coupled.NOBODY_LEFT,
         same_model_twice=same,
         leftovers=leftovers,
         problem="; ".join(unknown),

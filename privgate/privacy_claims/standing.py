@@ -56,6 +56,7 @@ class GuaranteeBasis:
                 adjacency,
                 seen.records,
                 passes=seen.passes,
+                scales=seen.scales if adjacency == "add_remove" else (),
             )
         if claim.noise_multiplier is None or claim.sample_rate is None or claim.steps is None:
             return None
@@ -73,10 +74,10 @@ class GuaranteeBasis:
         """
         wanted = adjacency or str(self.claim.adjacency)
         seen = self.observation
-        if wanted == "add_remove" and seen is not None and seen.library == "opacus" and not seen.broken:
+        if wanted == "add_remove" and seen is not None and seen.by_number and not seen.broken:
             raise MeasurementError(
-                "Opacus divides its sums by a number that follows how many records there are, so whoever joins or "
-                'leaves shows beside the noise; declare that number public with Claim(adjacency="replace_one")'
+                f"{seen.by_number}; whoever joins or leaves may show beside the noise; declare that number public with "
+                'Claim(adjacency="replace_one")'
             )
         if self.group == 1:
             return self._for_records(delta, wanted)
@@ -104,7 +105,7 @@ class GuaranteeBasis:
         if delta <= 0 or (self.observation is not None and self.observation.broken):
             return None
         mechanism = self.mechanism(adjacency)
-        if mechanism is None:
+        if mechanism is None or mechanism.scales:
             return None
         try:
             found = accountant.recompute(dataclasses.replace(mechanism, copies=self.group), delta)
@@ -148,7 +149,8 @@ class GuaranteeBasis:
     def _stated(self) -> tuple[float, float]:
         """Return (ε, δ) that a budget accountant recorded, or that the claim states."""
         if self.observation is not None:
-            return accountant.pure_composition(list(self.observation.spends))
+            epsilon, delta = accountant.pure_composition(list(self.observation.spends))
+            return max(epsilon, self.observation.entered), delta
         if self.claim.epsilon is None or self.claim.delta is None:
             raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
         return self.claim.epsilon, self.claim.delta
@@ -186,11 +188,6 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             else None
         )
     except MeasurementError as exc:
-        if claim.adjacency == "add_remove" and seen.library == "opacus" and not seen.broken:
-            yield Precondition(
-                "dp_claim", "inconclusive", f"no epsilon holds where one record is added or removed: {exc}"
-            )
-            return
         text = f"the claim of epsilon {stated:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
         yield Precondition("dp_claim", "failed", text)
         return
@@ -204,8 +201,7 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives none: {why}"
         else:
             message = f"the recipe claims epsilon {stated:.4g}, but the mechanism gives {found.epsilon:.4g}"
-            if _times(claim, seen) > 1:
-                message += f": one {claim.unit} has {_times(claim, seen)} entries in what batches are drawn from"
+            message += _more(claim, seen)
         yield Precondition(
             "dp_claim", "failed", message, {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta}
         )
@@ -217,6 +213,15 @@ def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Pr
             f"reruns: {found.epsilon:.4g}",
             {"claimed": stated, "recomputed": found.epsilon, "delta": claim.delta},
         )
+
+
+def _more(claim: Claim, seen: Observation) -> str:
+    """Return why the mechanism gives more than its steps or its budget, in words."""
+    if seen.entered:
+        return ": what one person changes enters mechanisms that spend as much together"
+    times = _times(claim, seen)
+    scale = ": the scale of the noise follows how many records there are" if seen.scales else ""
+    return f": one {claim.unit} has {times} entries in what batches are drawn from" * (times > 1) + scale
 
 
 def _times(claim: Claim, seen: Observation) -> int:

@@ -3,6 +3,8 @@
 import math
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,15 +15,51 @@ from privgate.arrays import Float
 # Watching a budget accountant: what diffprivlib's estimators spent, whichever accountant they were given.
 
 
-class BudgetWatch:
-    """Spends and warnings of one run; use as ``with BudgetWatch() as watch: train()``."""
+@dataclass
+class MechanismCall:
+    """One release of one mechanism: its settings, what it was given and gave, its generator afterwards.
 
-    def __init__(self) -> None:
+    ``value`` is None where it was given a function of the records.
+    """
+
+    settings: str
+    epsilon: float
+    sensitivity: float
+    both_ways: bool
+    value: Any
+    output: Any
+    state: Any
+
+    def times(self, value: Any) -> int:
+        """Return how many neighbours lie between what was given and ``value``."""
+        if np.shape(self.value) != np.shape(value):
+            return 1
+        moved = np.asarray(value - self.value).reshape(-1) / self.sensitivity
+        up, down = (math.ceil(max(0.0, float(m)) - 1e-9) for m in (moved.max(initial=0.0), -moved.min(initial=0.0)))
+        found = up + down if self.both_ways else max(up, down)
+        return max(found, int(moved.any()))
+
+
+class BudgetWatch:
+    """Spends, warnings and releases of one run; use as ``with BudgetWatch() as watch: train()``.
+
+    Parameters
+    ----------
+    replay : list of MechanismCall, optional
+        What the mechanisms give instead of what they draw.
+    """
+
+    def __init__(self, replay: list[MechanismCall] | None = None) -> None:
         self.spends: list[tuple[float, float]] = []
         self.hazards: list[str] = []
+        self.calls: list[MechanismCall] = []
+        self.entered = 0.0
+        self.partitions = False  # the records among trees
+        self._replay, self._other, self._stack, self._inside = replay, "", ExitStack(), False
 
     def __enter__(self) -> Self:
         from diffprivlib import BudgetAccountant
+        from diffprivlib.mechanisms.base import DPMechanism
 
         self._owner, self._original = BudgetAccountant, BudgetAccountant.__dict__["spend"]
         original = self._original
@@ -32,12 +70,20 @@ class BudgetWatch:
             return done
 
         BudgetAccountant.spend = spend
+        for kind in _kinds_of(DPMechanism):
+            if "randomise" in kind.__dict__:
+                self._stack.enter_context(method_replaced(kind, "randomise", self._releasing))
+        with suppress(ImportError):  # of trees, with some versions of scikit-learn
+            from diffprivlib.models import RandomForestClassifier
+
+            self._stack.enter_context(method_replaced(RandomForestClassifier, "fit", self._planting))
         self._caught = warnings.catch_warnings(record=True)
         self._log = self._caught.__enter__()
         warnings.simplefilter("always")
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stack.close()
         self._caught.__exit__(None, None, None)
         self._owner.spend = self._original
         for entry in self._log or ():
@@ -45,6 +91,76 @@ class BudgetWatch:
                 text = f"diffprivlib warns of a privacy leak: {str(entry.message).strip().splitlines()[0]}"
                 if text not in self.hazards:
                     self.hazards.append(text)
+
+    def _planting(self, original: Any) -> Any:
+        def fit(forest: Any, *args: Any, **kwargs: Any) -> Any:
+            self.partitions = True
+            if not forest.shuffle and forest.n_estimators > 1:
+                self.hazards.append(IN_ORDER)
+            return original(forest, *args, **kwargs)
+
+        return fit
+
+    def _releasing(self, original: Any) -> Any:
+        def randomise(mechanism: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:  # one mechanism is made of another
+                return original(mechanism, *args, **kwargs)
+            self._inside = True
+            try:
+                output = original(mechanism, *args, **kwargs)
+            finally:
+                self._inside = False
+            given = next(iter([*args, *kwargs.values()]), None)
+            return self._noted(mechanism, getattr(mechanism, "utility", None) if given is None else given, output)
+
+        return randomise
+
+    def _noted(self, mechanism: Any, given: Any, output: Any) -> Any:
+        """Write one release down, and return what was released in the run that is followed."""
+        plain = {k: v for k, v in vars(mechanism).items() if k[0] != "_" and k not in ("utility", "random_state")}
+        value = None if callable(given) or given is None else np.array(given, dtype=np.float64)
+        size, rng = math.nan, mechanism._rng  # noqa: SLF001  the library's
+        with suppress(AttributeError):  # of functions and matrices they have other names
+            size = float(mechanism.sensitivity)
+        state = rng.get_state() if hasattr(rng, "get_state") else None
+        named, both = repr((type(mechanism).__name__, sorted(plain.items()))), bool(plain.get("monotonic"))
+        call = MechanismCall(named, float(mechanism.epsilon), size, both, value, output, state)
+        self.calls.append(call)
+        if self._replay is None or len(self.calls) > len(self._replay):
+            return output
+        before = self._replay[len(self.calls) - 1]
+        if before.settings != call.settings or (before.value is None) != (value is None):
+            self._other = self._other or f"what a mechanism is told ({type(mechanism).__name__})"
+        elif value is not None:
+            self.entered += before.epsilon * before.times(value)
+        if before.state is not None:  # what a mechanism draws follows what it is given
+            rng.set_state(before.state)
+        return before.output
+
+    def fault(self, releases: int) -> str:
+        """Return what is otherwise than in the run that was followed, with so many releases; empty if nothing."""
+        return self._other or ("how often a mechanism releases something" if len(self.calls) != releases else "")
+
+
+IN_ORDER = (
+    "diffprivlib's forest with shuffle=False gives each tree the records of some places: who leaves moves all behind, "
+    "and every tree sees other people, but epsilon is spent once; pass shuffle=True"
+)
+
+
+def _kinds_of(base: Any) -> list[type]:
+    return [base, *(kind for below in base.__subclasses__() for kind in _kinds_of(below))]
+
+
+@contextmanager
+def method_replaced(owner: Any, name: str, wrap: Any) -> Iterator[None]:
+    """Replace a method while a training is watched."""
+    original = owner.__dict__[name]
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
 
 
 # Whether what was added to the sums of one run is the Gaussian noise it is stated to be.

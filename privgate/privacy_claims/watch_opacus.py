@@ -9,7 +9,7 @@ process: this finds mistakes, and only an audit can find malice.
 import hashlib
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.privacy_claims import watch_noise
-from privgate.privacy_claims.watch_noise import Noise
+from privgate.privacy_claims.watch_noise import Noise, method_replaced
 from privgate.privacy_claims.watch_sampling import Draws, Used, entries_of, kind, matched, used
 from privgate.privacy_claims.watch_transcript import DivergedError, EnoughError, Population, Transcript
 
+#: settings that only scale the noise of a step, so that what they tell can be charged
+NOISE, DIVISOR = "the noise multiplier", "the divisor of the noised sums"
 #: random directions along which a record's gradient is kept, to see whether it changes
 DIRECTIONS = 6
 
@@ -44,6 +46,8 @@ class NoisyStep:
         Digest of what the gradients were taken at.
     clipped_of : list of (int, dict)
         Records that were clipped together, and how many batches each sampler had drawn by then.
+    divisor : float
+        What the noised sum was divided by.
     """
 
     batch: int
@@ -53,6 +57,7 @@ class NoisyStep:
     rows: NDArray[np.float32]
     parameters: str = ""
     clipped_of: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    divisor: float = 1.0
 
     @property
     def zero(self) -> bool:
@@ -87,6 +92,8 @@ class OpacusWatch:
         Use up random numbers before each batch of a replay: whatever is random for a record is drawn otherwise.
     stop : bool
         End the training where the first gradients are clipped; by then it is known what batches are drawn from.
+    place : int array, optional
+        New place of each entry that batches are drawn from in a replay without some people; -1 of what is left out.
     """
 
     def __init__(
@@ -97,9 +104,10 @@ class OpacusWatch:
         drop: str = "",
         shake: bool = False,
         stop: bool = False,
+        place: NDArray[np.int64] | None = None,
     ) -> None:
         self.record, self.replay, self.stop = record, replay, stop
-        self.drop, self.shake = drop, shake
+        self.drop, self.shake, self.place = drop, shake, place
         self.steps: list[NoisyStep] = []
         self.draws: dict[int, Draws] = {}
         self.populations: list[Population] = []
@@ -107,7 +115,7 @@ class OpacusWatch:
         self.plain: list[str] = []
         self.scales: dict[int, set[float]] = {}
         self.unknown: list[str] = []
-        self.settings = ""
+        self.settings: dict[str, str] = {}
         self._updates = 0
         self._made: list[Any] = []
         self._pending: dict[int, _Pending] = {}
@@ -123,11 +131,11 @@ class OpacusWatch:
         from torch.utils.data import BatchSampler, DataLoader
 
         self._torch = torch
-        self._stack.enter_context(_replaced(DPOptimizer, "__init__", self._adopting))
-        self._stack.enter_context(_replaced(optimizer, "_generate_noise", self._generating))
-        self._stack.enter_context(_replaced(UniformWithReplacementSampler, "__iter__", self._drawing))
-        self._stack.enter_context(_replaced(BatchSampler, "__iter__", self._drawing))
-        self._stack.enter_context(_replaced(DataLoader, "__iter__", self._loading))
+        self._stack.enter_context(method_replaced(DPOptimizer, "__init__", self._adopting))
+        self._stack.enter_context(method_replaced(optimizer, "_generate_noise", self._generating))
+        self._stack.enter_context(method_replaced(UniformWithReplacementSampler, "__iter__", self._drawing))
+        self._stack.enter_context(method_replaced(BatchSampler, "__iter__", self._drawing))
+        self._stack.enter_context(method_replaced(DataLoader, "__iter__", self._loading))
         for handle in (register_optimizer_step_pre_hook(self._update), register_optimizer_step_post_hook(self._after)):
             self._stack.callback(handle.remove)
         return self
@@ -168,6 +176,8 @@ class OpacusWatch:
         self._torch.set_rng_state(state)
         if self.shake:
             self._torch.rand(7), np.random.random(7), random.random()  # noqa: NPY002, S311  the user's
+        if self.place is not None and draws.records == (self.place >= 0).sum():
+            batch = [int(self.place[i]) for i in batch if self.place[i] >= 0]
         half = {"first": slice(len(batch) // 2, None), "last": slice((len(batch) + 1) // 2)}
         return batch[half[self.drop]] if self.drop else batch
 
@@ -201,7 +211,7 @@ class OpacusWatch:
     def _clip(self, optimizer: Any, original: Any) -> None:
         for population in self.populations:
             population.look()
-        self.settings = self.settings or _settings(optimizer)
+        self.settings = self.settings or _settings(optimizer, list(self.draws.values()))
         if self.stop:
             raise EnoughError
         before = [None if p.summed_grad is None else p.summed_grad.clone() for p in optimizer.params]
@@ -273,6 +283,7 @@ class OpacusWatch:
             if private.loss_reduction == "mean":
                 scale = float(private.expected_batch_size) * float(private.accumulated_iterations)
             self.scales.setdefault(id(private), set()).add(scale)
+            self.steps[-1].divisor = scale
             now = self._torch.cat([p.grad.detach().reshape(-1).double() for p in private.params]) * scale
             size = float(pending.released.norm()) + 1e-12
             if not float((now - pending.released).norm()) <= 1e-3 * size:
@@ -340,12 +351,20 @@ class OpacusWatch:
         return fitting[0] if len(fitting) == 1 else None
 
 
-def _settings(optimizer: Any) -> str:
-    """Return what is settled before the first step: shapes of parameters, clipping, noise, divisor, rates."""
+def _settings(optimizer: Any, draws: list[Draws]) -> dict[str, str]:
+    """Return what is settled before the first step, by what it is."""
     plain = (bool, int, float, str, tuple)
     groups = [{k: v for k, v in g.items() if isinstance(v, plain)} for g in optimizer.original_optimizer.param_groups]
-    own = (optimizer.max_grad_norm, optimizer.noise_multiplier, optimizer.expected_batch_size)
-    return repr((own, [tuple(p.shape) for p in optimizer.params], groups))
+    found = {
+        "the shape of the model": [tuple(p.shape) for p in optimizer.params],
+        "the rate of sampling": [d.rate for d in draws],
+        "the number of steps in a pass": [getattr(d.sampler, "steps", None) for d in draws],
+        "the clipping norm": optimizer.max_grad_norm,
+        NOISE: optimizer.noise_multiplier,
+        DIVISOR: optimizer.expected_batch_size,
+        "the learning rate, or what else the optimizer is told,": groups,
+    }
+    return {name: repr(value) for name, value in found.items()}
 
 
 def _digest(tensors: Iterable[Any]) -> str:
@@ -353,13 +372,3 @@ def _digest(tensors: Iterable[Any]) -> str:
     for t in tensors:
         made.update(t.detach().cpu().contiguous().numpy().tobytes())
     return made.hexdigest()
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, wrap: Any) -> Iterator[None]:
-    original = owner.__dict__[name]
-    setattr(owner, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)

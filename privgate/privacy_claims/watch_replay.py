@@ -4,11 +4,11 @@ DP-SGD promises two things, and each is compared, not believed. (1) What is rele
 gradients: with these fixed, nothing in the object that training returns may depend on the records. (2) A gradient that
 is clipped is that of one person: replacing others may not change it, and one person has as many as are accounted for.
 Whatever fails here by the training's own randomness is no proof of a leak, and ends inconclusive.
-How many records there are is not looked for: it is public (docs/mathematics.md, section 7.5).
+How many records there are is looked for where a claim keeps it secret, by ``watch_coupled``.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_transcript
+from privgate.privacy_claims import watch_coupled, watch_transcript
+from privgate.privacy_claims.watch_coupled import OWN_RANDOMNESS, Train
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import MIXED, NOBODY, UNCLEAR, DivergedError, Transcript
 from privgate.subject.containers import take
@@ -115,8 +116,8 @@ def _taken(X: Any, index: Index) -> Any:
     return made
 
 
-#: reruns to the end
-REPLAYS = 4
+#: reruns to the end, two of them where the number of records is secret
+REPLAYS = 7
 #: how far beyond anybody's the features of one record in so many are, in reruns that look for what such records cause
 FAR, ONE_IN = 1e6, 20
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
@@ -125,7 +126,6 @@ MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 #: random gradients in half a batch: as many are compared at least; a log ratio that is none, and in deviations
 LEAST, SCALED, CHANCE = 20, 0.02, 5.0
 
-OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
 LENGTH = "how many records batches are drawn from depends on the records"
 SHAPE = "the model's shape or a setting depends on the records"
 MADE_UP = "seen with made-up values: doubled, a million times as large, or missing"
@@ -134,8 +134,6 @@ SUMS = "how many gradients a step sums depends on the records"
 
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.float32]
-#: train on (X, y) under a watch with these options: (watch, leaves of what came back)
-Train = Callable[..., tuple[Any, dict[str, str]]]
 
 
 @dataclass
@@ -157,6 +155,8 @@ def checked(seen: Observation, replays: "Replays") -> Observation:
         rows=replays.rows,
         copies=replays.copies,
         replays=replays.runs,
+        by_number=replays.by_number,
+        scales=replays.scales,
         # updates by plain optimizers that no record changes are public
         bypassed_updates=seen.bypassed_updates + (len(replays.first.watch.plain) if replays.plain else 0),
     )
@@ -173,6 +173,8 @@ class Replays:
     X, y : the training records
     units : int array of shape (n,)
         Which person each record belongs to.
+    secret : bool
+        Whether the number of records is: then people are left out, too.
     """
 
     first: First
@@ -186,6 +188,10 @@ class Replays:
     copies: int = 0
     runs: int = 0
     plain: bool = False
+    secret: bool = False
+    people: list[int] = field(default_factory=list)
+    by_number: str = watch_coupled.NOBODY_LEFT
+    scales: tuple[tuple[int, int, float, float], ...] = ()
 
     def settled(self) -> bool:
         """Whether no further rerun can better the verdict."""
@@ -209,19 +215,21 @@ class Replays:
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
             # drawn; the third, whether a record can end the training that is far from all others
             tried = [far_away(X, rows, times) for times in (-FAR, FAR)] if number == 2 else []
-            found = self._rerun(*tried, X, y=y, drop="first" if number == 1 else "")
+            found = self.rerun(*tried, X, y=y, drop="first" if number == 1 else "")
             if found is None:
                 return
             watch, leaves = found
             self.plain |= watch.plain != self.first.watch.plain
-            fault = self._compare(watch, used, owner, rows)
+            fault = self.compare(watch, used, owner, rows)
             if fault == MIXING and number == 1 and self._random(used, owner):
                 fault = self._other_sizes(used) or self._whole_batches(X, y, used, owner, rows)
             differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
             if fault or differing:
                 self._attribute(fault, differing, used, owner)
+        if self.secret and not self.settled():
+            watch_coupled.without(self, used, owner, self.people)
 
-    def _rerun(self, X: Any, *instead: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
+    def rerun(self, X: Any, *instead: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]] | None:
         """Train on X, or what is there instead where training refuses it, and on y."""
         self.runs += not options.get("stop", False)
         try:
@@ -230,7 +238,7 @@ class Replays:
             self.leaks.append(str(exc))
         except Exception as exc:  # noqa: BLE001  the user's code
             if instead:  # it may say that no such record exists
-                return self._rerun(*instead, y=y, **options)
+                return self.rerun(*instead, y=y, **options)
             traceback.print_exception(exc)
             self.doubts.append(f"training fails on other records ({type(exc).__name__})")
         return None
@@ -252,7 +260,7 @@ class Replays:
         changed = np.zeros((len(base), words.shape[1]), dtype=bool)
         for bit in range(words.shape[1]):
             X, y = replaced(self.X, self.y, words[self.units, bit], rng)
-            found = self._rerun(X, y=y, stop=True)
+            found = self.rerun(X, y=y, stop=True)
             if found is None:
                 return nobody
             others = found[0].populations
@@ -269,7 +277,7 @@ class Replays:
         at = first.population(used.number)
         for times, one_in in ((2.0, 1), (-FAR, ONE_IN), (np.nan, ONE_IN)):
             changed = far_away(self.X, rows % one_in == 0, times)
-            found = self._rerun(changed, self.X, y=self.y, stop=True)
+            found = self.rerun(changed, self.X, y=self.y, stop=True)
             if found is None:
                 return  # why is noted
             if at is not None and len({_length(w.populations[at : at + 1]) for w in (first, found[0])}) > 1:
@@ -298,7 +306,7 @@ class Replays:
         self.copies = int(max(1, np.ceil(rows / held).max()))
 
     def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
-        """Yield (rows that are replaced, the data): one half, the other half, those far from all others, all alike."""
+        """Yield (rows that are replaced, the data): halves, those far away, all alike, remarkable ones."""
         rows = half(self.units, self.y, rng)
         everybody = np.ones(len(self.y), dtype=bool)
         yield rows, replaced(self.X, self.y, rows, rng)
@@ -306,15 +314,28 @@ class Replays:
         few = np.arange(len(self.y)) % ONE_IN == 0
         yield few, (self.X, relabelled(self.y, few))
         yield everybody, same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
+        self.people = watch_coupled.remarkable(self.X, self.y, self.units, rng)
+        rows = np.isin(self.units, self.people)
+        index = np.arange(len(self.y), dtype=np.int64)
+        index[rows] = rng.choice(index[~rows] if (~rows).any() else index, int(rows.sum()))
+        yield rows, (_taken(self.X, index), self.y[index])
 
-    def _compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
-        """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced."""
+    def compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools, stay: Index | None = None) -> str:
+        """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced.
+
+        ``stay`` says which entries are left where somebody left; what scales the noise may be another there.
+        """
         first = self.first.watch
-        if watch.constants != first.constants:
+        compared = slice(2 if stay is None else 1)
+        if [c[compared] for c in watch.constants] != [c[compared] for c in first.constants]:
             return "the clipping norm or the noise depends on the records"
         entries = used.entries if used.number < 0 else watch.entries(used.number)
         if entries is None or used.entries is None:
             return SUMS
+        if stay is not None:
+            entries = [stay] * len(entries) if used.number < 0 else [stay[e.astype(np.int64)] for e in entries]
+            if [len(e) for e in entries] != [int(np.isin(e.astype(np.int64), stay).sum()) for e in used.entries]:
+                return SUMS
         touched = np.zeros(int(self.units.max()) + 1, dtype=bool)
         touched[self.units[rows]] = True
         for t, (before, after) in enumerate(zip(first.steps, watch.steps, strict=True)):
@@ -334,15 +355,15 @@ class Replays:
 
     def _random(self, used: Used, owner: NDArray[np.int64]) -> bool:
         """Whether gradients of the same records are others by what is random for each, dropout or augmentation."""
-        found = self._rerun(self.X, y=self.y, shake=True)
-        return found is not None and bool(self._compare(found[0], used, owner, np.zeros(len(self.y), dtype=bool)))
+        found = self.rerun(self.X, y=self.y, shake=True)
+        return found is not None and bool(self.compare(found[0], used, owner, np.zeros(len(self.y), dtype=bool)))
 
     def _other_sizes(self, used: Used) -> str:
         """Return that random gradients are larger or smaller in half a batch; empty where that is chance.
 
         The first half stays: what is drawn first at random for each record is the same, and hides less.
         """
-        rerun = self._rerun(self.X, y=self.y, drop="last")
+        rerun = self.rerun(self.X, y=self.y, drop="last")
         if rerun is None:
             return ""  # why is noted
         entries = rerun[0].entries(used.number)
@@ -365,14 +386,14 @@ class Replays:
 
     def _whole_batches(self, X: Any, y: NDArray[Any], used: Used, owner: NDArray[np.int64], rows: Bools) -> str:
         """Return what is wrong where the same people are replaced and no batch is shorter."""
-        found = self._rerun(X, y=y)
-        return "" if found is None else self._compare(found[0], used, owner, rows)
+        found = self.rerun(X, y=y)
+        return "" if found is None else self.compare(found[0], used, owner, rows)
 
     def _attribute(self, fault: str, differing: set[str], used: Used, owner: NDArray[np.int64]) -> None:
         """Tell a leak from randomness that a replay cannot repeat, by one rerun on the same records."""
         nobody = np.zeros(len(self.y), dtype=bool)
-        found = self._rerun(self.X, y=self.y)
-        if found is None or (fault and self._compare(found[0], used, owner, nobody)):
+        found = self.rerun(self.X, y=self.y)
+        if found is None or (fault and self.compare(found[0], used, owner, nobody)):
             self.leaks.clear()
             self.doubts.append(f"training does not repeat itself: it is {OWN_RANDOMNESS}")
             return

@@ -66,25 +66,22 @@ class Transcript:
 
 def reseed() -> None:
     """Seed the global generators from the operating system: nobody's seed is left from an earlier training."""
-    import torch
-
-    torch.seed()
+    if torch := sys.modules.get("torch"):
+        torch.seed()
     np.random.seed(None)  # noqa: NPY002  the user's
     random.seed()
 
 
 def states() -> Any:
     """Return the states of the global generators of random numbers."""
-    import torch
-
-    return torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002  the user's
+    torch = sys.modules.get("torch")
+    return torch and torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002  the user's
 
 
 def restore(saved: Any) -> None:
     """Undo what happened to the global generators since ``states``."""
-    import torch
-
-    torch.set_rng_state(saved[0])
+    if saved[0] is not None:
+        sys.modules["torch"].set_rng_state(saved[0])
     np.random.set_state(saved[1])  # noqa: NPY002  the user's
     random.setstate(saved[2])
 

@@ -102,12 +102,22 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
         ("fact.model", short(s.digests.get("model") or s.digests.get("recipe"))),
         ("fact.policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
         ("fact.level", _level(doc)),
+        ("fact.size", _size(doc)),
         ("fact.decided", moment(doc.decided_at) or say("undated")),
         ("fact.valid", moment(doc.expires) or say("no_statement")),
         ("fact.signed", say("unsigned")),
         ("fact.measured", say(f"mode.{words.mode(doc)}") if words.mode(doc) != "all" else ""),
     ]
     return [(say(k), v) for k, v in items if v]
+
+
+def _size(doc: ReportDocument) -> str:
+    """Return whether a claim of differential privacy takes the number of records as public; empty without one."""
+    claim = doc.subject.recipe and doc.subject.recipe.dp
+    if not claim or doc.evidence.claims is None:
+        return ""
+    asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
+    return say("size.public" if "replace_one" in (claim.adjacency, *asked) else "size.secret")
 
 
 def accuracy(doc: ReportDocument) -> str:

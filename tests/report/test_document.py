@@ -116,6 +116,17 @@ def test_the_evidence_can_be_read_back(runs):
     assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "attack_accuracy"
 
 
+def test_page_one_says_whether_the_number_of_records_is_public(runs):
+    doc = runs.document("private")
+    public = dict(front.view(read(doc))["facts"])
+    doc["subject"]["recipe"]["dp"]["adjacency"] = "add_remove"
+    secret = dict(front.view(read(doc))["facts"])
+
+    assert "taken as public" in public["Number of records"]
+    assert secret["Number of records"].startswith("secret")
+    assert "Number of records" not in dict(front.view(read(runs.document("certified")))["facts"])
+
+
 def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(runs):
     doc = runs.document("attacked")
 
