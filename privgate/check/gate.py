@@ -214,7 +214,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
-        artifact=artifact.found(run),
+        artifact=artifact.looked_at(run),
         **others,
     )
 
@@ -230,7 +230,7 @@ def in_the_file(run: Run, policy: Policy) -> Precondition | None:
     if seen is None:
         return None
     stated = WITHHELD if run.limits.file_withheld else ""
-    rules = [r for r in policy.rules if {Need.FILE, Need.LOOKED} & r.about.needs and r.mode == "enforce"]
+    rules = [r for r in policy.rules if Need.LOOKED in r.about.needs and r.mode == "enforce"]
     waived = {w.rule for w in policy.waivers}
     text = f"the file {seen.bytes_said}"
     if seen.least and rules and not any(_breaks(run, r) for r in rules if r.name not in waived):
@@ -276,7 +276,7 @@ def _warnings(run: Run) -> Iterator[str]:
     elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
         yield "the recipe declares that training needs the network: its code reaches whatever this host reaches"
     yield from run.cannot_conclude
-    if (found := artifact.found(run)) is not None:
+    if (found := artifact.looked_at(run)) is not None:
         yield artifact.told(found)
 
 

@@ -27,7 +27,6 @@ MEASURED: dict[str, str] = {
     "sensitivity": "privgate.influence.sensitivities:measure",
     "table": "privgate.influence.per_unit:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
-    "artifact_records": "privgate.artifact.file_measures:records",
     "file_records": "privgate.artifact.file_measures:in_the_file",
 }
 

@@ -101,7 +101,7 @@ class Document(Part):
     file: Literal["downloadable", "not downloadable"] = Field(
         default="downloadable",
         description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
-        "for. artifact_records then warns where it would block.",
+        "for. file_records then warns where it would block.",
     )
     rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
     not_applicable: bool = Field(
@@ -140,7 +140,7 @@ class Document(Part):
         stated : str
             What the operator states of this model's file.
         """
-        if not {Need.FILE, Need.LOOKED} & rule.about.needs or WITHHELD not in (self.file, stated):
+        if Need.LOOKED not in rule.about.needs or WITHHELD not in (self.file, stated):
             return ""
         return f"the {'policy' if self.file == WITHHELD else 'operator'} states that the file is not downloadable"
 

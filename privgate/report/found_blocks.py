@@ -29,12 +29,11 @@ WITHHELD = "not downloadable"
 
 
 #: needs of rules about the file
-_FILE = {Need.FILE, Need.LOOKED}
 
 
 def judged(doc: ReportDocument) -> str:
     """Return what of the file was judged, the end of a sentence about the answers."""
-    ruled = [about(f.metric) for f in doc.findings if _FILE & about(f.metric).needs]
+    ruled = [about(f.metric) for f in doc.findings if Need.LOOKED in about(f.metric).needs]
     for who, stated in (("policy", doc.policy.source.get("file")), ("operator", doc.subject.file)):
         if stated == WITHHELD:
             return f"not its file, which the {who} states cannot be downloaded"
@@ -51,7 +50,7 @@ def blocks(doc: ReportDocument) -> list[Block]:
     part = doc.evidence.artifact
     if part is None:
         return []
-    ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if _FILE & about(f.metric).needs))
+    ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs))
     made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled))]
     if part.carried:
         rows = [

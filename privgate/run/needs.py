@@ -22,8 +22,6 @@ class Need(StrEnum):
     CLAIM = "claim"
     #: reruns of the recipe that are watched
     RERUNS = "reruns"
-    #: the model itself, opened and walked
-    FILE = "file"
     #: the model's files, read as bytes
     LOOKED = "looked"
     #: trainings of the recipe's own code whose reads and learners are watched

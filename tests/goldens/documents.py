@@ -15,18 +15,8 @@ import adapters  # noqa: E402  it lies beside this file
 
 FOLDER = Path(__file__).parent / "data" / "documents"
 #: a run that is kept with the tests of the report, or one of them with counts of a few people planted
-ROWS = ("certified", "refuted", "undecided", "attacked", "few", "shares", "carried", "private", "sensitive",
+ROWS = ("certified", "refuted", "undecided", "attacked", "few", "shares", "private", "sensitive",
         "regressor", "people", "early")  # fmt: skip
-
-
-def planted(kept, least, most):
-    """Return a run whose file carries so many records."""
-    (kept["evidence"]["artifact"]["least"], kept["evidence"]["artifact"]["most"]) = (least, most)
-    kept["evidence"]["artifact"]["carried"][0] |= {"least": least, "most": most}
-    for m in kept["evidence"]["measurements"]:
-        per = kept["evidence"]["artifact"]["records"] if m["unit"] == "fraction" else 1
-        m |= {"value": least / per, "low": least / per, "high": most / per}
-    return kept
 
 
 def judged(name):
@@ -36,7 +26,7 @@ def judged(name):
 
     runs = adapters.module("real_runs", "report")
     kept = runs.golden({"few": "attacked"}.get(name, name))
-    kept = runs.few(kept) if name == "few" else planted(kept, 4, 37) if name == "carried" else kept
+    kept = runs.few(kept) if name == "few" else kept
     given = runs.verdict(kept)
     source = {k: v for k, v in given.policy["source"].items() if k not in ("extends", "applies_to")}
     policy = Document.model_validate_json(json.dumps(source))

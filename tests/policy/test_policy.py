@@ -295,7 +295,7 @@ def test_isolation_may_be_demanded_and_never_given_up_by_a_policy_that_extends(l
     assert load("extends: bare.yaml\naudit: {min_isolation: bubblewrap}\n", "tight").audit.min_isolation == "bubblewrap"
 
 
-ABOUT_THE_FILE = "rules:\n  - metric: dtp\n    max: 1.0\n  - metric: artifact_records\n    max: 0\n"
+ABOUT_THE_FILE = "rules:\n  - metric: dtp\n    max: 1.0\n  - metric: file_records\n    max: 0\n"
 
 
 def test_a_file_that_nobody_can_get_warns_where_it_would_block(load):
@@ -313,7 +313,7 @@ def test_a_file_that_nobody_can_get_warns_where_it_would_block(load):
 
 def test_a_policy_about_such_a_file_alone_approves_nothing_and_none_may_be_loosened_to_it(load, write):
     with pytest.raises(PolicyError, match="approves nothing"):
-        load("file: not downloadable\nrules:\n  - metric: artifact_records\n    max: 0\n")
+        load("file: not downloadable\nrules:\n  - metric: file_records\n    max: 0\n")
     write(ABOUT_THE_FILE, "base")
     with pytest.raises(PolicyError, match="may not be stated here"):
         load("extends: base.yaml\nfile: not downloadable\n", "loose")

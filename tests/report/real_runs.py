@@ -248,17 +248,6 @@ def shares(w):
     return w.judge(policy, w.registered("shares", NAIVE_BAYES, categories(120, seed=5)))
 
 
-def carried(w):
-    """A file that keeps a few records, limited as a number and as a share."""
-    policy = w.policy(
-        "file",
-        "metric: artifact_records, max: 0.01, of: share",
-        "metric: artifact_records, id: counted, max: 30, mode: warn",
-    )
-    tree = Recipe(DecisionTreeClassifier(min_samples_leaf=1, max_depth=4), seed=1)
-    return w.judge(policy, w.registered("carried", tree, numbers(120, seed=5)))
-
-
 def sensitive(w):
     """Sensitive features, guessed of all but a few."""
     rng = np.random.default_rng(5)
@@ -297,7 +286,7 @@ KINDS = {
     f.__name__: f
     for f in (before, certified, refuted, observed, direct, largest, screened, undecided, people, stopped, attacked,
               unattacked, private, declared, waived, rounded, optional, shares,
-              carried, sensitive, regressor, early)
+              sensitive, regressor, early)
 }  # fmt: skip
 
 

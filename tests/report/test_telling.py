@@ -16,7 +16,6 @@ from privgate import evidence as parts
 from privgate import report
 from privgate.errors import SubjectError
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
-from privgate.evidence.figures import percent
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
@@ -221,7 +220,6 @@ def test_no_two_kinds_of_figures_share_a_name(runs):
     """A largest value, a quantile and a share of one metric: nats, nats about others, and no nats."""
     options = ({}, {"aggregate": "quantile", "q": 0.5}, {"aggregate": "share_above", "threshold": 1.0, "max": 0.1})
     findings = [ALL["pdtp"](**{"max": 1.0, **o}) for o in options]
-    findings += [ALL["artifact_records"](max=0, of=of) for of in ("records", "share")]
     made = [
         r.judge(Measurement(r.request(), 0.5, 0.5, 0.5, unit="fraction" if "share" in r.request().key else ""))
         for r in findings
@@ -231,23 +229,7 @@ def test_no_two_kinds_of_figures_share_a_name(runs):
         "pdtp",
         "pdtp_quantile",
         "pdtp_share_above",
-        "artifact_records",
-        "artifact_records_share",
     ]
-
-
-@pytest.mark.parametrize("of", ["records", "share"])
-def test_how_few_records_a_file_carries_is_no_metric(runs, of):
-    rule, verdict = ALL["artifact_records"](max=0, of=of), runs.verdict("certified")
-    n = verdict.evidence.subject["n_records"]
-    value = 3 / n if of == "share" else 3.0
-    judged = on(verdict, measured(rule, value, n), rules=[rule])
-    (found,) = judged.findings
-
-    assert headline(judged)[f"privgate/artifact_records{found.suffix}"] == (9 / n if of == "share" else 9)
-    assert f"at most 0 {'%' if of == 'share' else 'records'} is allowed: failed" in found.message
-    told = "1 to 9 records" if of == "records" else f"{percent(1 / n)} to {percent(9 / n)}"
-    assert found.message.startswith(f"{told} (exact, certain); ")
 
 
 @pytest.mark.parametrize("few", [4, 396])

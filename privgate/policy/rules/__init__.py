@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from privgate.policy.rules.artifact_records import ArtifactRecords
 from privgate.policy.rules.attack_accuracy import AttackAccuracy
 from privgate.policy.rules.attack_advantage import AttackAdvantage
 from privgate.policy.rules.attack_tpr import AttackTpr
@@ -40,7 +39,6 @@ _RULES: tuple[type[Rule], ...] = (
     DeletionCapacity,
     Table,
     Sensitivity,
-    ArtifactRecords,
     FileRecords,
     *(plugged.load() for plugged in sorted(entry_points(group="privgate.rules"), key=lambda found: found.name)),
 )

@@ -6,8 +6,7 @@ as they are, in fewer bits, scaled column by column, permuted, turned, packed or
 data (neighbours, kernels, in-context tables) are named.
 
 Limit ``max`` is a number of records. **Fails** if more were found for certain; **passes** if everything was read and no
-more were found; what could not be read or explained is unknown and a **warning**. Traces that are no whole record
-(leaves of one, words, extremes) are what ``artifact_records`` is about.
+more were found; what could not be read or explained is unknown and a **warning**.
 
 Whoever runs a check may state that the file is not downloadable. Then this rule warns where it would block, and a guard
 accepts that only if its own table says the same.

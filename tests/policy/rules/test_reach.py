@@ -25,7 +25,7 @@ def with_limit(metric, number):
     number = max(0, round(number)) if whole else number
     others = {"suite": SUITE} if "suite" in EXAMPLES[metric] else {}
     rule = ALL[metric].model_validate({**EXAMPLES[metric], **others, about.direction: number})
-    most = {"artifact_records": 1000.0}.get(metric, 1.0)  # of records, as its page shows it
+    most = {"file_records": 1000.0}.get(metric, 1.0)  # of records, as its page shows it
     return rule, {"expectations": 3.0, "": most}.get(about.unit, about.worst)
 
 

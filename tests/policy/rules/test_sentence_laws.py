@@ -20,9 +20,9 @@ from tests.policy.rules.rule_pages import example
 N = 150
 PEOPLE = ("dtp", "pdtp", "sensitivity")
 SHARES = [ALL[name](aggregate="share_above", threshold=1.0, max=0.2) for name in PEOPLE]
-FILES = [ALL["artifact_records"](max=most, of=of) for most, of in ((30, "records"), (0.2, "share"))]
+FILES = [ALL["file_records"](max=30)]
 #: every rule by its example (two have no number), those about people by each aggregate
-RULES = [example(name) for name in sorted(ALL) if name not in ("table", "collusion", "artifact_records")]
+RULES = [example(name) for name in sorted(ALL) if name not in ("table", "collusion", "file_records")]
 RULES += [ALL[name](max=1.0, aggregate="quantile", q=0.9) for name in PEOPLE] + SHARES + FILES
 RULES += [ALL["sensitivity"](max=1.0, over="domain")]
 OUTCOMES = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.FAILED)
@@ -93,7 +93,7 @@ def test_a_finding_says_threshold_and_deciding_number_and_nothing_that_is_not_kn
 @pytest.mark.parametrize("counts", [range(1, 10), range(N - 9, N)])
 def test_nothing_that_is_told_depends_on_which_of_the_hidden_counts_is_true(rule, limit, counts):
     """Unless it lies on another side of a rule's limit, which the outcome tells anyway."""
-    per = 1 if rule.metric == "artifact_records" and rule.limit > 1 else N
+    per = 1 if rule.metric == "file_records" else N
     one, other = rule.with_limit(limit / per), rule.with_limit((limit + 1) / per)
     said = {}
     for count in counts:
@@ -115,7 +115,7 @@ def test_nothing_that_is_told_depends_on_which_of_the_hidden_counts_is_true(rule
 @pytest.mark.parametrize("counts", [(1, 4, 6, 9), (N - 9, N - 4, N - 6, N - 1)])
 def test_nothing_that_renders_depends_on_which_of_the_hidden_counts_is_true(rule, limit, counts):
     """Page, summary, terminal, JUnit, card, bill, notebook, and what a dashboard shows: from the point too."""
-    per = 1 if rule.metric == "artifact_records" and rule.limit > 1 else N
+    per = 1 if rule.metric == "file_records" else N
     said = {}
     for count in counts:
         for low, high in ((count, count), (0, max(20, count)), (count, N)):
@@ -136,7 +136,7 @@ def test_nothing_that_renders_depends_on_which_of_the_hidden_counts_is_true(rule
 @pytest.mark.parametrize("counts", [range(1, 10), range(N - 9, N)])
 def test_no_hidden_count_follows_from_advice(rule, counts):
     """What a search prints of a model, and what it compares: the risk of each candidate."""
-    per = 1 if rule.metric == "artifact_records" and rule.limit > 1 else N
+    per = 1 if rule.metric == "file_records" else N
     for side in (0, N):
         risks = {repr(of(told(rule.with_limit(side / per), count / per, count / per)[-1])) for count in counts}
         assert len(risks) == 1
