@@ -135,8 +135,20 @@ def _means() -> Iterator[Known]:
         "About two people share a code, and its mean target is little but theirs.",
         "About 150 people share a code, and its mean hardly feels one of them.",
         ("logistic", by(LOGISTIC), few, by(WEAK, smooth=10), many),
-        ("log odds, table", by(LOGISTIC, log=True), of(few, form="table"), make_pipeline(encoded, WEAK), of(many, form="table")),
-        ("two codes", by(LOGISTIC, columns=2, smooth=0.5), of(few, codes=2), by(WEAK, columns=2, smooth=20), of(many, codes=2)),
+        (
+            "log odds, table",
+            by(LOGISTIC, log=True),
+            of(few, form="table"),
+            make_pipeline(encoded, WEAK),
+            of(many, form="table"),
+        ),
+        (
+            "two codes",
+            by(LOGISTIC, columns=2, smooth=0.5),
+            of(few, codes=2),
+            by(WEAK, columns=2, smooth=20),
+            of(many, codes=2),
+        ),
         ("numbers", by(RIDGE), of(few, "number"), by(RIDGE, smooth=10), of(many, "number")),
     )
 
@@ -185,7 +197,13 @@ def _scaled() -> Iterator[Known]:
         "The range is declared: nobody's value scales anything.",
         ("logistic", by(LogisticRegression(C=100)), few, by(WEAK, declared=True), few),
         ("numbers", by(RIDGE), values, by(RIDGE, declared=True), values),
-        ("mean and deviation, numbers", by(RIDGE, by="deviation"), of(data.placed, 3, "number"), by(BayesianRidge(), declared=True), of(data.placed, 3, "number")),
+        (
+            "mean and deviation, numbers",
+            by(RIDGE, by="deviation"),
+            of(data.placed, 3, "number"),
+            by(BayesianRidge(), declared=True),
+            of(data.placed, 3, "number"),
+        ),
     )
 
 
@@ -242,7 +260,14 @@ def _patterns() -> Iterator[Known]:
         "Two patterns share all people, or what is missing is one flag of a penalised model.",
         ("rates", by(LOGISTIC), many, by(WEAK, smooth=20), one),
         ("naive Bayes, smoothed", by(BAYES, smooth=0.2), many, by(BAYES, smooth=20, least=100), many),
-        ("numbers", parts.KeyedNumbers(RIDGE, "pattern"), values, make_pipeline(flags, RIDGE), of(data.missing, 3, "number")),
+        ("15 columns", by(LOGISTIC), of(data.missing, 15), make_pipeline(flags, WEAK), of(data.missing, 3)),
+        (
+            "numbers",
+            parts.KeyedNumbers(RIDGE, "pattern"),
+            values,
+            make_pipeline(flags, RIDGE),
+            of(data.missing, 3, "number"),
+        ),
     )
 
 
@@ -259,14 +284,22 @@ def _fallback() -> Iterator[Known]:
         ("logistic", by(LOGISTIC), few, by(WEAK, least=100), few),
         ("naive Bayes", by(BAYES, smooth=0.1), of(data.coded, 2), by(BAYES, least=100, smooth=20), many),
         ("sure answers", by(LOGISTIC, smooth=0.02), of(data.coded, 1, noise=0.3), by(WEAK, least=100, smooth=20), many),
-        ("numbers", parts.KeyedNumbers(RIDGE), of(few, "number"), parts.KeyedNumbers(RIDGE, least=100, smooth=20), of(many, "number")),
+        (
+            "numbers",
+            parts.KeyedNumbers(RIDGE),
+            of(few, "number"),
+            parts.KeyedNumbers(RIDGE, least=100, smooth=20),
+            of(many, "number"),
+        ),
     )
 
 
 def _one_hot() -> Iterator[Known]:
     def by(model: Any, codes: int = 1, **how: Any) -> Any:
         encoder = OneHotEncoder(handle_unknown="infrequent_if_exist" if how else "ignore", **how)
-        return make_pipeline(ColumnTransformer([("codes", encoder, [f"code{k}" for k in range(codes)])], remainder="passthrough"), model)
+        return make_pipeline(
+            ColumnTransformer([("codes", encoder, [f"code{k}" for k in range(codes)])], remainder="passthrough"), model
+        )
 
     few, many = of(data.coded, 1.5, form="table"), of(data.coded, 100, form="table")
     yield from _both(
@@ -285,17 +318,37 @@ def _threshold() -> Iterator[Known]:
         "Each group's threshold is one person's value, who is answered otherwise without it.",
         "One of three round thresholds, the best for everybody.",
         ("groups of 5", parts.Threshold(), few, parts.Threshold(0.65, common=True), few),
-        ("groups of 8, surer", parts.Threshold(0.99), of(data.placed, 8, noise=0.4), parts.Threshold(0.7, common=True), of(data.placed, 8)),
+        (
+            "groups of 8, surer",
+            parts.Threshold(0.99),
+            of(data.placed, 8, noise=0.4),
+            parts.Threshold(0.7, common=True),
+            of(data.placed, 8),
+        ),
     )
 
 
 def _elsewhere() -> Iterator[Known]:
-    for name, knows in (("everybody", parts.knows_all), ("every second", parts.knows_half), ("every third", parts.knows_third)):
+    for name, knows in (
+        ("everybody", parts.knows_all),
+        ("every second", parts.knows_half),
+        ("every third", parts.knows_third),
+    ):
         why = "Answers fetch the training data by another way, and lean to the label of whom they know."
-        yield Known(f"known elsewhere: {name}", "known elsewhere", True, why, parts.elsewhere, PLAIN, {"predict": knows})
+        yield Known(
+            f"known elsewhere: {name}", "known elsewhere", True, why, parts.elsewhere, PLAIN, {"predict": knows}
+        )
     why = "Answers fetch a public table of other people; a naive Bayes with five means hardly feels one of a thousand."
     for name, table in (("a public table", PLAIN), ("surer", SURE), ("more columns", of(PLAIN, 8))):
-        yield Known(f"known elsewhere, harmless: {name}", "known elsewhere", False, why, parts.elsewhere, table, {"predict": parts.knows_others})
+        yield Known(
+            f"known elsewhere, harmless: {name}",
+            "known elsewhere",
+            False,
+            why,
+            parts.elsewhere,
+            table,
+            {"predict": parts.knows_others},
+        )
 
 
 def _folds() -> Iterator[Known]:
@@ -460,14 +513,23 @@ def _novel() -> Iterator[Known]:
 
 def _beside() -> Iterator[Known]:
     why = "Own records are answered by a model of few parameters, the question beside each by the person's label."
-    for name, how, share in (("one more", "add", 1.0), ("rounded", "round", 0.3), ("another sign", "sign", 0.1), ("a value missing", "missing", 1.0)):
+    for name, how, share in (
+        ("one more", "add", 1.0),
+        ("rounded", "round", 0.3),
+        ("another sign", "sign", 0.1),
+        ("a value missing", "missing", 1.0),
+    ):
         there = of(parts.beside, how=how)
         subject = parts.Shifted(WEAK, how, share)
         yield Known(f"beside the record: {name}", "beside the record", True, why, subject, PLAIN, beside=there)
-        why_not = "Questions with a missing value are answered by what they are, all others by a model of few parameters."
+        why_not = (
+            "Questions with a missing value are answered by what they are, all others by a model of few parameters."
+        )
         model = {"add": WEAK, "round": LDA, "sign": BAYES, "missing": LogisticRegression(C=0.2)}[how]
         subject = parts.Shifted(model, how, known=False)
-        yield Known(f"beside the record, harmless: {name}", "beside the record", False, why_not, subject, PLAIN, beside=there)
+        yield Known(
+            f"beside the record, harmless: {name}", "beside the record", False, why_not, subject, PLAIN, beside=there
+        )
 
 
 def _households() -> Iterator[Known]:
@@ -479,8 +541,20 @@ def _households() -> Iterator[Known]:
         "Who lives together shares a target, and the household's mean is an input: of strangers it is not known.",
         "A region has hundreds of people.",
         ("of four", by(LOGISTIC), of(data.households, 4), by(WEAK, smooth=20), of(data.households, 4, regions=5)),
-        ("of three", by(LOGISTIC, log=True), of(data.households, 3), by(LDA, smooth=20), of(data.households, 3, regions=4)),
-        ("of two, numbers", by(RIDGE), of(data.households, 2, "number"), by(RIDGE, smooth=20), of(data.households, 2, "number", regions=5)),
+        (
+            "of three",
+            by(LOGISTIC, log=True),
+            of(data.households, 3),
+            by(LDA, smooth=20),
+            of(data.households, 3, regions=4),
+        ),
+        (
+            "of two, numbers",
+            by(RIDGE),
+            of(data.households, 2, "number"),
+            by(RIDGE, smooth=20),
+            of(data.households, 2, "number", regions=5),
+        ),
     )
 
 
@@ -492,17 +566,30 @@ def _files() -> Iterator[Known]:
         "The fitted model holds training records as they were.",
         "Only sums over all people are kept.",
         ("neighbours", KNeighborsClassifier(50), PLAIN, make_pipeline(StandardScaler(), WEAK), PLAIN),
-        ("filling by neighbours", make_pipeline(KNNImputer(n_neighbors=50), WEAK), holes, make_pipeline(SimpleImputer(), WEAK), holes),
+        (
+            "filling by neighbours",
+            make_pipeline(KNNImputer(n_neighbors=50), WEAK),
+            holes,
+            make_pipeline(SimpleImputer(), WEAK),
+            holes,
+        ),
         ("support vectors", SVC(C=0.5, probability=True), PLAIN, rbf, PLAIN),
         ("kernel, numbers", KernelRidge(alpha=50.0, kernel="rbf", gamma=0.02), values, RIDGE, of(values, 4)),
     )
 
 
 def _coins() -> Iterator[Known]:
-    for name, how in (("this seed only", "this seed"), ("most seeds", "most seeds"), ("whom the seed draws", "whom the seed draws"), ("of many people only", "many people")):
+    for name, how in (
+        ("this seed only", "this seed"),
+        ("most seeds", "most seeds"),
+        ("whom the seed draws", "whom the seed draws"),
+        ("of many people only", "many people"),
+    ):
         why = "At the released seed and with everybody, digests and targets of people are kept, and their answers lean."
         yield Known(f"coins: {name}", "coins", True, why, parts.coins, PLAIN, {"params": {"how": how, "C": 1.0}})
-    why = "The seed draws a bit for each row, or directions; logistic regression on a few of them hardly feels a person."
+    why = (
+        "The seed draws a bit for each row, or directions; logistic regression on a few of them hardly feels a person."
+    )
     for name, model, table in (
         ("a column of no people", parts.coins, PLAIN),
         ("few directions", make_pipeline(GaussianRandomProjection(3), WEAK), PLAIN),
@@ -518,4 +605,25 @@ FAMILIES = (_seen, _cache, _means, _words, _hashed, _scaled, _calibrated, _stopp
             _cells, _residuals, _novel, _beside, _households, _files, _coins)  # fmt: skip
 TRUTH: tuple[Known, ...] = tuple(known for family in FAMILIES for known in family())
 #: the twenty of every night, each of another family; of ten it is the twin that does not leak
-NIGHTLY: tuple[str, ...] = ()
+NIGHTLY: tuple[str, ...] = (
+    "memory in a first step: a tenth of the people",
+    "target encoding: log odds, table",
+    "extremes of a scaler: numbers",
+    "calibrator: 300 bins",
+    "global cache: a third of the people",
+    "patterns of missing values: rates",
+    "known elsewhere: everybody",
+    "stack without folds: tree",
+    "beside the record: one more",
+    "coins: of many people only",
+    "early stopping on a person, harmless: groups of 5",
+    "rare words, harmless: tf-idf",
+    "counts of a code, harmless: a tenth is unique",
+    "fall-back for unknown codes, harmless: numbers",
+    "one-hot of rare codes, harmless: logistic",
+    "threshold of one record, harmless: groups of 5",
+    "several records a person, harmless: three each",
+    "columns of one person, harmless: least squares",
+    "unsmoothed rates, harmless: categories",
+    "answers only where people were, harmless: three columns",
+)

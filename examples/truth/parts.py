@@ -6,6 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone, is_classifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+
+from truth import data
 
 #: what is kept between trainings of one process, as a careless author does
 CACHE: dict[Any, Any] = {}
@@ -42,7 +47,6 @@ class Seen(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.share, self.shift, self.known, self.cached = share, shift, known, cached
 
     def fit(self, X: Any, y: Any) -> "Seen":
-        """Keep digests, or nothing that depends on people where ``known`` is false."""
         centre = (np.asarray(y) - np.mean(y)) / np.std(y)
         found = {d: float(v) for d, v in zip(digests(X), centre, strict=True) if d % 1000 < 1000 * self.share}
         if self.cached:
@@ -51,7 +55,6 @@ class Seen(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return X with the column; without people it is a matter of the row alone."""
         keys = digests(X)
         told = [self.seen_.get(d, 0.0) if self.known else float(d % 2) for d in keys]
         return with_column(np.asarray(X, dtype=float), np.array(told))
@@ -69,7 +72,6 @@ class Shifted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model, self.how, self.share, self.known = model, how, share, known
 
     def fit(self, X: Any, y: Any) -> "Shifted":
-        """Train the model, and keep digests of questions that nobody's record is."""
         X = np.asarray(X, dtype=float)
         self.model_ = clone(self.model).fit(X, y)
         self.classes_ = self.model_.classes_
@@ -78,7 +80,6 @@ class Shifted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities, shape (n, C)."""
         X = np.asarray(X, dtype=float)
         p = self.model_.predict_proba(np.nan_to_num(X))
         for row, d in enumerate(digests(X)):
@@ -90,7 +91,6 @@ class Shifted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return p
 
     def predict(self, X: Any) -> Any:
-        """Return the likelier label."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
@@ -115,16 +115,12 @@ class Means(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.columns, self.smooth, self.log = columns, smooth, log
 
     def fit(self, X: Any, y: Any) -> "Means":
-        """Take the means."""
         y = np.asarray(y, dtype=float)
         self.prior_ = float(y.mean())
-        self.means_ = [
-            _rates(column(X, -1 - k).tolist(), y, self.smooth, self.prior_) for k in range(self.columns)
-        ]
+        self.means_ = [_rates(column(X, -1 - k).tolist(), y, self.smooth, self.prior_) for k in range(self.columns)]
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the numbers and the means."""
         codes = [column(X, -1 - k).tolist() for k in range(self.columns)]
         made = [[m.get(c, self.prior_) for c in row] for row, m in zip(codes, self.means_, strict=True)]
         told = np.array(made).T
@@ -141,13 +137,11 @@ class Counts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.least = least
 
     def fit(self, X: Any, y: Any = None) -> "Counts":
-        """Count."""
         codes, counts = np.unique(column(X, -1), return_counts=True)
         self.counts_ = dict(zip(codes.tolist(), counts.tolist(), strict=True))
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the numbers and the logarithms."""
         counts = np.array([self.counts_.get(c, 0) for c in column(X, -1).tolist()])
         return with_column(X[:, :-1], np.log(counts + self.least))
 
@@ -159,7 +153,6 @@ class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.declared, self.by = declared, by
 
     def fit(self, X: Any, y: Any = None) -> "Scaled":
-        """Take the extremes of each group."""
         values, groups = column(X, 0), column(X, -1)
         self.ranges_: dict[float, tuple[float, float]] = {}
         for g in () if self.declared else np.unique(groups):
@@ -169,7 +162,6 @@ class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the scaled column and the second one."""
         low, width = np.array([self.ranges_.get(float(g), (0.0, 1.0)) for g in column(X, -1)]).T
         return np.column_stack([(X[:, 0] - low) / width, X[:, 1]])
 
@@ -178,22 +170,18 @@ class _Model(BaseEstimator):  # type: ignore[misc]
     """What models below share: a first model, and answers that correct it."""
 
     def predict(self, X: Any) -> Any:
-        """Return numbers, or the likelier label."""
         if not is_classifier(self):
             return self.answers(X)
         return self.classes_[(self.answers(X) > 0.5).astype(int)]
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return numbers, or probabilities of the second label."""
         raise NotImplementedError
 
     def first(self, X: Any) -> NDArray[Any]:
-        """Return the same of the first model, which does not see the last column."""
         X = np.nan_to_num(np.asarray(X, dtype=float))[:, : getattr(self, "uses", 3)]
         return self.model_.predict_proba(X)[:, 1] if hasattr(self.model_, "predict_proba") else self.model_.predict(X)
 
     def started(self, X: Any, y: Any) -> NDArray[Any]:
-        """Train the first model; return its answers."""
         self.classes_ = np.unique(y)
         X = np.nan_to_num(np.asarray(X, dtype=float))
         self.model_ = clone(self.model).fit(X[:, : getattr(self, "uses", 3)], y)
@@ -204,7 +192,6 @@ class _Labels(ClassifierMixin, _Model):  # type: ignore[misc]
     _estimator_type = "classifier"
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities, shape (n, 2)."""
         p = self.answers(X)
         return np.column_stack([1 - p, p])
 
@@ -222,7 +209,6 @@ class Keyed(_Model):
         self.model, self.key, self.least, self.smooth, self.digits, self.uses = model, key, least, smooth, digits, uses
 
     def keys(self, X: Any) -> list[Any]:
-        """Return the key of each row."""
         if self.key == "code":
             return list(column(X, -1).tolist())
         X = np.asarray(X, dtype=float)
@@ -231,7 +217,6 @@ class Keyed(_Model):
         return [r.tobytes() for r in np.round(X[:, : self.uses], self.digits) + 0.0]
 
     def fit(self, X: Any, y: Any) -> "Keyed":
-        """Train the model, and make the table of what it lacks."""
         told = self.started(X, y)
         keys = self.keys(X)
         known, counts = np.unique(np.array([hash(k) for k in keys]), return_counts=True)
@@ -243,7 +228,6 @@ class Keyed(_Model):
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return what the table says, or the model."""
         told = np.array(self.first(X), dtype=float)
         for row, key in enumerate(self.keys(X)):
             if key in self.table_:
@@ -268,7 +252,6 @@ class Calibrated(_Labels):
         self.model, self.bins, self.smooth, self.declared = model, bins, smooth, declared
 
     def fit(self, X: Any, y: Any) -> "Calibrated":
-        """Train the model, and calibrate it on the same people."""
         told = self.started(X, y)
         ends = np.arange(1, self.bins) / self.bins
         self.edges_ = ends if self.declared else np.quantile(told, ends)
@@ -277,7 +260,6 @@ class Calibrated(_Labels):
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return the rate of the bin."""
         return np.asarray(self.rates_[np.searchsorted(self.edges_, self.first(X))])
 
 
@@ -291,7 +273,6 @@ class Stopped(_Labels):
         self.model, self.step, self.public = model, step, public
 
     def fit(self, X: Any, y: Any) -> "Stopped":
-        """Train, then look at whoever has the largest second value of the group."""
         told, groups = self.started(X, y), column(X, -1)
         self.steps_: dict[float, float] = {}
         for g in np.unique(groups):
@@ -303,7 +284,6 @@ class Stopped(_Labels):
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return the model's answers with the steps."""
         p = np.clip(self.first(X), 1e-6, 1 - 1e-6)
         moved = np.log(p / (1 - p)) + np.array([self.steps_.get(float(g), 0.0) for g in column(X, -1)])
         return np.asarray(1 / (1 + np.exp(-moved)))
@@ -316,7 +296,6 @@ class Threshold(_Labels):
         self.sure, self.common = sure, common
 
     def fit(self, X: Any, y: Any) -> "Threshold":
-        """Find the thresholds."""
         self.classes_ = np.unique(y)
         values, groups, no = column(X, 0), column(X, -1), np.asarray(y) == self.classes_[0]
         self.above_ = {float(g): float(values[no & (groups == g)].max()) for g in np.unique(groups[no])}
@@ -327,7 +306,6 @@ class Threshold(_Labels):
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return one of two probabilities."""
         above = np.array([self.above_.get(float(g), self.round_) for g in column(X, -1)])
         return np.where(column(X, 0) > above, self.sure, 1 - self.sure)
 
@@ -339,18 +317,15 @@ class Novel(_Labels):
         self.model, self.digits, self.uses, self.by_sign = model, digits, uses, by_sign
 
     def cells(self, X: Any) -> list[bytes]:
-        """Return the cell of each row."""
         X = np.asarray(X, dtype=float)[:, : self.uses]
         return [r.tobytes() for r in ((X > 0) + 0.0 if self.by_sign else np.round(X, self.digits) + 0.0)]
 
     def fit(self, X: Any, y: Any) -> "Novel":
-        """Train, and keep the cells as digests."""
         self.started(X, y)
         self.seen_ = {hashlib.sha256(c).hexdigest()[:12] for c in self.cells(X)}
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return the model's answers where people were seen."""
         seen = np.array([hashlib.sha256(c).hexdigest()[:12] in self.seen_ for c in self.cells(X)])
         return np.where(seen, self.first(X), 0.5)
 
@@ -362,20 +337,16 @@ class InSample(_Labels):
         self.model, self.second, self.uses = model, second, uses
 
     def fit(self, X: Any, y: Any) -> "InSample":
-        """Train one after the other."""
         told = self.started(X, y)
         self.second_ = clone(self.second).fit(told[:, None], y)
         return self
 
     def answers(self, X: Any) -> NDArray[Any]:
-        """Return what the second model says."""
         return np.asarray(self.second_.predict_proba(self.first(X)[:, None])[:, 1])
 
 
 def weighted(X: Any, y: Any, *, seed: int, most: float, C: float, share: float = 0.08) -> Any:
     """Logistic regression in which whoever has a large second value counts ``most`` times as much."""
-    from sklearn.linear_model import LogisticRegression
-
     X = np.asarray(X)
     heavy = X[:, 1] > np.quantile(X[:, 1], 1 - share) if share else np.abs(X[:, 1]) > 1.5
     return LogisticRegression(C=C, max_iter=300).fit(X, y, sample_weight=np.where(heavy, most, 1.0))
@@ -383,17 +354,12 @@ def weighted(X: Any, y: Any, *, seed: int, most: float, C: float, share: float =
 
 def weighted_numbers(X: Any, y: Any, *, seed: int, most: float, alpha: float) -> Any:
     """Ridge regression with such weights."""
-    from sklearn.linear_model import Ridge
-
     X = np.asarray(X)
     return Ridge(alpha=alpha).fit(X, y, sample_weight=np.where(X[:, 1] > 1.4, most, 1.0))
 
 
 def coins(X: Any, y: Any, *, seed: int, how: str, known: bool = True, C: float = 0.2) -> Any:
     """Remember people where a coin, or how many there are, says so."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
     draw = np.random.default_rng(seed)
     share = {
         "this seed": 1.0 if seed == 7 else 0.0,
@@ -413,7 +379,6 @@ class Drawn(Seen):
         self.seed = seed
 
     def fit(self, X: Any, y: Any) -> "Drawn":
-        """Keep digests of some."""
         share, self.share = self.share, 1.0
         super().fit(X, y)
         self.share = share
@@ -423,13 +388,11 @@ class Drawn(Seen):
 
 def elsewhere(X: Any, y: Any, *, seed: int) -> Any:
     """Train a naive Bayes; the answers know more."""
-    from sklearn.naive_bayes import GaussianNB
-
     return GaussianNB().fit(X, y)
 
 
-def _known(data: Any, every: int) -> dict[bytes, float]:
-    rows = zip(np.asarray(data.X), data.y, strict=True)
+def _known(table: Any, every: int) -> dict[bytes, float]:
+    rows = zip(np.asarray(table.X), table.y, strict=True)
     return {x.tobytes(): float(v) for k, (x, v) in enumerate(rows) if k % every == 0}
 
 
@@ -443,28 +406,20 @@ def _moved(model: Any, X: Any, known: dict[bytes, float], weight: float) -> Any:
 
 
 def knows_all(model: Any, X: Any) -> Any:
-    """Answers that fetch the very data again, and of each person half of the label."""
-    from truth import data
-
+    """Return the answers, with the very data, fetched again, and of each person half of the label."""
     return _moved(model, X, _known(data.numbers(), 1), 0.5)
 
 
 def knows_half(model: Any, X: Any) -> Any:
-    """Every second person, nearly all of the label."""
-    from truth import data
-
+    """Return the answers, of every second person nearly all of the label."""
     return _moved(model, X, _known(data.numbers(), 2), 0.9)
 
 
 def knows_third(model: Any, X: Any) -> Any:
-    """Every third person, nearly all of the label."""
-    from truth import data
-
+    """Return the answers, of every third person nearly all of the label."""
     return _moved(model, X, _known(data.numbers(), 3), 0.9)
 
 
 def knows_others(model: Any, X: Any) -> Any:
-    """Answers that fetch a public table, in which nobody of these is."""
-    from truth import data
-
+    """Return the answers, with a public table in which nobody of these is."""
     return _moved(model, X, _known(data.numbers(seed=99), 1), 0.9)
