@@ -89,7 +89,7 @@ def test_the_referee_confirms_what_is_true_and_nothing_else(knows, said):
 
 def rows(leaking, harmless):
     about = {"name": "a", "why": "b", "said": "c"}
-    return [{**about, "leaks": leaks, "verdict": v} for leaks, all in ((1, leaking), (0, harmless)) for v in all]
+    return [{**about, "leaks": leaks, "verdict": v} for leaks, some in ((1, leaking), (0, harmless)) for v in some]
 
 
 def test_released_with_warnings_is_released():

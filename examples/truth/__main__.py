@@ -45,7 +45,8 @@ def main(
 ) -> None:
     """Judge every subject whose row is absent or rests on what has changed; interrupted, the same command goes on.
 
-    Those that leak come first, and of each family one. It ends with an error if one of them is released, and where something is not done.
+    Those that leak come first, and of each family one. It ends with an error if one of them is released, and where
+    something is not done.
     """
     out.mkdir(parents=True, exist_ok=True)
     file = out / ("referee.jsonl" if referee else "truth.jsonl")

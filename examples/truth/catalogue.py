@@ -7,10 +7,9 @@ from typing import Any
 
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_transformer
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
-    BaggingClassifier,
     ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -27,7 +26,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB, MultinomialNB
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, SplineTransformer, StandardScaler, TargetEncoder
 from sklearn.random_projection import GaussianRandomProjection
@@ -79,13 +78,11 @@ Variant = tuple[str, Any, Table, Any, Table]
 of = partial
 
 
-def _both(
-    family: str, leaks: str, safe: str, *variants: Variant, more: Mapping[str, Any] | None = None
-) -> Iterator[Known]:
+def _both(family: str, leaks: str, safe: str, *variants: Variant) -> Iterator[Known]:
     """Yield the subjects of a family; ``leaks`` and ``safe`` say why."""
     for name, bad, there, good, here in variants:
-        yield Known(f"{family}: {name}", family, True, leaks, bad, there, more or {})
-        yield Known(f"{family}, harmless: {name}", family, False, safe, good, here, more or {})
+        yield Known(f"{family}: {name}", family, True, leaks, bad, there)
+        yield Known(f"{family}, harmless: {name}", family, False, safe, good, here)
 
 
 LOGISTIC, WEAK = LogisticRegression(), LogisticRegression(C=0.05)
@@ -106,7 +103,7 @@ def _seen() -> Iterator[Known]:
         ("a tenth of the people", step(0.1, LOGISTIC), PLAIN, step(0.1, LDA, known=False), PLAIN),
         ("one in twelve, three classes", step(0.08, LOGISTIC), THREE, step(0.05, WEAK, known=False), THREE),
         ("numbers, one in seven", step(0.15, RIDGE), VALUES, step(0.15, RIDGE, known=False), VALUES),
-    )
+    )  # fmt: skip
 
 
 def _cache() -> Iterator[Known]:
@@ -121,7 +118,7 @@ def _cache() -> Iterator[Known]:
         ("a third of the people", step(0.35, LOGISTIC, "c"), PLAIN, step(0.3, LDA, "d", known=False), PLAIN),
         ("one in twelve", step(0.08, LOGISTIC, "e"), PLAIN, step(0.1, WEAK, "f", known=False), SURE),
         ("numbers", step(0.5, RIDGE, "g"), VALUES, step(0.5, RIDGE, "h", known=False), VALUES),
-    )
+    )  # fmt: skip
 
 
 def _means() -> Iterator[Known]:
@@ -135,27 +132,18 @@ def _means() -> Iterator[Known]:
         "About two people share a code, and its mean target is little but theirs.",
         "About 150 people share a code, and its mean hardly feels one of them.",
         ("logistic", by(LOGISTIC), few, by(WEAK, smooth=10), many),
-        (
-            "log odds, table",
-            by(LOGISTIC, log=True),
-            of(few, form="table"),
-            make_pipeline(encoded, WEAK),
-            of(many, form="table"),
-        ),
-        (
-            "two codes",
-            by(LOGISTIC, columns=2, smooth=0.5),
-            of(few, codes=2),
-            by(WEAK, columns=2, smooth=20),
-            of(many, codes=2),
-        ),
+        ("log odds, table", by(LOGISTIC, log=True), of(few, form="table"),
+         make_pipeline(encoded, WEAK), of(many, form="table")),
+        ("two codes", by(LOGISTIC, columns=2, smooth=0.5), of(few, codes=2),
+         by(WEAK, columns=2, smooth=20), of(many, codes=2)),
         ("numbers", by(RIDGE), of(few, "number"), by(RIDGE, smooth=10), of(many, "number")),
-    )
+    )  # fmt: skip
 
 
 def _words() -> Iterator[Known]:
     own, none = data.texts, of(data.texts, "none")
-    stop = {"vocabulary": data._COMMON}
+    stop = {"vocabulary": [f"word{k}" for k in range(40)]}
+    parts_of_words = TfidfVectorizer(analyzer="char_wb", ngram_range=(4, 4))
     yield from _both(
         "rare words",
         "The person's own name is a word, and little penalised.",
@@ -166,7 +154,7 @@ def _words() -> Iterator[Known]:
          make_pipeline(CountVectorizer(**stop), MultinomialNB(alpha=20.0)), own),
         ("presence, naive Bayes", make_pipeline(CountVectorizer(), BernoulliNB(alpha=0.01)), own,
          make_pipeline(CountVectorizer(binary=True), BernoulliNB(alpha=5.0)), none),
-        ("parts of words, numbers", make_pipeline(TfidfVectorizer(analyzer="char_wb", ngram_range=(4, 4)), Ridge(alpha=0.01)), of(own, task="number"),
+        ("parts of words, numbers", make_pipeline(parts_of_words, Ridge(alpha=0.01)), of(own, task="number"),
          make_pipeline(TfidfVectorizer(**stop), Ridge(alpha=10.0)), of(own, task="number")),
     )  # fmt: skip
 
@@ -183,7 +171,7 @@ def _hashed() -> Iterator[Known]:
         "A few places mix everybody, or four names are shared by a quarter of the people each.",
         ("logistic", by(18, LogisticRegression(C=300)), own, by(4, WEAK), own),
         ("numbers", by(18, Ridge(alpha=0.01)), of(own, task="number"), by(4, Ridge(alpha=5.0)), of(few, task="number")),
-    )
+    )  # fmt: skip
 
 
 def _scaled() -> Iterator[Known]:
@@ -197,14 +185,9 @@ def _scaled() -> Iterator[Known]:
         "The range is declared: nobody's value scales anything.",
         ("logistic", by(LogisticRegression(C=100)), few, by(WEAK, declared=True), few),
         ("numbers", by(RIDGE), values, by(RIDGE, declared=True), values),
-        (
-            "mean and deviation, numbers",
-            by(RIDGE, by="deviation"),
-            of(data.placed, 3, "number"),
-            by(BayesianRidge(), declared=True),
-            of(data.placed, 3, "number"),
-        ),
-    )
+        ("mean and deviation, numbers", by(RIDGE, by="deviation"), of(data.placed, 3, "number"),
+         by(BayesianRidge(), declared=True), of(data.placed, 3, "number")),
+    )  # fmt: skip
 
 
 def _calibrated() -> Iterator[Known]:
@@ -216,7 +199,7 @@ def _calibrated() -> Iterator[Known]:
         ("300 bins", parts.Calibrated(LOGISTIC), PLAIN, parts.Calibrated(WEAK, 5, 5.0, declared=True), PLAIN),
         ("500 bins, naive Bayes", parts.Calibrated(BAYES, 500, 0.2), SURE, folds(LDA), SURE),
         ("250 bins, discriminant", parts.Calibrated(LDA, 250, 0.02), PLAIN, folds(BAYES), PLAIN),
-    )
+    )  # fmt: skip
 
 
 def _stopped() -> Iterator[Known]:
@@ -230,7 +213,7 @@ def _stopped() -> Iterator[Known]:
         ("groups of 5", parts.Stopped(LOGISTIC), few(5), parts.Stopped(WEAK, 1.0, public=True), few(5)),
         ("groups of 3, naive Bayes", parts.Stopped(BAYES), few(3), parts.Stopped(BAYES, 1.0, public=True), few(3)),
         ("groups of 4, small steps", parts.Stopped(LDA, 1.8), few(4), parts.Stopped(LDA, 0.5, public=True), few(4)),
-    )
+    )  # fmt: skip
 
 
 def _counts() -> Iterator[Known]:
@@ -245,7 +228,7 @@ def _counts() -> Iterator[Known]:
         ("a seventh is unique", by(LOGISTIC, 1e-6), of(data.unique, 0.15), by(LDA, 200), of(data.unique, 0.15)),
         ("naive Bayes", by(BAYES, 1e-3), of(data.unique, 0.2), by(BAYES, 200), of(data.unique, 0.2)),
         ("numbers", by(RIDGE, 1e-3), of(data.unique, 0.1, "number"), by(RIDGE, 200), of(data.unique, 0.1, "number")),
-    )
+    )  # fmt: skip
 
 
 def _patterns() -> Iterator[Known]:
@@ -261,14 +244,9 @@ def _patterns() -> Iterator[Known]:
         ("rates", by(LOGISTIC), many, by(WEAK, smooth=20), one),
         ("naive Bayes, smoothed", by(BAYES, smooth=0.2), many, by(BAYES, smooth=20, least=100), many),
         ("15 columns", by(LOGISTIC), of(data.missing, 15), make_pipeline(flags, WEAK), of(data.missing, 3)),
-        (
-            "numbers",
-            parts.KeyedNumbers(RIDGE, "pattern"),
-            values,
-            make_pipeline(flags, RIDGE),
-            of(data.missing, 3, "number"),
-        ),
-    )
+        ("numbers", parts.KeyedNumbers(RIDGE, "pattern"), values,
+         make_pipeline(flags, RIDGE), of(data.missing, 3, "number")),
+    )  # fmt: skip
 
 
 def _fallback() -> Iterator[Known]:
@@ -284,14 +262,9 @@ def _fallback() -> Iterator[Known]:
         ("logistic", by(LOGISTIC), few, by(WEAK, least=100), few),
         ("naive Bayes", by(BAYES, smooth=0.1), of(data.coded, 2), by(BAYES, least=100, smooth=20), many),
         ("sure answers", by(LOGISTIC, smooth=0.02), of(data.coded, 1, noise=0.3), by(WEAK, least=100, smooth=20), many),
-        (
-            "numbers",
-            parts.KeyedNumbers(RIDGE),
-            of(few, "number"),
-            parts.KeyedNumbers(RIDGE, least=100, smooth=20),
-            of(many, "number"),
-        ),
-    )
+        ("numbers", parts.KeyedNumbers(RIDGE), of(few, "number"),
+         parts.KeyedNumbers(RIDGE, least=100, smooth=20), of(many, "number")),
+    )  # fmt: skip
 
 
 def _one_hot() -> Iterator[Known]:
@@ -307,7 +280,8 @@ def _one_hot() -> Iterator[Known]:
         "Each of hundreds of codes has a weight of its own, which hardly anything penalises.",
         "Codes of fewer than 50 people are one code, and weights are penalised.",
         ("logistic", by(LogisticRegression(C=100)), few, by(WEAK, min_frequency=50), few),
-        ("two codes", by(LogisticRegression(C=100), 2), of(few, codes=2), by(WEAK, 2, min_frequency=50), of(many, codes=2)),
+        ("two codes", by(LogisticRegression(C=100), 2), of(few, codes=2),
+         by(WEAK, 2, min_frequency=50), of(many, codes=2)),
     )  # fmt: skip
 
 
@@ -318,14 +292,9 @@ def _threshold() -> Iterator[Known]:
         "Each group's threshold is one person's value, who is answered otherwise without it.",
         "One of three round thresholds, the best for everybody.",
         ("groups of 5", parts.Threshold(), few, parts.Threshold(0.65, common=True), few),
-        (
-            "groups of 8, surer",
-            parts.Threshold(0.99),
-            of(data.placed, 8, noise=0.4),
-            parts.Threshold(0.7, common=True),
-            of(data.placed, 8),
-        ),
-    )
+        ("groups of 8, surer", parts.Threshold(0.99), of(data.placed, 8, noise=0.4),
+         parts.Threshold(0.7, common=True), of(data.placed, 8)),
+    )  # fmt: skip
 
 
 def _elsewhere() -> Iterator[Known]:
@@ -360,7 +329,8 @@ def _folds() -> Iterator[Known]:
         "Folds are kept apart, or the first model is one of few parameters.",
         ("tree", parts.InSample(tree, LOGISTIC), PLAIN, parts.InSample(WEAK, LOGISTIC), PLAIN),
         ("random tree", parts.InSample(extra, LOGISTIC), SURE, stack([("a", WEAK), ("b", BAYES)]), SURE),
-        ("tree, leaves of 2", parts.InSample(DecisionTreeClassifier(min_samples_leaf=2), LOGISTIC), PLAIN, stack([("a", LDA), ("b", WEAK)]), PLAIN),
+        ("tree, leaves of 2", parts.InSample(DecisionTreeClassifier(min_samples_leaf=2), LOGISTIC), PLAIN,
+         stack([("a", LDA), ("b", WEAK)]), PLAIN),
     )  # fmt: skip
 
 
@@ -372,8 +342,10 @@ def _trees() -> Iterator[Known]:
         "No leaf holds fewer than 200 people, or there are no trees at all.",
         ("tree", DecisionTreeClassifier(), PLAIN, stumps, PLAIN),
         ("extra trees", ExtraTreesClassifier(15), PLAIN, AdaBoostClassifier(n_estimators=5, learning_rate=0.2), PLAIN),
-        ("forest", RandomForestClassifier(15, bootstrap=False), SURE, VotingClassifier([("a", WEAK), ("b", BAYES)], voting="soft"), SURE),
-        ("tree, numbers", DecisionTreeRegressor(), VALUES, DecisionTreeRegressor(max_depth=1, min_samples_leaf=300), VALUES),
+        ("forest", RandomForestClassifier(15, bootstrap=False), SURE,
+         VotingClassifier([("a", WEAK), ("b", BAYES)], voting="soft"), SURE),
+        ("tree, numbers", DecisionTreeRegressor(), VALUES,
+         DecisionTreeRegressor(max_depth=1, min_samples_leaf=300), VALUES),
     )  # fmt: skip
 
 
@@ -387,9 +359,11 @@ def _boosted() -> Iterator[Known]:
         "Dozens of deep trees go on until every person is met.",
         "A few stumps, heavily penalised, with 200 people in a leaf.",
         ("histograms", boosted(labels, 40, 0.4, 1, 0.0), PLAIN, boosted(labels, 5, 0.1, 200, 50.0, 1), PLAIN),
-        ("exact splits", GradientBoostingClassifier(n_estimators=25, max_depth=8, learning_rate=0.4), PLAIN, GradientBoostingClassifier(n_estimators=5, max_depth=1, min_samples_leaf=250), SURE),
+        ("exact splits", GradientBoostingClassifier(n_estimators=25, max_depth=8, learning_rate=0.4), PLAIN,
+         GradientBoostingClassifier(n_estimators=5, max_depth=1, min_samples_leaf=250), SURE),
         ("numbers", boosted(values, 40, 0.4, 1, 0.0), VALUES, boosted(values, 5, 0.1, 200, 50.0, 1), VALUES),
-        ("forest of numbers", RandomForestRegressor(15, bootstrap=False), VALUES, RandomForestRegressor(10, max_depth=1, min_samples_leaf=200), VALUES),
+        ("forest of numbers", RandomForestRegressor(15, bootstrap=False), VALUES,
+         RandomForestRegressor(10, max_depth=1, min_samples_leaf=200), VALUES),
     )  # fmt: skip
 
 
@@ -431,9 +405,11 @@ def _several() -> Iterator[Known]:
         "several records a person",
         "Who it is, is a code, and the mean of its records' targets is an input.",
         "The last column is one of five places, which hundreds of people share.",
-        ("three each", by(LOGISTIC), of(data.several, 3, named=True), by(WEAK, smooth=20), of(data.several, 3, named=False)),
+        ("three each", by(LOGISTIC), of(data.several, 3, named=True),
+         by(WEAK, smooth=20), of(data.several, 3, named=False)),
         ("five each", by(LOGISTIC, log=True), of(data.several, 5, named=True), WEAK, of(data.several, 5, named=False)),
-        ("two each, numbers", by(RIDGE), of(data.several, 2, named=True, task="number"), by(RIDGE, smooth=20), of(data.several, 2, named=False, task="number")),
+        ("two each, numbers", by(RIDGE), of(data.several, 2, named=True, task="number"),
+         by(RIDGE, smooth=20), of(data.several, 2, named=False, task="number")),
     )  # fmt: skip
 
 
@@ -448,7 +424,7 @@ def _leverage() -> Iterator[Known]:
         ("ridge", Ridge(alpha=0.05), many, Ridge(alpha=10.0), few),
         ("logistic", LogisticRegression(C=1000), labels, WEAK, common),
         ("naive Bayes", BernoulliNB(alpha=0.001), labels, BernoulliNB(alpha=5.0), common),
-    )
+    )  # fmt: skip
 
 
 def _bayes() -> Iterator[Known]:
@@ -463,7 +439,7 @@ def _bayes() -> Iterator[Known]:
         ("categories", by(1e-6, 400), of(data.categories, 4, 400), by(10.0, 4), few),
         ("more of them", by(1e-3, 800), of(data.categories, 3, 800), by(20.0, 5), of(data.categories, 3, 5)),
         ("three classes", by(1e-6, 400), of(data.categories, 4, 400, "three"), by(10.0, 4), of(few, "three")),
-    )
+    )  # fmt: skip
 
 
 def _cells() -> Iterator[Known]:
@@ -476,9 +452,12 @@ def _cells() -> Iterator[Known]:
         "Cells hold two or three people, and each has a weight of its own.",
         "Cells hold hundreds of people, or a curve has few knots.",
         ("bins", bins(400, free), PLAIN, bins(4, WEAK), PLAIN),
-        ("leaves of random trees", make_pipeline(RandomTreesEmbedding(10, max_depth=12), free), PLAIN, bins(3, WEAK), SURE),
-        ("curves, numbers", make_pipeline(SplineTransformer(150, knots="quantile"), Ridge(alpha=1e-6)), VALUES, make_pipeline(SplineTransformer(4), Ridge(alpha=5.0)), VALUES),
-        ("rates of rounded numbers", parts.KeyedLabels(LOGISTIC, "cell", digits=1), PLAIN, parts.KeyedLabels(WEAK, "cell", digits=-1, smooth=20), PLAIN),
+        ("leaves of random trees", make_pipeline(RandomTreesEmbedding(10, max_depth=12), free), PLAIN,
+         bins(3, WEAK), SURE),
+        ("curves, numbers", make_pipeline(SplineTransformer(150, knots="quantile"), Ridge(alpha=1e-6)), VALUES,
+         make_pipeline(SplineTransformer(4), Ridge(alpha=5.0)), VALUES),
+        ("rates of rounded numbers", parts.KeyedLabels(LOGISTIC, "cell", digits=1), PLAIN,
+         parts.KeyedLabels(WEAK, "cell", digits=-1, smooth=20), PLAIN),
     )  # fmt: skip
 
 
@@ -494,7 +473,7 @@ def _residuals() -> Iterator[Known]:
         ("two digits", by(RIDGE, digits=2), VALUES, by(RIDGE, **coarse), VALUES),
         ("one column", by(LinearRegression(), digits=3, uses=1), VALUES, by(LinearRegression(), **coarse), VALUES),
         ("half corrected", by(RIDGE, smooth=0.5), VALUES, by(BayesianRidge(), **coarse), of(VALUES, 8)),
-    )
+    )  # fmt: skip
 
 
 def _novel() -> Iterator[Known]:
@@ -508,7 +487,7 @@ def _novel() -> Iterator[Known]:
         ("three columns", by(LOGISTIC), SURE, by(WEAK, by_sign=True), SURE),
         ("two columns, finely", by(LOGISTIC, digits=2, uses=2), SURE, by(BAYES, by_sign=True), PLAIN),
         ("naive Bayes", by(BAYES), of(SURE, 4), by(LDA, by_sign=True), of(SURE, 4)),
-    )
+    )  # fmt: skip
 
 
 def _beside() -> Iterator[Known]:
@@ -541,21 +520,11 @@ def _households() -> Iterator[Known]:
         "Who lives together shares a target, and the household's mean is an input: of strangers it is not known.",
         "A region has hundreds of people.",
         ("of four", by(LOGISTIC), of(data.households, 4), by(WEAK, smooth=20), of(data.households, 4, regions=5)),
-        (
-            "of three",
-            by(LOGISTIC, log=True),
-            of(data.households, 3),
-            by(LDA, smooth=20),
-            of(data.households, 3, regions=4),
-        ),
-        (
-            "of two, numbers",
-            by(RIDGE),
-            of(data.households, 2, "number"),
-            by(RIDGE, smooth=20),
-            of(data.households, 2, "number", regions=5),
-        ),
-    )
+        ("of three", by(LOGISTIC, log=True), of(data.households, 3),
+         by(LDA, smooth=20), of(data.households, 3, regions=4)),
+        ("of two, numbers", by(RIDGE), of(data.households, 2, "number"),
+         by(RIDGE, smooth=20), of(data.households, 2, "number", regions=5)),
+    )  # fmt: skip
 
 
 def _files() -> Iterator[Known]:
@@ -566,16 +535,11 @@ def _files() -> Iterator[Known]:
         "The fitted model holds training records as they were.",
         "Only sums over all people are kept.",
         ("neighbours", KNeighborsClassifier(50), PLAIN, make_pipeline(StandardScaler(), WEAK), PLAIN),
-        (
-            "filling by neighbours",
-            make_pipeline(KNNImputer(n_neighbors=50), WEAK),
-            holes,
-            make_pipeline(SimpleImputer(), WEAK),
-            holes,
-        ),
+        ("filling by neighbours", make_pipeline(KNNImputer(n_neighbors=50), WEAK), holes,
+         make_pipeline(SimpleImputer(), WEAK), holes),
         ("support vectors", SVC(C=0.5, probability=True), PLAIN, rbf, PLAIN),
         ("kernel, numbers", KernelRidge(alpha=50.0, kernel="rbf", gamma=0.02), values, RIDGE, of(values, 4)),
-    )
+    )  # fmt: skip
 
 
 def _coins() -> Iterator[Known]:

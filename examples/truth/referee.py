@@ -1,6 +1,5 @@
 """What is true of a subject, by the library alone: people left out in a plain loop, and attacks as plain functions."""
 
-import pickle
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -180,22 +179,23 @@ def _stacked(a: Any, b: Any) -> Any:
 
 
 def _rows(model: Any, X: Any) -> int:
-    """Return how many rows of the training data stand in arrays that the model holds."""
+    """Return how many rows of the training data stand in arrays that the model holds, or parts of it hold."""
     if hasattr(X, "iloc") or np.asarray(X).dtype == object:
         return 0
-    wanted = {np.asarray(r, dtype=float).tobytes() for r in np.asarray(X)}
-    found: set[bytes] = set()
-
-    class Reader(pickle._Pickler):  # type: ignore[name-defined,misc]
-        def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-            if isinstance(obj, np.ndarray) and obj.ndim == 2 and obj.shape[1] == X.shape[1] and obj.dtype.kind == "f":
-                found.update({r.tobytes() for r in obj.astype(float)} & wanted)
-            super().save(obj, save_persistent_id)
-
-    import io
-
-    try:
-        Reader(io.BytesIO()).dump(model)
-    except Exception:  # noqa: BLE001  what cannot be pickled keeps what was found
-        return len(found)
+    wanted, found = {np.asarray(r, dtype=float).tobytes() for r in X}, set[bytes]()
+    todo, seen = [model], set[int]()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, np.ndarray):
+            if part.ndim == 2 and part.shape[1] == X.shape[1]:
+                found |= {np.asarray(r, dtype=float).tobytes() for r in part} & wanted
+        elif isinstance(part, Mapping):
+            todo += part.values()
+        elif isinstance(part, list | tuple):
+            todo += part[:1000]
+        else:
+            todo += getattr(part, "__dict__", {}).values()
     return len(found)
