@@ -116,7 +116,7 @@ def _cache() -> Iterator[Known]:
         "What the process keeps is nothing of people.",
         ("logistic", step(1.0, LOGISTIC, "a"), PLAIN, step(1.0, WEAK, "b", known=False), PLAIN),
         ("a third of the people", step(0.35, LOGISTIC, "c"), PLAIN, step(0.3, LDA, "d", known=False), PLAIN),
-        ("one in twelve", step(0.08, LOGISTIC, "e"), PLAIN, step(0.1, WEAK, "f", known=False), SURE),
+        ("one in 25", step(0.04, LOGISTIC, "e"), PLAIN, step(0.1, WEAK, "f", known=False), SURE),
         ("numbers", step(0.5, RIDGE, "g"), VALUES, step(0.5, RIDGE, "h", known=False), VALUES),
     )  # fmt: skip
 
@@ -368,15 +368,15 @@ def _boosted() -> Iterator[Known]:
 
 
 def _wide() -> Iterator[Known]:
-    wide, few = of(PLAIN, 900), of(PLAIN, 5)
+    wide, few = of(PLAIN, 600), of(PLAIN, 5)
     yield from _both(
         "more columns than people can fill",
-        "Hundreds of columns fit nearly every person's noise.",
+        "Hundreds of columns fit much of every person's noise.",
         "Five columns, or a strong penalty on tens of them.",
         ("logistic", LogisticRegression(C=100), wide, LogisticRegression(C=0.5), few),
-        ("discriminant", LDA, of(PLAIN, 700), LDA, few),
-        ("least squares", LinearRegression(), of(VALUES, 800), LinearRegression(), of(VALUES, 5)),
-        ("ridge", Ridge(alpha=0.1), of(VALUES, 850), Ridge(alpha=500.0), of(VALUES, 30)),
+        ("discriminant", LDA, of(PLAIN, 500), LDA, few),
+        ("least squares", LinearRegression(), of(VALUES, 400), LinearRegression(), of(VALUES, 5)),
+        ("ridge", Ridge(alpha=0.1), of(VALUES, 450), Ridge(alpha=500.0), of(VALUES, 30)),
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from truth import parts
 from truth.catalogue import TRUTH, Known
 
-#: people left out; of whom so many above the limit show that more than 1 % are; and models that attackers train
-LEFT_OUT, ENOUGH, SHADOWS = 150, 6, 24
+#: people left out; of 300 of whom so many above the limit show that more than 1 % are; and models of attackers
+LEFT_OUT, ENOUGH, SHADOWS = 150, 8, 24
 #: what a subject that does not leak stays below, to be clearly within limits of 1, .5, .6 and .1
 CLEAR = {"influence": 0.01, "accuracy": 0.57, "found": 0.07}
 
@@ -88,7 +88,7 @@ def _confirms(known: Known, found: Mapping[str, Any]) -> bool:
 def _left_out(plain: Plain, whole: Any) -> NDArray[Any]:
     """Return how far each of some people moves the answers at and beside their records; 1 is the limit."""
     data, draw = plain.data, np.random.default_rng(12)
-    chosen = draw.choice(len(plain.units), min(LEFT_OUT, len(plain.units)), replace=False)
+    chosen = draw.choice(len(plain.units), min(LEFT_OUT * (1 + plain.known.leaks), len(plain.units)), replace=False)
     changes, residuals = list[float](), list[float]()
     for unit in chosen:
         own = plain.units[unit]
