@@ -381,9 +381,9 @@ def _wide() -> Iterator[Known]:
 
 
 def _weights() -> Iterator[Known]:
-    wide = of(PLAIN, 60)
+    wide = of(PLAIN, 75)
     for name, most, C in (("a thousand", 1e3, 10.0), ("a hundred, free", 1e2, 100.0), ("ten thousand", 1e4, 1.0)):
-        why = "Eighty people outweigh all others, and sixty columns fit each of them."
+        why = "Eighty people outweigh all others, and 75 columns fit each of them."
         more = {"params": {"most": most, "C": C}}
         yield Known(f"heavy weights: {name}", "heavy weights", True, why, parts.weighted, wide, more)
         why = "Nobody counts more than one and a half times, in five columns."
@@ -454,7 +454,7 @@ def _cells() -> Iterator[Known]:
         ("bins", bins(400, free), PLAIN, bins(4, WEAK), PLAIN),
         ("leaves of random trees", make_pipeline(RandomTreesEmbedding(10, max_depth=12), free), PLAIN,
          bins(3, WEAK), SURE),
-        ("curves, numbers", make_pipeline(SplineTransformer(150, knots="quantile"), Ridge(alpha=1e-6)), VALUES,
+        ("curves, numbers", make_pipeline(SplineTransformer(80, knots="quantile"), Ridge(alpha=1e-6)), VALUES,
          make_pipeline(SplineTransformer(4), Ridge(alpha=5.0)), VALUES),
         ("rates of rounded numbers", parts.KeyedLabels(LOGISTIC, "cell", digits=1), PLAIN,
          parts.KeyedLabels(WEAK, "cell", digits=-1, smooth=20), PLAIN),

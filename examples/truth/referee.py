@@ -12,6 +12,8 @@ from truth.catalogue import TRUTH, Known
 
 #: people left out; of 300 of whom so many above the limit show that more than 1 % are; and models of attackers
 LEFT_OUT, ENOUGH, SHADOWS = 150, 8, 24
+#: so many of whoever was left out first, and no others need be
+SURE = 16
 #: what a subject that does not leak stays below, to be clearly within limits of 1, .5, .6 and .1
 CLEAR = {"influence": 0.01, "accuracy": 0.57, "found": 0.07}
 
@@ -89,7 +91,7 @@ def _left_out(plain: Plain, whole: Any) -> NDArray[Any]:
     """Return how far each of some people moves the answers at and beside their records; 1 is the limit."""
     data, draw = plain.data, np.random.default_rng(12)
     chosen = draw.choice(len(plain.units), min(LEFT_OUT * (1 + plain.known.leaks), len(plain.units)), replace=False)
-    changes, residuals = list[float](), list[float]()
+    changes, residuals, limit = list[float](), list[float](), 1.0
     for unit in chosen:
         own = plain.units[unit]
         kept = np.setdiff1d(np.arange(data.n), own)
@@ -102,10 +104,10 @@ def _left_out(plain: Plain, whole: Any) -> NDArray[Any]:
         changes.append(max(float(np.nan_to_num(m, nan=0.0, posinf=np.inf).max()) for m in moved))
         if plain.numbers:
             residuals += list(data.y[own] - plain.told(other, asked[0])[:, 0])
-        elif plain.known.leaks and sum(c > 1 for c in changes) >= ENOUGH:
+            limit = 0.5 * float(np.std(residuals))  # half of the usual error
+        if plain.known.leaks and len(changes) >= 2 * SURE and (np.array(changes) > limit).sum() >= SURE:
             break
-    # half of the usual error is the limit of numbers
-    return np.array(changes) / (0.5 * float(np.std(residuals)) if plain.numbers else 1.0)
+    return np.array(changes) / limit
 
 
 def _losses(plain: Plain, model: Any, X: Any, y: Any) -> NDArray[Any]:
