@@ -151,7 +151,7 @@ def _words() -> Iterator[Known]:
         ("tf-idf", make_pipeline(TfidfVectorizer(), LogisticRegression(C=100)), own,
          make_pipeline(TfidfVectorizer(**stop), LogisticRegression(C=0.1)), own),
         ("counts, naive Bayes", make_pipeline(CountVectorizer(), MultinomialNB(alpha=0.01)), own,
-         make_pipeline(CountVectorizer(**stop), MultinomialNB(alpha=20.0)), own),
+         make_pipeline(CountVectorizer(**stop), MultinomialNB(alpha=200.0)), own),
         ("presence, naive Bayes", make_pipeline(CountVectorizer(), BernoulliNB(alpha=0.01)), own,
          make_pipeline(CountVectorizer(binary=True), BernoulliNB(alpha=5.0)), none),
         ("parts of words, numbers", make_pipeline(parts_of_words, Ridge(alpha=0.01)), of(own, task="number"),
