@@ -290,10 +290,10 @@ def _threshold() -> Iterator[Known]:
     yield from _both(
         "threshold of one record",
         "Each group's threshold is one person's value, who is answered otherwise without it.",
-        "One of three round thresholds, the best for everybody.",
-        ("groups of 5", parts.Threshold(), few, parts.Threshold(0.65, common=True), few),
+        "One or two round thresholds for everybody: hundreds are on each side.",
+        ("groups of 5", parts.Threshold(), few, parts.Calibrated(WEAK, 2, 5.0, declared=True), few),
         ("groups of 8, surer", parts.Threshold(0.99), of(data.placed, 8, noise=0.4),
-         parts.Threshold(0.7, common=True), of(data.placed, 8)),
+         parts.Calibrated(LDA, 3, 5.0, declared=True), of(data.placed, 8)),
     )  # fmt: skip
 
 
@@ -407,9 +407,9 @@ def _several() -> Iterator[Known]:
         "The last column is one of five places, which hundreds of people share.",
         ("three each", by(LOGISTIC), of(data.several, 3, named=True),
          by(WEAK, smooth=20), of(data.several, 3, named=False)),
-        ("five each", by(LOGISTIC, log=True), of(data.several, 5, named=True), WEAK, of(data.several, 5, named=False)),
-        ("two each, numbers", by(RIDGE), of(data.several, 2, named=True, task="number"),
-         by(RIDGE, smooth=20), of(data.several, 2, named=False, task="number")),
+        ("four each", by(LOGISTIC, log=True), of(data.several, 4, named=True), WEAK, of(data.several, 4, named=False)),
+        ("three each, numbers", by(RIDGE), of(data.several, 3, named=True, task="number"),
+         by(RIDGE, smooth=20), of(data.several, 3, named=False, task="number")),
     )  # fmt: skip
 
 
