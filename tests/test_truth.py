@@ -1,4 +1,4 @@
-"""The two hundred models of which the truth is known: what they are, what is said of them, and two of them judged."""
+"""The two hundred models of which the truth is known: what they are, what is said of them, and one of them judged."""
 
 import re
 import warnings
@@ -168,12 +168,8 @@ def test_the_page_has_a_row_for_each_and_counts_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "verdict"),
-    [("records in the file: neighbours", "failed"), ("threshold of one record: groups of 5", "failed")],
-)
-def test_two_are_judged_here(name, verdict, tmp_path):
+def test_one_that_leaks_is_judged_by_the_whole_gate(tmp_path):
     from privgate import registry
 
     registry.local_registry(tmp_path / "registry")
-    assert by_name(name, tmp_path)["verdict"] == verdict
+    assert by_name("records in the file: neighbours", tmp_path)["verdict"] == "failed"
