@@ -11,9 +11,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def import_once() -> None:
-    """Import what every kind needs in the process that is forked; to be called before the first kind."""
-    _CONTEXT.set_forkserver_preload(["kinds.measure", "mlflow.sklearn", "skops.io", "privgate.guard"])
+def import_once(*more: str) -> None:
+    """Import what every kind needs, and more, in the process that is forked; to be called before the first kind."""
+    _CONTEXT.set_forkserver_preload(["kinds.measure", "mlflow.sklearn", "skops.io", "privgate.guard", *more])
 
 
 def apart(work: Callable[..., dict[str, Any]], *arguments: Any, limit: float) -> dict[str, Any]:
