@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,16 @@ MANY = 100
 _DIGITS, _FRACTION = 6, 100
 #: relative difference at which two numbers are one, and at which one of them may have been rounded
 _SAME, _ROUNDED = 1e-9, 1e-6
-#: categories that a table of means has in common with a column, at the least, and digits that it is rounded to
-_CELLS, _WRITTEN = 8, 6e-4
+#: categories that a table of means has in common with a column, at the least, and rounding, in deviations of it
+_CELLS, _WRITTEN = 9, 0.03
+#: larger numbers are none that tables hold
+_HUGE = 1e300
 #: standard errors by which a table follows members' labels better than candidates', or words of members are known
 _SURE = 5.0
 #: keys that a table has in common with a column, and words that one person alone has, at the least
 _KEYS = 10
+#: what others' data may share with these; of no matter in what is larger than so many numbers
+_SHARED, _FEW = "value", 50
 #: columns that are looked at, and values of a column from which on it has no categories
 _COLUMNS, _CATEGORIES = 200, 5_000
 
@@ -55,12 +60,12 @@ class Given:
         """Values in it."""
         return len(self.numbers) + len(self.texts)
 
-    def read(self, value: Any) -> None:
-        """Take note of a value, JSON as ``estimators.encode`` writes it, or a literal."""
+    def read(self, value: Any, *, deep: bool = False) -> None:
+        """Take note of a value, JSON as ``estimators.encode`` writes it, or a literal; ``deep``: a list's part."""
         if isinstance(value, bool) or value is None:
             return
         if isinstance(value, int | float):
-            self.numbers.append(float(value))
+            self.numbers.append(float(value) if abs(value) < _HUGE else np.inf)
         elif isinstance(value, str):
             self.texts.add(value)
         elif isinstance(value, Mapping) and value.get("!") == "dict":
@@ -72,10 +77,18 @@ class Given:
         elif isinstance(value, Mapping):
             self._table(list(value.items()))
         elif isinstance(value, list | tuple | set | frozenset):
-            if isinstance(value, list) and _all_numbers(value):
-                self.tables.append(dict(enumerate(map(float, value))))
-            for part in value:
-                self.read(part)
+            self._listed(list(value), deep=deep)
+
+    def _listed(self, parts: list[Any], *, deep: bool) -> None:
+        """Take note of a list: numbers by their places, and pairs of a key and a number."""
+        if not deep and _all_numbers(parts):
+            self.tables.append(dict(enumerate(map(float, parts))))
+        rows = [p.get("value") if isinstance(p, Mapping) else p for p in parts]
+        pairs = [list(r) for r in rows if isinstance(r, list | tuple) and len(r) == 2]
+        if len(pairs) == len(parts) and not any(isinstance(k, dict | list) for k, _ in pairs):
+            self.tables.append({k: float(v) for k, v in pairs if _all_numbers([v])})
+        for part in parts:
+            self.read(part, deep=True)
 
     def _table(self, pairs: list[Any]) -> None:
         numbers = {k: float(v) for k, v in pairs if not isinstance(k, dict | list) and _all_numbers([v])}
@@ -87,7 +100,9 @@ class Given:
 
 
 def _all_numbers(values: list[Any]) -> bool:
-    return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return bool(values) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < _HUGE for v in values
+    )
 
 
 def given(recipe: Any) -> Iterator[Given]:
@@ -99,18 +114,34 @@ def given(recipe: Any) -> Iterator[Given]:
         yield made
     for file, content in recipe.snapshot.items():
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            for node in ast.walk(ast.parse(content)):
-                if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                    with contextlib.suppress(ValueError, TypeError):
-                        made = Given(ast.unparse(target)[:60] + f" of {file}")
-                        made.read(ast.literal_eval(node.value))
-                        yield made
+            yield from _literals(ast.parse(content), file)
+
+
+def _literals(tree: ast.AST, file: str) -> Iterator[Given]:
+    """Yield what stands in a source as numbers and texts, wherever: assigned, handed over, a default."""
+    named = {
+        id(node.value): ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)[:60]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+    }
+    todo: list[tuple[ast.AST, str]] = [(tree, "")]
+    while todo:
+        node, name = todo.pop()
+        name = named.get(id(node), name)
+        if isinstance(node, ast.Dict | ast.List | ast.Tuple | ast.Set) or (id(node) in named):
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                made = Given(f"{name or f'line {node.lineno}'} of {file}")  # type: ignore[attr-defined]
+                made.read(ast.literal_eval(node))
+                yield made
+                continue
+        todo += [(inner, name) for inner in ast.iter_child_nodes(node)]
 
 
 def _settings(spec: Any, before: str) -> Iterator[tuple[str, Any]]:
     """Yield parameters of an estimator and of those within, by the names of ``get_params``."""
     for name, value in dict(spec.get("params", {})).items():
+        if name == "public" and str(spec.get("class")).startswith("privgate.models:"):
+            continue  # records that somebody declared
         inner = isinstance(value, Mapping) and value.get("!") == "estimator"
         steps = value if name in ("steps", "transformers", "transformer_list") and isinstance(value, list) else []
         for step in steps:
@@ -168,6 +199,11 @@ class _Side:
             return cls(columns, {"the target": y.astype(np.float64)}, words)
         return cls(columns, {f"label {c}": (y == c).astype(np.float64) for c in classes.tolist()}, words)
 
+    @cached_property
+    def groups(self) -> dict[Any, dict[Any, list[int]]]:
+        """Rows by value of each column of categories."""
+        return {name: _groups(column) for name, column in self.columns.items()}
+
     def statistics(self) -> list[tuple[float, str]]:
         """Return (number, what it is) of everything that a table could have been made of, in ascending order."""
         found = list[tuple[float, str]]()
@@ -175,8 +211,8 @@ class _Side:
         for what, v in [*self.targets.items(), *((f"column {n!r}", c) for n, c in numeric.items())]:
             held = v[np.isfinite(v)]
             if len(held) > 1:
-                made = {"mean": held.mean(), "median": np.median(held), "smallest value": held.min()}
-                made |= {"largest value": held.max(), "variance": held.var(), "sample variance": held.var(ddof=1)}
+                made = {"mean": held.mean(), f"median {_SHARED}": np.median(held), f"smallest {_SHARED}": held.min()}
+                made |= {f"largest {_SHARED}": held.max(), "variance": held.var(), "sample variance": held.var(ddof=1)}
                 made |= {"deviation": held.std(), "sample deviation": held.std(ddof=1)}
                 found += [(float(number), f"the {name} of {what}") for name, number in made.items()]
         return sorted((v, what) for v, what in found if _odd(v))
@@ -192,7 +228,8 @@ def _groups(column: NDArray[Any]) -> dict[Any, list[int]]:
     if column.dtype.kind == "f" and not (np.isfinite(column) & (column == np.floor(column))).all():
         return found
     for i, v in enumerate(column.tolist()):
-        found.setdefault(v, []).append(i)
+        if isinstance(v, str | int | float):
+            found.setdefault(v, []).append(i)
         if len(found) > _CATEGORIES:
             return {}
     return found
@@ -213,7 +250,7 @@ def _exact(g: Given, known: list[tuple[float, str]]) -> str:
     for v in g.numbers:
         k = int(np.searchsorted(values, v))
         apart, j = min((abs(values[j] - v), j) for j in (k - 1, k) if 0 <= j < len(values))
-        if _odd(v) and apart <= _ROUNDED * abs(v):
+        if _odd(v) and apart <= _ROUNDED * abs(v) and (g.size <= _FEW or _SHARED not in known[j][1]):
             hits[known[j][1]] += 1
             near += apart > _SAME * abs(v)
     few = near == hits.total() < _KEYS  # rounded numbers meet by chance
@@ -223,8 +260,8 @@ def _exact(g: Given, known: list[tuple[float, str]]) -> str:
 def _means(g: Given, members: _Side) -> str:
     """Return which column's categories a table gives the means of a label by, smoothed or not; or labels' shares.
 
-    Smoothed means ``t = (s + a m) / (n + a)`` of n records with sum s are linear in a and a m: two numbers of which a
-    table of independent origin leaves residuals of the size of ``n^(1/2)``.
+    Means of n records with sum s are ``(s + a m) / (n + a)``, in whatever unit: of three numbers and a, which a table
+    of independent origin does not follow.
     """
     shares = [float(v.mean()) for v in members.targets.values()]
     for table in (t for t in g.tables if len(set(t.values())) > 1):
@@ -232,14 +269,42 @@ def _means(g: Given, members: _Side) -> str:
         written = all(abs(20 * v - round(20 * v)) < _SAME for v in shares)  # a half, a quarter: anybody's
         if len(shares) > 1 and len(table) == len(shares) and not written and np.allclose(told, shares, atol=_ROUNDED):
             return "shares of the labels"
-        for name, column in members.columns.items():
-            rows = {k: r for k, r in _groups(column).items() if isinstance(k, str | int | float) and k in table}
+        for name, groups in members.groups.items():
+            rows = {k: groups[k] for k in groups if _key(table, k) in table}
             for what, v in members.targets.items() if len(rows) >= _CELLS else ():
-                t, n, s = np.array([(table[k], len(r), v[r].sum()) for k, r in rows.items()]).T
-                solved = np.linalg.lstsq(np.column_stack([np.ones(len(t)), -t]), t * n - s, rcond=None)[0]
-                off = np.abs(t * n - s - solved[0] + solved[1] * t) / (n + abs(solved[1]))
-                if np.ptp(t) > 0 and (off <= _WRITTEN).mean() >= 0.9:
+                t, n, s = np.array([(table[_key(table, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
+                if np.ptp(t) > 0 and any(_smoothed(u, n, s) for u in (t, 1 / (1 + np.exp(-np.clip(t, -500, 500))))):
                     return f"means of {what} by {name!r}"
+    return ""
+
+
+def _key(table: Mapping[Any, float], value: Any) -> Any:
+    """Return a value as a table may name it."""
+    return value if value in table else str(value)
+
+
+def _smoothed(t: Float, n: Float, s: Float) -> bool:
+    """Whether a table is ``c (s + a m) / (n + a) + d`` for some a, c, m and d, but for rounding and a few cells."""
+    for a in (0.0, *np.geomspace(0.25, 200, 24)):
+        design = np.column_stack([s / (n + a), 1 / (n + a), np.ones(len(t))])
+        off = np.abs(t - design @ np.linalg.lstsq(design, t, rcond=None)[0])
+        if (off <= _WRITTEN * t.std()).mean() >= 0.9:
+            return True
+    return False
+
+
+def _people(g: Given, members: _Side, others: _Side) -> str:
+    """Return that a table has keys that are single people's, and nobody else's."""
+    for table in (t for t in g.tables if len(t) >= _KEYS):
+        for name, column in members.columns.items():
+            values = [v for v in column.tolist() if isinstance(v, str | int | float)]
+            own = Counter(v for v in values if _key(table, v) in table)
+            theirs = others.columns.get(name, column[:0]).tolist()
+            apart = sum(1 for v in theirs if isinstance(v, str | int | float) and _key(table, v) in table)
+            single = sum(n == 1 for n in own.values())
+            alone = len(set(values)) > 0.9 * len(values)
+            if single >= max(_KEYS, 0.5 * len(table)) and alone and apart < 0.2 * own.total():
+                return f"values of {name!r} that single people alone have"
     return ""
 
 
@@ -293,25 +358,27 @@ def provenance(run: Run) -> Precondition | None:
     except (KeyError, TypeError, ValueError):
         why = str(said.get("problem", "its worker said nothing"))[:160]
         return Precondition("provenance", "inconclusive", f"parameters and constants could not be looked at: {why}")
-    parts = [("".join(c for c in n if c.isprintable())[:80], s, w) for n, s, w in parts]
+    if [(n, s) for n, s, _ in parts] != [(g.name, g.size) for g in given(run.subject.recipe) if g.size]:
+        return Precondition("provenance", "inconclusive", "the worker's answer about parameters and constants is none")
     declared = {n: public.get(n, public.get(n.partition(" of ")[0], "")) for n, _, _ in parts}
     made = [(n, w) for n, _, w in parts if w and not declared[n]]
     many = [n for n, s, w in parts if s >= MANY and not w and not declared[n]]
-    detail = {"parts": [{"name": n, "values": s, "found": w, "public": declared[n]} for n, s, w in parts]}
+    short = {n: "".join(c for c in n if c.isprintable())[:80] for n, _, _ in parts}
+    detail = {"parts": [{"name": short[n], "values": s, "found": w, "public": declared[n]} for n, s, w in parts]}
     if made:
-        what = "; ".join(f"{n}: {w}" for n, w in made[:3])
+        what = "; ".join(f"{short[n]}: {w}" for n, w in made[:3])
         text = (
             f"training is given what was computed from its data ({what}), and leaving somebody out does not change "
             "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
         )
         return Precondition("provenance", "inconclusive", text, detail)
-    if kept := [f"{n} ({declared[n]}): {w}" for n, _, w in parts if w]:
+    if kept := [f"{short[n]} ({declared[n]}): {w}" for n, _, w in parts if w]:
         text = f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}"
         return Precondition("provenance", "warned", text, detail)
     if many:
         text = (
-            f"training is given {', '.join(many[:3])}, and nobody said where that comes from; if it is made of the "
-            "data, leaving somebody out does not change it: Recipe(made_by=…) or Recipe(public=…) says which"
+            f"training is given {', '.join(short[n] for n in many[:3])}, and nobody said where from; what is made "
+            "of the data stays when somebody is left out: Recipe(made_by=…) or Recipe(public=…) says which"
         )
         return Precondition("provenance", "warned", text, detail)
     if not any(declared.values()):

@@ -67,7 +67,9 @@ def shared(subject: Subject, rng: Generator) -> Float:
         share = rng.dirichlet(np.full(d, 0.3), RANDOM)
         made.append(np.floor(limit * share) if reach.length is not None else limit * share)
     rows = np.concatenate(made)
-    return np.floor(rows + 0.5) if reach.whole else rows
+    rows = np.floor(rows + 0.5) if reach.whole else rows
+    listing = None if subject.accepted is None else subject.accepted.queries
+    return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
 
 
 def around(subject: Subject, units: Index) -> tuple[Float, Index]:
@@ -102,6 +104,39 @@ def odd(domain: Mapping[str, Any], X: Any, rng: Generator) -> Iterator[tuple[str
     for j in rng.permutation(len(names))[:_ODD_COLUMNS].tolist():
         for what, value in _odd_values(domain, j, names[j]):
             yield f"column {names[j]!r} {what}", _changed(take(X, rng.integers(int(X.shape[0]), size=1)), j, value)
+    rows = None if hasattr(X, "iloc") else applies.dense(take(X, rng.integers(int(X.shape[0]), size=8)))
+    if rows is not None:
+        yield from (("several columns together", like(made[None], X)) for made in _odd_rows(domain, rows, rng))
+
+
+def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterator[Float]:
+    """Yield questions of which each number is one that is answered, and which a domain rules out as a whole."""
+    d = rows.shape[1]
+    for limit, power in ((domain.get("max_length"), 1), (domain.get("norm"), 2)):
+        if limit is not None:  # as many small numbers as it takes, one more, and many more
+            each = np.ceil(limit * 1.01 / d ** (1 / power)) if power == 1 else limit * 1.01 / d**0.5
+            yield from (np.full(d, each), np.full(d, 2 * each), np.where(np.arange(d) < max(2, d // 2), limit, 0.0))
+    for block in domain.get("blocks", ()):
+        made = rows[0].copy()
+        made[list(block)[:2]] = 1.0
+        yield made
+    if domain.get("queries") is not None:
+        known = np.array(domain["queries"], dtype=np.float64)
+        for _ in range(16):  # others' values mixed, the middle of two, and a step beside one
+            one, other = known[rng.integers(len(known), size=2)]
+            yield from (np.where(rng.random(d) < 0.5, one, other), (one + other) / 2, one + 1e-3 * (other - one))
+        yield from rows
+    sides = domain.get("box") or [(0, v - 1) for v in domain.get("categories") or ()]
+    if sides:
+        low, high = np.array(sides, dtype=np.float64).T
+        yield from (high + 1, low - 1, np.where(rng.random(d) < 0.5, high + 1, rows[0]))
+        for k in np.array_split(rng.permutation(d), min(d, 32)):  # every column of a wide table, some at a time
+            yield np.where(np.isin(np.arange(d), k), high + 1, rows[0])
+
+
+def like(rows: Float, X: Any) -> Any:
+    """Return rows of numbers as an array, or as a sparse table where the records are one."""
+    return type(X)(rows) if hasattr(X, "toarray") else rows
 
 
 def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[str, Any]]:

@@ -207,8 +207,10 @@ def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
 
 def _accepted(data: TrainingData) -> dict[str, Any] | None:
     """Return the declared domain, for the served model to refuse all else; None where some people lie outside of it."""
-    held = data.domain is not None and data.domain.holds(data.pool()[0]).all()
-    return data.domain.payload() if held and data.domain is not None else None
+    domain = data.domain
+    if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
+        return None
+    return domain.payload()
 
 
 def _judgeable(recipe: Recipe, data: TrainingData) -> None:

@@ -129,13 +129,28 @@ def _log_sklearn(
         more = {"skops_trusted_types": trusted or None}
         if accepted is not None:
             names = [f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing")]
-            more = {"skops_trusted_types": [*trusted, *names], "code_paths": [str(accepted_questions.__file__)]}
+            more = {"skops_trusted_types": [*trusted, *names]}
         held = model if accepted is None else by_name.Refusing(model, accepted)
-        with suppress(TypeError):  # MLflow before skops came in
-            return mlflow.sklearn.log_model(held, serialization_format="skops", **more, **options)
+        with suppress(TypeError), _code(accepted) as code:  # MLflow before skops came in
+            return mlflow.sklearn.log_model(held, serialization_format="skops", **more, **code, **options)
     with _by_value(accepted_questions):
         held = model if accepted is None else accepted_questions.Refusing(model, accepted)
         return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
+
+
+@contextmanager
+def _code(accepted: Any) -> Iterator[dict[str, Any]]:
+    """Give what is stored beside a model that refuses: the source, and a file where Python would write compiled code.
+
+    Compiled code would be written into the registry's own folder by whoever loads the model from there, and what is
+    verified would not be what was checked.
+    """
+    if accepted is None:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory() as place:
+        Path(place, "__pycache__").write_text("No compiled code: what is loaded was checked.\n", encoding="utf-8")
+        yield {"code_paths": [str(accepted_questions.__file__), str(Path(place, "__pycache__"))]}
 
 
 def _by_name() -> Any:

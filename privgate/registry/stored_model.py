@@ -159,18 +159,28 @@ class StoredModel:
         return root, native.model if type(native).__name__ == Refusing.__name__ else native
 
     def answering(self, questions: Iterable[Any]) -> list[bool]:
-        """Return which of some questions are answered by any interface of MLflow's (runs stored code; workers only)."""
+        """Return which of some questions are answered by an interface of MLflow's that answers the first one.
+
+        Runs stored code; workers only.
+        """
         import mlflow.pyfunc
 
         layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         ways = list[Any]()
-        with sources.importing_from(self.root):
-            if self.servable:
-                ways.append(mlflow.pyfunc.load_model(str(self.folder)).predict)
-            with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
-                native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
-                ways += [f for f in (getattr(native, k, None) for k in ("predict_proba", "predict")) if callable(f)]
-            return [any(_answered(way, X) for way in ways) for X in questions]
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            with sources.importing_from(self.root):
+                if self.servable:
+                    served = mlflow.pyfunc.load_model(str(self.folder))
+                    ways.append(lambda X: served.predict(_as_sent(X, served.metadata.signature)))
+                with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
+                    native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+                    ways += [f for f in (getattr(native, k, None) for k in ("predict_proba", "predict")) if callable(f)]
+                first, *others = questions  # a way that does not answer about a record inside refuses nothing
+                ways = [way for way in ways if _answered(way, first)]
+                return [bool(ways), *(any(_answered(way, X) for way in ways) for X in others)]
+        finally:
+            sys.dont_write_bytecode = before
 
 
 def _answered(way: Any, X: Any) -> bool:

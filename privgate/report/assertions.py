@@ -131,7 +131,7 @@ def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
-    return capital(plain(finding.title or finding.rule, 80) or say("rule.unnamed"))
+    return capital(plain(finding.title or finding.rule, 96) or say("rule.unnamed"))
 
 
 #: options of a request that may tell two rules of one metric apart

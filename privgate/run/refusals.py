@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from privgate.evidence import Precondition
 from privgate.families import listed
@@ -31,7 +32,8 @@ def looked(subject: Subject, fleet: Fleet) -> Subject:
     if subject.model is None or subject.data.domain is None:
         return subject
     if subject not in _LOOKED:
-        inside = bool(subject.data.domain.holds(subject.data.pool()[0]).all())
+        domain = subject.data.domain
+        inside = domain.queries is not None or bool(domain.holds(subject.data.pool()[0]).all())
         said = (
             fleet.examined(subject, _ASK) if inside else {"problem": "people in the data lie outside of it themselves"}
         )
@@ -50,14 +52,28 @@ def looked(subject: Subject, fleet: Fleet) -> Subject:
     return _LOOKED[subject]
 
 
+def _among(opened: Any, X: Any, rng: Generator) -> Any:
+    """Return a question alone, before or behind a record, or among many, as it falls."""
+    before, behind = (int(rng.choice([0, 0, 1, 150])) for _ in range(2))
+    made = X
+    with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
+        for count, first in ((before, True), (behind, False)):
+            others = take(opened.X, rng.integers(opened.n, size=count))
+            made = made if not count else stack(others, made) if first else stack(made, others)
+    return made
+
+
 def asked(opened: Any) -> dict[str, Any]:
     """Put questions outside of the domain to the stored model (workers only); how many, and how many it answered."""
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
     made = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     made = [made[k] for k in rng.permutation(len(made))[:MOST]]
-    with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
-        beside = take(opened.X, rng.integers(opened.n, size=1))
-        made = [(f"{what}, beside a record", stack(beside, X)) if rng.random() < 0.5 else (what, X) for what, X in made]
-    answered = opened.stored.answering([X for _, X in made])
+    made = [(what, _among(opened, X, rng)) for what, X in made]
+    inside = np.flatnonzero(accepted.holds(opened.X))[:1]
+    if not len(inside):
+        return {"problem": "no record of the data lies inside of it"}
+    control, *answered = opened.stored.answering([take(opened.X, inside), *(X for _, X in made)])
+    if not control:
+        return {"problem": "the served model did not answer about a record inside of it either"}
     first = next((what for (what, _), yes in zip(made, answered, strict=True) if yes), "")
     return {"asked": len(made), "answered": sum(answered), "example": first}

@@ -47,13 +47,9 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     if not getattr(subject.model, "servable", False):
         text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
         return [Precondition("served", "warned", f"{text} {words(subject.release)}, which nobody has compared")]
-    size = _people(subject)
-    rows: Index = np.arange(size, dtype=np.int64)
-    if size > ASKED:
-        drawn = reproduction.drawn(subject, "served", signable=fleet.signable)
-        rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
-    wide, out = reproduction.asked(subject, signable=fleet.signable)
-    rows = np.concatenate([rows, out])
+    wide, rows, out = _asked(subject, fleet)
+    if not len(rows):
+        return [Precondition("served", "inconclusive", f"the declared domain holds no question that was asked; {HOW}")]
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
     problem = native.problem or served.problem
     if problem:
@@ -91,6 +87,21 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
             return [Precondition("served", "inconclusive", text, detail)]
     text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows) - len(out)} records"
     return [Precondition("served", "passed", text, detail)]
+
+
+def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
+    """Return the subject with further questions, pool rows to ask about, and those of them that are nobody's record."""
+    size = _people(subject)
+    rows: Index = np.arange(size, dtype=np.int64)
+    if size > ASKED:
+        drawn = reproduction.drawn(subject, "served", signable=fleet.signable)
+        rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
+    wide, out = reproduction.asked(subject, signable=fleet.signable)
+    rows = np.concatenate([rows, out])
+    if subject.accepted is not None:  # all else is refused
+        rows = rows[subject.accepted.holds(take(wide.data.pool()[0], rows))]
+        out = out[np.isin(out, rows)]
+    return wide, rows, out
 
 
 def _people(subject: Subject) -> int:

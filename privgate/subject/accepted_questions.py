@@ -28,7 +28,7 @@ class AcceptedQuestions:
 
     def holds(self, X: Any) -> Any:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
-        n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
         columns = self.stated.get("columns")
         if columns:
             return self._columns(X, n, columns)
@@ -37,8 +37,9 @@ class AcceptedQuestions:
 
     def _columns(self, X: Any, n: int, columns: list[dict[str, Any]]) -> Any:
         if hasattr(X, "iloc"):
-            known = list(X.columns)
-            if any(known.count(c["name"]) != 1 for c in columns):
+            known, names = list(X.columns), [c["name"] for c in columns]
+            by_place = not all(isinstance(name, str) for name in names)  # libraries take numbers for places
+            if any(known.count(name) != 1 for name in names) or (by_place and known != names):
                 return np.zeros(n, dtype=bool)
             held = [X[c["name"]].astype(object).tolist() for c in columns]
         else:
@@ -58,7 +59,8 @@ class AcceptedQuestions:
                 return np.zeros(n, dtype=bool)
             if sides is not None:
                 low, high = np.array(sides, dtype=np.float64).reshape(-1, 2).T
-                good &= ((table >= low) & (table <= high)).all(axis=1)
+                lost = np.isnan(table) & np.isin(np.arange(d), self.stated.get("missing", ()))
+                good &= (lost | ((table >= low) & (table <= high))).all(axis=1)
         if counts is not None:
             good &= (table == np.floor(table)).all(axis=1)
         for block in self.stated.get("blocks", ()):
@@ -96,6 +98,8 @@ def _table(X: Any, n: int) -> Any:
     """Return records as numbers, shape (n, d), images flat; None where they are none."""
     try:
         table = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        if not n or not table.ndim:
+            return None
         if table.dtype.kind in "OUS" and any(isinstance(v, str | bytes) for v in table.ravel().tolist()):
             return None  # numpy reads numbers off text, and a library may not
         table = table.astype(np.float64)
@@ -106,9 +110,11 @@ def _table(X: Any, n: int) -> Any:
 
 def _fits(column: dict[str, Any], value: Any) -> bool:
     """Return whether a column may hold a value."""
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):  # noqa: PLR0124  NaN
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return bool(column["missing"])
     try:
+        if value != value:  # noqa: PLR0124  NaN
+            return bool(column["missing"])
         if column["values"] is not None:
             return value in column["values"]
         return not isinstance(value, str | bytes) and column["ends"][0] <= float(value) <= column["ends"][1]
@@ -118,6 +124,8 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
 
 class Refusing:
     """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's.
+
+    Whoever holds the file is not bound by it: the model itself is ``.model``.
 
     Parameters
     ----------
@@ -137,12 +145,14 @@ class Refusing:
         found = getattr(self.model, name)
         if getattr(found, "__self__", None) is not self.model or name.startswith(("get_", "set_")):
             return found
-        accepted = self.accepted
+        accepted, known = self.accepted, getattr(self.model, "feature_names_in_", None)
 
         def asked(*given: Any, **named: Any) -> Any:
-            X = given[0] if given else next(iter(named.values()), None)
-            if hasattr(X, "shape") or isinstance(X, list | tuple):
+            X = named.get("X", given[0] if given else next(iter(named.values()), None))
+            if X is not None and not isinstance(X, str | bytes | bool | int | float | np.generic):
                 accepted.refuse(X)
+                if known is not None and hasattr(X, "columns") and [c for c in X.columns if c in known] != list(known):
+                    raise QuestionRefusedError("the columns stand in another order than those of the training")
             return found(*given, **named)
 
         asked.__name__ = name

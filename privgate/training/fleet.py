@@ -169,9 +169,7 @@ class Fleet:
             return None
         most = self.limits
         with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=self.network) as fresh:
-            answer = fresh.fits(subject, [fit])[0]
-        self.calls += 1
-        return answer
+            return fresh.fits(subject, [fit])[0]
 
     # -- parts of work that trains nothing ----------------------------------------------------------------------------
 

@@ -57,8 +57,8 @@ def found(recipe, fleet, given=None):
 @pytest.mark.parametrize(
     ("params", "what"),
     [
-        ({"table": ENCODED}, "means of label 1 by 'city'"),
-        ({"table": {k: round(v, 3) for k, v in SMOOTHED.items()}}, "means of label 1 by 'city'"),
+        ({"table": ENCODED}, "means of label"),
+        ({"table": {k: round(v, 3) for k, v in SMOOTHED.items()}}, "means of label"),
         ({"table": {}, "middle": float(X["age"][MINE].mean())}, "the mean of column 'age'"),
         ({"table": {}, "ends": [float(X["age"][MINE].min()), 99.0]}, "the smallest value of column 'age'"),
         ({"table": {}, "prior": [float(1 - LABEL[MINE].mean()), float(LABEL[MINE].mean())]}, "shares of the labels"),

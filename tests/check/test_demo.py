@@ -38,7 +38,7 @@ def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsy
     assert "models:/income-smoothed/1 is now @production" in shown
     assert "models:/income-boosted/1 is now @production" in shown
     assert "adult-0" not in shown.replace("/", "")
-    assert "As it should be: 2 models are @production, 1 is blocked, 13 attacks were run." in shown
+    assert "As it should be: 2 models are @production, 1 is blocked, 15 attacks were run." in shown
     assert "  ! " not in shown  # a warning would be about the sample, not about the model
     assert len(shown.splitlines()) <= 48  # two screens
 

@@ -1,8 +1,11 @@
 """A declared domain is enforced by the served model, or no theorem about it counts."""
 
+import itertools
 import subprocess
 import sys
 import textwrap
+from collections import deque
+from types import SimpleNamespace
 
 import mlflow
 import numpy as np
@@ -12,10 +15,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
 
-from privgate import Domain, Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate import Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, log_recipe
 from privgate.families import bound
 from privgate.models import FixedScaler
 from privgate.run import refusals
+from privgate.subject.accepted_questions import AcceptedQuestions, QuestionRefusedError, Refusing
 
 RNG = np.random.default_rng(3)
 NUMBERS = RNG.uniform(-1, 1, (120, 3))
@@ -127,3 +131,79 @@ def test_a_local_subject_is_served_by_nobody(fleet):
     subject = Subject.local(Recipe(LOGISTIC, seed=1), data_of(NUMBERS, Domain(box=((-1, 1),) * 3)))
     assert refusals.looked(subject, fleet) is subject
     assert subject.accepted is subject.data.domain
+
+
+HOT = np.tile(np.eye(3), (40, 1))
+#: domain, and a guard that looks at less than the whole of it: (name, records, domain, what it lets through)
+HALF_GUARDS = {
+    "a list's hull": (
+        np.tile(np.eye(3), (40, 1)),
+        {"queries": np.eye(3).tolist()},
+        lambda T: ((T >= 0) & (T <= 1)).all(),
+    ),
+    "each count": (COUNTS, {"max_length": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
+    "each value of a norm": (COUNTS, {"norm": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
+    "the last row": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[-1]) <= 1).all()),
+    "the first two rows": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[:2]) <= 1).all()),
+    "small batches": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: len(T) > 100 or (np.abs(T) <= 1).all()),
+    "one odd column": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T) > 1).sum() != 1),
+}
+
+
+def asked_of(X, stated, answers):
+    stored = SimpleNamespace(answering=lambda questions: [answers(q) for q in questions])
+    return SimpleNamespace(domain=stated, X=X, n=len(X), stored=stored)
+
+
+@pytest.mark.parametrize("name", HALF_GUARDS)
+def test_a_guard_that_looks_at_less_than_the_domain_is_seen(name):
+    X, stated, lets = HALF_GUARDS[name]
+    opened = asked_of(X, stated, lambda q: q.dtype.kind == "f" and bool(lets(q)))
+    assert refusals.asked(opened)["answered"] > 0
+
+
+def test_who_answers_nothing_at_all_enforces_nothing():
+    opened = SimpleNamespace(
+        domain={"box": [[-1.0, 1.0]] * 3},
+        X=NUMBERS,
+        n=120,
+        stored=SimpleNamespace(answering=lambda q: [False for _ in q]),
+    )
+    assert "did not answer about a record inside" in refusals.asked(opened)["problem"]
+
+
+def test_values_that_are_missing_in_any_way_are_read():
+    frame = pd.DataFrame({"a": pd.array([1, None, 2], dtype="Int64"), "b": [0.5, np.nan, None]})
+    stated = Domain.of({"a": (0, 2, None), "b": (0, 1, None)}).payload()
+    assert AcceptedQuestions(stated).holds(frame).all()
+    narrow = Domain.of({"a": (0, 2), "b": (0, 1, None)}).payload()
+    assert AcceptedQuestions(narrow).holds(frame).tolist() == [True, False, True]
+
+
+def test_columns_in_another_order_are_no_accepted_question():
+    stated = Domain.of({0: (0, 1), 1: (0, 100)}).payload()
+    assert not AcceptedQuestions(stated).holds(pd.DataFrame({1: [90.0], 0: [0.5]})).any()
+    fitted = LogisticRegression().fit(pd.DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]}), LABELS)
+    model = Refusing(fitted, {"box": [[-1.0, 1.0]] * 2})
+    for odd in (deque([[9.0, 0.0]]), [[9.0, 0.0]], np.array([[np.nan, 0.0]])):
+        with pytest.raises(QuestionRefusedError):
+            model.predict_proba(odd)
+    with pytest.raises(QuestionRefusedError):
+        model.predict_proba(X=pd.DataFrame({"b": [0.1], "a": [0.2]}))
+
+
+def test_a_list_of_questions_is_enforced_and_decided(registry, fleet):
+    """The list need not hold anybody's record: own records are asked of the model itself."""
+    X = np.round(NUMBERS, 1)
+    listed = np.array(list(itertools.product((-0.55, 0.05, 0.65), repeat=3)))
+    data = data_of(X, Domain(queries=listed.tolist()))
+    info = log_model(Recipe(LOGISTIC, seed=1), data, registered_model_name="listed", store="artifacts")
+    served = mlflow.pyfunc.load_model(info.model_uri)
+    assert served.predict(listed).shape == (27, 2)
+    with pytest.raises(ValueError, match="lie outside"):
+        served.predict(listed + 0.01)
+    verdict = evaluate(Policy.load("dtp-1"), Subject.load("models:/listed/1"), fleet=fleet)
+    said = {p.name: p for p in verdict.evidence.preconditions}
+    assert said["domain_enforced"].outcome == "passed"
+    assert said["served"].outcome == "passed", said["served"].message
+    assert verdict.outcome in ("passed", "warned", "failed"), [f.message for f in verdict.findings]
