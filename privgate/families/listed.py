@@ -104,9 +104,9 @@ def odd(domain: Mapping[str, Any], X: Any, rng: Generator) -> Iterator[tuple[str
     for j in rng.permutation(len(names))[:_ODD_COLUMNS].tolist():
         for what, value in _odd_values(domain, j, names[j]):
             yield f"column {names[j]!r} {what}", _changed(take(X, rng.integers(int(X.shape[0]), size=1)), j, value)
-    rows = None if hasattr(X, "iloc") else applies.dense(take(X, rng.integers(int(X.shape[0]), size=8)))
+    rows = applies.dense(take(X, rng.integers(int(X.shape[0]), size=8)))
     if rows is not None:
-        yield from (("several columns together", like(made[None], X)) for made in _odd_rows(domain, rows, rng))
+        yield from (("several columns together", made_like(made[None], X)) for made in _odd_rows(domain, rows, rng))
 
 
 def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterator[Float]:
@@ -132,11 +132,6 @@ def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterato
         yield from (high + 1, low - 1, np.where(rng.random(d) < 0.5, high + 1, rows[0]))
         for k in np.array_split(rng.permutation(d), min(d, 32)):  # every column of a wide table, some at a time
             yield np.where(np.isin(np.arange(d), k), high + 1, rows[0])
-
-
-def like(rows: Float, X: Any) -> Any:
-    """Return rows of numbers as an array, or as a sparse table where the records are one."""
-    return type(X)(rows) if hasattr(X, "toarray") else rows
 
 
 def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[str, Any]]:
@@ -201,11 +196,11 @@ def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
     kind = np.asarray(like).dtype if not hasattr(like, "toarray") else like.dtype
     rows = _held(np.nan_to_num(rows), kind, reach)
     fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else reach.inside(rows))
-    made = _container(rows[fine], like)
+    made = made_like(rows[fine], like)
     back = applies.dense(made)
     if back is None or not np.array_equal(back, rows[fine]):
         fine = np.zeros(len(rows), dtype=bool)
-        made = _container(rows[fine], like)
+        made = made_like(rows[fine], like)
     return made, fine
 
 
@@ -240,7 +235,7 @@ def _reach(subject: Subject) -> Reach | None:
     return None if isinstance(made, str) else made
 
 
-def _container(rows: Float, like: Any) -> Any:
+def made_like(rows: Float, like: Any) -> Any:
     """Return rows in the kind of container, and of the types, that the recipe is given."""
     if hasattr(like, "iloc"):
         import pandas as pd

@@ -69,10 +69,11 @@ def asked(opened: Any) -> dict[str, Any]:
     made = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     made = [made[k] for k in rng.permutation(len(made))[:MOST]]
     made = [(what, _among(opened, X, rng)) for what, X in made]
-    inside = np.flatnonzero(accepted.holds(opened.X))[:1]
-    if not len(inside):
+    inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
+    if not (len(inside) or listing):
         return {"problem": "no record of the data lies inside of it"}
-    control, *answered = opened.stored.answering([take(opened.X, inside), *(X for _, X in made)])
+    known = take(opened.X, inside) if listing is None else listed.made_like(np.array(listing[:1]), opened.X)
+    control, *answered = opened.stored.answering([known, *(X for _, X in made)])
     if not control:
         return {"problem": "the served model did not answer about a record inside of it either"}
     first = next((what for (what, _), yes in zip(made, answered, strict=True) if yes), "")
