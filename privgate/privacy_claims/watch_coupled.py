@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.evidence import Observation
+from privgate.privacy_claims.accountant import scale_epsilon
 from privgate.privacy_claims.watch_noise import BudgetWatch
 from privgate.privacy_claims.watch_opacus import DIVISOR, NOISE
 from privgate.privacy_claims.watch_sampling import Used
@@ -25,9 +26,11 @@ from privgate.subject.containers import take
 Train = Callable[..., tuple[Any, dict[str, str]]]
 
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+MIXING = "the gradient that is clipped for one record depends on other people's records"
 #: until somebody is
 NOBODY_LEFT = "nobody was left out of a rerun, since the claim declares the number of records public"
 FOLLOWS = "follows how many records there are"
+RANDOM = "gradients that dropout or augmentation makes random cannot be compared where somebody is left out"
 OTHER_DRAWS = "batches that are not Poisson batches are others for everybody when one person joins or leaves"
 
 
@@ -84,10 +87,10 @@ def without(replays: Any, used: Used, owner: Index, people: list[int]) -> None:
     count = int(replays.units.max()) + 1
     order = [*people, *(u for u in np.random.default_rng(1).permutation(count).tolist() if u not in people)]
     changed = _next_change(replays, order)
-    for many in sorted({changed or 0, min(len(people), count // 2), count // 2} - {0}):
+    for many in sorted({1, changed or 0, min(len(people), count // 2), count // 2} - {0}):
         if replays.by_number:
             return
-        _compared(replays, used, owner, np.array(order[:many]), charge=many == changed or not changed)
+        _compared(replays, used, owner, np.array(order[:many]), charge=many in (1, changed) or not changed)
 
 
 def _rerun(replays: Any, keep: NDArray[np.bool_], **options: Any) -> tuple[Any, dict[str, str]] | None:
@@ -139,6 +142,8 @@ def _compared(replays: Any, used: Used, owner: Index, gone: Index, *, charge: bo
         base, now = first.watch.populations[at].entries, watch.populations[at].entries
         if now != [entry for entry, out in zip(base, gone_entries, strict=True) if not out]:
             fault = "what batches are drawn from is another for people who stay"
+    if fault == MIXING and replays.is_random(used, owner):
+        fault = RANDOM
     differing = sorted((p for p in {*leaves, *first.leaves} if leaves.get(p) != first.leaves.get(p)), key=len)
     if fault:
         replays.by_number = f"{fault} ({len(gone)} people left out)"
@@ -162,7 +167,11 @@ def _charge(replays: Any, watch: Any) -> None:
         if ratio != 1 or moved:
             key = (int(before.noise.counts.sum()), ratio, moved)
             found[key] = found.get(key, 0) + 1
-    replays.scales = tuple((steps, *key) for key, steps in found.items())
+    held = {replays.scales, tuple((steps, *key) for key, steps in found.items())}
+    worst = {max(held, key=lambda scales, delta=delta: scale_epsilon(scales, delta)) for delta in (1e-3, 1e-7, 1e-12)}
+    replays.scales = max(worst)
+    if len(worst) > 1:
+        replays.by_number = f"the noise {FOLLOWS} in several ways, none of which is the worst at every delta"
 
 
 # What diffprivlib's mechanisms were given, and what one person changes of it.

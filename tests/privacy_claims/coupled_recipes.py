@@ -261,6 +261,64 @@ def adapter_of_stale_parameters(X, y, *, seed):
     return Net(fresh, made.classes_)
 
 
+def divisor_by_label(X, y, *, seed):
+    return declared(X, y, divisor=max(1, int(0.4 * (np.asarray(y) == "a").sum())))
+
+
+def steps_of(X, y, *, rate, later=None, loss="mean"):
+    """Return a network by twenty steps; before the second, something is set anew."""
+    network, done = torch.nn.Linear(6, 3), 0
+    private = GradSampleModule(network, loss_reduction=loss)
+    optimizer = DPOptimizer(torch.optim.SGD(network.parameters(), lr=0.5), noise_multiplier=NOISE, max_grad_norm=CLIP,
+                            expected_batch_size=DIVISOR, loss_reduction=loss)  # fmt: skip
+    loader = DPDataLoader(TensorDataset(tensor(X), codes_of(y)), sample_rate=rate)
+    while done < 20:
+        for features, labels in loader:
+            if done == 20:
+                break
+            optimizer.zero_grad()
+            functional.cross_entropy(private(features), labels, reduction=loss).backward()
+            optimizer.step()
+            done += 1
+            if later and done == 1:
+                later(loader.batch_sampler, optimizer)
+    optimizer.zero_grad()
+    return Net(network, LABELS)
+
+
+def rate_by_label(X, y, *, seed):
+    return steps_of(X, y, rate=1 / 5.9 if 8 / (np.asarray(y) == "a").sum() > 1 / 5.9 else 1 / 5.4)
+
+
+def reduction_by_label(X, y, *, seed):
+    return steps_of(X, y, rate=RATE, loss="sum" if (np.asarray(y) == "a").sum() % 2 else "mean")
+
+
+def later_rate_by_n(X, y, *, seed):
+    def later(sampler, optimizer):
+        sampler.sample_rate = RATE if len(y) > 99 else 0.02
+
+    return steps_of(X, y, rate=RATE, later=later)
+
+
+def later_noise_by_parity(X, y, *, seed):
+    def later(sampler, optimizer):
+        optimizer.noise_multiplier = 1.5 if len(y) % 2 else NOISE
+
+    return steps_of(X, y, rate=RATE, later=later)
+
+
+def padded(X, y, *, seed):
+    more = 128 - len(y)
+    features, codes = torch.cat([tensor(X), torch.zeros(more, 6)]), torch.cat([codes_of(y), torch.zeros(more).long()])
+    return declared(X, y, data=TensorDataset(features, codes))
+
+
+def with_dropout(X, y, *, seed):
+    layers = torch.nn.Linear(6, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 3)
+    return declared(X, y, network=torch.nn.Sequential(*layers))
+
+
 # -- diffprivlib -------------------------------------------------------------------------------------------------------
 
 BOUNDS = (-5, 5)

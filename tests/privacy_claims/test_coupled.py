@@ -82,6 +82,13 @@ BROKEN = [
     (recipes.clipped_at_the_largest, people, PUBLIC, "a setting depends"),
     (recipes.stops_early, people, PUBLIC, "the parameters depend"),
     (recipes.batch_statistics, people, PUBLIC, "beyond the noised gradients"),
+    (recipes.divisor_by_label, people, PUBLIC, "the divisor"),
+    (recipes.rate_by_label, people, replace(PUBLIC, epsilon=9.5), "the rate of sampling"),
+    (recipes.reduction_by_label, people, PUBLIC, "the divisor"),
+    (recipes.later_rate_by_n, people, SECRET, "the rate of sampling"),
+    (recipes.later_noise_by_parity, people, SECRET, "scale of the noise follows"),
+    (recipes.with_dropout, people, SECRET, "makes random cannot be compared"),
+    (recipes.padded, people, replace(SECRET, epsilon=9), "another for people who stay"),
     (recipes.adapter_of_stale_parameters, people, PUBLIC, "gave the same model"),
     (recipes.forest_in_order, numbered, PURE_PUBLIC, "shuffle=False"),
     (recipes.forest, numbered, PURE, "follows how many"),
@@ -112,7 +119,7 @@ HONEST = [
 #: a few of each kind; the others are slow
 QUICK = {
     "divisor_by_n", "number_shipped", "few_records", "passes_by_twins", "forest_in_order", "everything_declared",
-    "duplicates_dropped", "bayes", "rare_label_weighs_more",
+    "duplicates_dropped", "divisor_by_label", "later_noise_by_parity", "bayes", "rare_label_weighs_more",
 }  # fmt: skip
 
 #: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
