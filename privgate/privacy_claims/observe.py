@@ -169,7 +169,9 @@ def _entered(
 
     people = rows if units is None else units
     held = (first["diffprivlib"], first["leaves"])
-    return watch_coupled.entered(seen, held, train, (own_X, own_y, people), secret=_secret(opened))
+    data = (own_X, own_y, people)
+    others = [made for _, made in watch_replay.other_data(*data, np.random.default_rng(0))]
+    return watch_coupled.entered(seen, held, train, data, others, secret=_secret(opened))
 
 
 def _replayed(

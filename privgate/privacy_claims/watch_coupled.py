@@ -6,7 +6,8 @@ only the scale of the noise, it is charged. How many records there are is looked
 """
 
 import math
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ RANDOM = "gradients that dropout or augmentation makes random cannot be compared
 OTHER_DRAWS = "batches that are not Poisson batches are others for everybody when one person joins or leaves"
 
 
+BETWEEN = "a mechanism chooses between the records' own values, as for a quantile, so that reruns cannot be compared"
 #: docs/privacy-claims.md says what is not compared
 PARTITION = f"which tree of a forest gets whose records {FOLLOWS}"
 
@@ -168,7 +170,7 @@ def _charge(replays: Any, watch: Any) -> None:
             key = (int(before.noise.counts.sum()), ratio, moved)
             found[key] = found.get(key, 0) + 1
     held = {replays.scales, tuple((steps, *key) for key, steps in found.items())}
-    worst = {max(held, key=lambda scales, delta=delta: scale_epsilon(scales, delta)) for delta in (1e-3, 1e-7, 1e-12)}
+    worst = {max((scale_epsilon(scales, delta), scales) for scales in held)[1] for delta in (1e-3, 1e-7, 1e-12)}
     replays.scales = max(worst)
     if len(worst) > 1:
         replays.by_number = f"the noise {FOLLOWS} in several ways, none of which is the worst at every delta"
@@ -182,6 +184,7 @@ def entered(
     first: tuple[BudgetWatch, dict[str, str]],
     train: Train,
     data: tuple[Any, NDArray[Any], Index],
+    others: Iterable[tuple[Any, NDArray[Any]]],
     *,
     secret: bool,
 ) -> Observation:
@@ -195,39 +198,60 @@ def entered(
         Train on (X, y) with the outputs of ``replay``.
     data : (X, y, units)
         The training records, and which person each belongs to, int array of shape (n,).
+    others : iterable of (X, y)
+        As many records, many of them other people's: nothing beside what enters the mechanisms may show it.
     secret : bool
         Whether the number of records is; then people are left out, or else replaced.
     """
-    (X, y, units), (watched, leaves), calls = data, first, first[0].calls
-    if watched.partitions:  # leaves that hold nobody release nothing, so that releases cannot be told apart
-        return replace(seen, by_number=PARTITION if secret else "")
-    if any(call.value is None for call in calls):
-        return seen  # the mechanism hands out a function of the records: nothing to hold fixed
+    (X, y, units), (watched, leaves) = data, first
+    if watched.between:
+        return replace(seen, problem=BETWEEN)
     people = remarkable(X, y, units, np.random.default_rng(0))
-    by_number, spent, worst, runs = "", math.fsum(e for e, _ in seen.spends), seen.entered, 0
-    for who in (0, next((u for u in people if u != 0), 0)):
-        rows = units == who
-        index = np.flatnonzero(~rows) if secret else _by_another(y, rows)
-        watch, now = train(take(X, index), y[index], replay=calls)
-        runs += 1
-        fault = watch.fault(len(calls)) or ("what training returns" if now != leaves else "")
+    extremes = np.unique(units[_extremes(X)])
+    cases = [*others, _replaced(X, y, np.isin(units, extremes))]
+    many, alone = len(cases), () if watched.forests and secret else (0, next((u for u in people if u != 0), 0))
+    for who in alone:
+        left = np.flatnonzero(units != who)
+        cases.append((take(X, left), y[left]) if secret else _replaced(X, y, units == who))
+    spent, worst = math.fsum(e for e, _ in seen.spends), seen.entered
+    for runs, (other_X, other_y) in enumerate(cases, 1):
+        try:
+            watch, now = train(other_X, other_y, replay=watched)
+        except Exception as exc:  # noqa: BLE001  the user's code
+            traceback.print_exception(exc)
+            return replace(seen, replays=runs, problem=f"training fails on other records ({type(exc).__name__})")
+        fault = watch.fault() or ("what training returns" if now != leaves else "")
         if fault:
-            again, same = train(X, y, replay=calls)
-            runs += 1
-            if again.fault(len(calls)) or same != leaves:
-                return replace(seen, replays=runs, problem=f"training does not repeat itself: it is {OWN_RANDOMNESS}")
-            if not secret:
-                return replace(seen, replays=runs, leaks=(f"{fault} depends on one person beside the mechanisms",))
-            by_number = f"{fault} {FOLLOWS}"
-            break
-        worst = max(worst, watch.entered)
-    return replace(seen, replays=runs, by_number=by_number,
-                 entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
+            again, same = train(X, y, replay=watched)
+            if again.fault() or same != leaves:
+                text = f"training does not repeat itself: it is {OWN_RANDOMNESS}"
+                return replace(seen, replays=runs + 1, problem=text)
+            if secret and runs > many:
+                return replace(seen, replays=runs + 1, by_number=f"{fault} {FOLLOWS}")
+            return replace(seen, replays=runs + 1, leaks=(f"{fault} depends on the records beside the mechanisms",))
+        if runs > many:
+            worst = max(worst, watch.entered + watch.unseen * int((units == alone[runs - many - 1]).sum()))
+    return replace(seen, replays=len(cases), by_number=PARTITION if watched.forests and secret else "",
+                   entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
+
+
+def _extremes(X: Any) -> Index:
+    """Return rows that hold the least or the largest number of a column."""
+    values = np.asarray(X)
+    if values.dtype.kind not in "biuf" or not values.size:
+        return np.zeros(1, dtype=np.int64)
+    flat = values.reshape(len(values), -1)
+    return np.concatenate([flat.argmin(axis=0), flat.argmax(axis=0)])
+
+
+def _replaced(X: Any, y: NDArray[Any], rows: NDArray[np.bool_]) -> tuple[Any, NDArray[Any]]:
+    index = _by_another(y, rows)
+    return take(X, index), y[index]
 
 
 def _by_another(y: NDArray[Any], rows: NDArray[np.bool_]) -> Index:
     """Return the rows with some replaced by those of a person with another label, if there is one."""
     index = np.arange(len(y))
     others = index[~rows & (y != y[rows][0])]
-    index[rows] = (others if len(others) else index[~rows])[-1]
+    index[rows] = (others if len(others) else index[~rows] if (~rows).any() else index)[-1]
     return index

@@ -109,6 +109,25 @@ def half(units: NDArray[np.int64], y: NDArray[Any], rng: Generator) -> NDArray[n
     return rows
 
 
+def other_data(
+    X: Any, y: NDArray[Any], units: Index, rng: Generator
+) -> Iterator[tuple[NDArray[np.bool_], tuple[Any, NDArray[Any]]]]:
+    """Yield (rows that are replaced, the data): halves, other labels for a few, all alike."""
+    rows, everybody = half(units, y, rng), np.ones(len(y), dtype=bool)
+    yield rows, replaced(X, y, rows, rng)
+    yield ~rows, replaced(X, y, ~rows, rng)
+    few = np.arange(len(y)) % ONE_IN == 0
+    yield few, (X, relabelled(y, few))
+    yield everybody, same_for_all(X, y, int(rng.integers(len(y))))
+
+
+def _by_others(X: Any, y: NDArray[Any], rows: NDArray[np.bool_], rng: Generator) -> tuple[Any, NDArray[Any]]:
+    """Return data in which others' records stand in the place of some, with their labels."""
+    index = np.arange(len(y), dtype=np.int64)
+    index[rows] = rng.choice(index[~rows] if (~rows).any() else index, int(rows.sum()))
+    return _taken(X, index), y[index]
+
+
 def _taken(X: Any, index: Index) -> Any:
     made = take(X, index)
     if hasattr(made, "iloc"):
@@ -208,7 +227,10 @@ class Replays:
             self._count(owner, used)
         if not self.settled():
             self._look_at_implausible(used, owner)
-        for number, (rows, (X, y)) in enumerate(self._other_data(rng)):
+        self.people = watch_coupled.remarkable(self.X, self.y, self.units, np.random.default_rng(0))
+        known = np.isin(self.units, self.people)
+        last = (known, _by_others(self.X, self.y, known, rng))
+        for number, (rows, (X, y)) in enumerate((*other_data(self.X, self.y, self.units, rng), last)):
             if self.settled():
                 return
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
@@ -304,21 +326,6 @@ class Replays:
         rows = np.bincount(own, minlength=len(held))
         self.rows = int(max(1, rows.max()))
         self.copies = int(max(1, np.ceil(rows / held).max()))
-
-    def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
-        """Yield (rows that are replaced, the data): halves, those far away, all alike, remarkable ones."""
-        rows = half(self.units, self.y, rng)
-        everybody = np.ones(len(self.y), dtype=bool)
-        yield rows, replaced(self.X, self.y, rows, rng)
-        yield ~rows, replaced(self.X, self.y, ~rows, rng)
-        few = np.arange(len(self.y)) % ONE_IN == 0
-        yield few, (self.X, relabelled(self.y, few))
-        yield everybody, same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
-        self.people = watch_coupled.remarkable(self.X, self.y, self.units, rng)
-        rows = np.isin(self.units, self.people)
-        index = np.arange(len(self.y), dtype=np.int64)
-        index[rows] = rng.choice(index[~rows] if (~rows).any() else index, int(rows.sum()))
-        yield rows, (_taken(self.X, index), self.y[index])
 
     def compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools, stay: Index | None = None) -> str:
         """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced.

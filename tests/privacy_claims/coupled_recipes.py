@@ -354,6 +354,86 @@ def bayes_and_the_mean(X, y, *, seed):
     return made
 
 
+def bounds_of_the_data(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+
+    return GaussianNB(epsilon=0.7, bounds=(X.min(axis=0), X.max(axis=0))).fit(X, y)
+
+
+def scaled_before(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
+
+    return make_pipeline(MinMaxScaler(), GaussianNB(epsilon=0.7, bounds=(0, 1))).fit(X, y)
+
+
+def bayes_and_a_function(X, y, *, seed):
+    """One release is a function, which hid the rest."""
+    from diffprivlib.mechanisms import Vector
+
+    made = bayes(X, y, seed=seed)
+    Vector(epsilon=0.1, function_sensitivity=1.0, data_sensitivity=1.0, dimension=2, alpha=0.1).randomise(
+        lambda b: b @ b
+    )
+    made.first_ = np.array(X[0])
+    return made
+
+
+def function_kept(X, y, *, seed):
+    from diffprivlib.mechanisms import Vector
+
+    made, first = bayes(X, y, seed=seed), np.array(X[0, :2], dtype=float)
+    vector = Vector(epsilon=0.1, function_sensitivity=1.0, data_sensitivity=1.0, dimension=2, alpha=0.1)
+    made.loss_ = vector.randomise(lambda b: float(b @ first))
+    return made
+
+
+def forest_and_a_record(X, y, *, seed):
+    made = forest(X, y, seed=seed)
+    made.first_ = np.array(X[0])
+    return made
+
+
+def forest_of_bounds(X, y, *, seed):
+    from diffprivlib.models import RandomForestClassifier
+
+    bounds = X.min(axis=0), X.max(axis=0)
+    made = RandomForestClassifier(5, epsilon=0.7, bounds=bounds, classes=np.unique(y), max_depth=3, shuffle=True)
+    made = made.fit(X, y)
+    made.bounds = made.estimators_ and BOUNDS
+    for tree in made.estimators_:
+        tree.bounds = BOUNDS
+    return made
+
+
+def forest_of_a_seed(X, y, *, seed):
+    np.random.seed(int(np.random.randint(10**6)))  # noqa: NPY002  as many do
+    return forest(X, y, seed=seed)
+
+
+def bayes_of_a_seed(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+
+    few = int(np.random.randint(10**6))  # noqa: NPY002  as many do
+    return GaussianNB(epsilon=0.7, bounds=BOUNDS, random_state=few).fit(X, y)
+
+
+class OfMedians:
+    def __init__(self, medians):
+        self.medians, self.classes_ = medians, LABELS[:2]
+
+    def predict_proba(self, X):
+        one = 1 / (1 + np.exp(-(X - self.medians)[:, 0]))
+        return np.c_[1 - one, one]
+
+
+def medians(X, y, *, seed):
+    from diffprivlib import tools
+
+    return OfMedians(np.array([tools.median(X[:, j], epsilon=0.1, bounds=BOUNDS) for j in range(6)]))
+
+
 # -- honest ------------------------------------------------------------------------------------------------------------
 
 

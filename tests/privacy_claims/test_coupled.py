@@ -95,6 +95,16 @@ BROKEN = [
     (recipes.bayes, two_labels, PURE, "follows how many"),
     (recipes.scaled_bayes, two_labels, replace(PURE, epsilon=1.0), "follows how many"),
     (recipes.bayes, two_labels, PURE_PUBLIC, "mechanism gives 1.4"),
+    *((fit, two_labels, replace(PURE_PUBLIC, epsilon=1.7), words) for fit, words in (
+        (recipes.bounds_of_the_data, "mechanism is told"),
+        (recipes.scaled_before, "beside the mechanisms"),
+        (recipes.bayes_and_a_function, "beside the mechanisms"),
+        (recipes.bayes_of_a_seed, "seeded with a number"),
+    )),
+    (recipes.forest_and_a_record, numbered, replace(PURE_PUBLIC, epsilon=4.2), "beside the mechanisms"),
+    (recipes.forest_of_a_seed, numbered, replace(PURE_PUBLIC, epsilon=4.2), "seeded with a number"),
+    (recipes.forest_of_bounds, numbered, replace(PURE_PUBLIC, epsilon=4.2), "trees of a forest are cut"),
+    (recipes.bayes_and_a_function, two_labels, PURE, "beside the mechanisms"),
     (recipes.bayes_and_the_mean, two_labels, replace(PURE_PUBLIC, epsilon=1.4), "beside the mechanisms"),
 ]  # fmt: skip
 
@@ -164,6 +174,15 @@ def test_what_follows_the_number_or_somebody_alone_is_refused_or_charged(process
     assert found.problem == ""
     assert said
     assert re.search(words, " | ".join(said))
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"), [(recipes.medians, watch_coupled.BETWEEN), (recipes.function_kept, "not repeat itself")]
+)
+def test_what_cannot_be_compared_is_called_no_leak_and_does_not_pass(process, tmp_path, fit, words):
+    found = seen(process, fit, tmp_path, two_labels, replace(PURE_PUBLIC, epsilon=1.7))
+    assert found.leaks == ()
+    assert words in found.problem
 
 
 @pytest.mark.parametrize(("fit", "data", "claim", "epsilon"), marked(HONEST))
