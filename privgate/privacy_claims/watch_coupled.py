@@ -183,7 +183,7 @@ def entered(
     seen: Observation,
     first: tuple[BudgetWatch, dict[str, str]],
     train: Train,
-    data: tuple[Any, NDArray[Any], Index],
+    data: tuple[Any, NDArray[Any]],
     others: Iterable[tuple[Any, NDArray[Any]]],
     *,
     secret: bool,
@@ -196,23 +196,23 @@ def entered(
     first : (the watch of the first run, leaves of what training returned)
     train : callable
         Train on (X, y) with the outputs of ``replay``.
-    data : (X, y, units)
-        The training records, and which person each belongs to, int array of shape (n,).
+    data : (X, y)
+        The training records.
     others : iterable of (X, y)
         As many records, many of them other people's: nothing beside what enters the mechanisms may show it.
     secret : bool
         Whether the number of records is; then people are left out, or else replaced.
     """
-    (X, y, units), (watched, leaves) = data, first
+    (X, y), (watched, leaves), rows = data, first, np.arange(len(data[1]))
     if watched.between:
         return replace(seen, problem=BETWEEN)
-    people = remarkable(X, y, units, np.random.default_rng(0))
-    extremes = np.unique(units[_extremes(X)])
-    cases = [*others, _replaced(X, y, np.isin(units, extremes))]
-    many, alone = len(cases), () if watched.forests and secret else (0, next((u for u in people if u != 0), 0))
-    for who in alone:
-        left = np.flatnonzero(units != who)
-        cases.append((take(X, left), y[left]) if secret else _replaced(X, y, units == who))
+    people = remarkable(X, y, rows, np.random.default_rng(0))
+    cases = [*others, (take(X, _by_another(y, np.isin(rows, _extremes(X)))), y)]  # every label stays in use
+    many = len(cases)
+    if not (watched.forests and secret):
+        alone = [rows == who for who in (0, next((u for u in people if u != 0), 0))]
+        index = [np.flatnonzero(~who) if secret else _by_another(y, who) for who in alone]
+        cases += [(take(X, kept), y[kept]) for kept in index]
     spent, worst = math.fsum(e for e, _ in seen.spends), seen.entered
     for runs, (other_X, other_y) in enumerate(cases, 1):
         try:
@@ -230,7 +230,7 @@ def entered(
                 return replace(seen, replays=runs + 1, by_number=f"{fault} {FOLLOWS}")
             return replace(seen, replays=runs + 1, leaks=(f"{fault} depends on the records beside the mechanisms",))
         if runs > many:
-            worst = max(worst, watch.entered + watch.unseen * int((units == alone[runs - many - 1]).sum()))
+            worst = max(worst, watch.entered + watch.unseen)
     return replace(seen, replays=len(cases), by_number=PARTITION if watched.forests and secret else "",
                    entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
 
@@ -242,11 +242,6 @@ def _extremes(X: Any) -> Index:
         return np.zeros(1, dtype=np.int64)
     flat = values.reshape(len(values), -1)
     return np.concatenate([flat.argmin(axis=0), flat.argmax(axis=0)])
-
-
-def _replaced(X: Any, y: NDArray[Any], rows: NDArray[np.bool_]) -> tuple[Any, NDArray[Any]]:
-    index = _by_another(y, rows)
-    return take(X, index), y[index]
 
 
 def _by_another(y: NDArray[Any], rows: NDArray[np.bool_]) -> Index:

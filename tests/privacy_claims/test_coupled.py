@@ -257,6 +257,21 @@ def test_a_sampled_step_with_another_divisor_is_within_its_charge(rate, others, 
     assert found.epsilon > alone
 
 
+def test_a_smaller_noise_of_the_neighbour_is_charged_for_the_record_too():
+    mechanism = Mechanism(1.0, 0.2, 20, "poisson", "add_remove", scales=((20, 1, 0.5, 0.0),))
+    alone = accountant.recompute(replace(mechanism, noise_multiplier=0.5, scales=()), 0.5e-5)
+    assert accountant.recompute(mechanism, 1e-5).epsilon >= alone.epsilon
+
+
+def test_several_records_of_one_person_are_counted_once(process, tmp_path):
+    made = two_labels()
+    data = TrainingData(made.X, made.y, groups=[f"p{i // 5}" for i in range(100)])
+    found = seen(process, recipes.bayes, tmp_path, lambda: data, PURE_PUBLIC)
+    assert found.rows == 5
+    assert found.entered == pytest.approx(1.4)
+    assert GuaranteeBasis(PURE_PUBLIC, found, 5, 100).guarantee(0.0).epsilon == pytest.approx(5 * 1.4)
+
+
 def test_the_change_that_comes_with_the_tenth_who_leaves_is_found(process, tmp_path):
     found = seen(process, recipes.divisor_by_a_threshold, tmp_path, people, SECRET)
     assert found.by_number == ""
