@@ -10,6 +10,7 @@ How many records there are is looked for where a claim keeps it secret, by ``wat
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -230,7 +231,7 @@ class Replays:
         self.people = watch_coupled.remarkable(self.X, self.y, self.units, np.random.default_rng(0))
         known = np.isin(self.units, self.people)
         last = (known, _by_others(self.X, self.y, known, rng))
-        for number, (rows, (X, y)) in enumerate((*other_data(self.X, self.y, self.units, rng), last)):
+        for number, (rows, (X, y)) in enumerate(chain(other_data(self.X, self.y, self.units, rng), [last])):
             if self.settled():
                 return
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
