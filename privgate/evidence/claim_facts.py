@@ -57,7 +57,7 @@ class Observation:
     scales : tuple of (steps, numbers, ratio, moved)
         Steps whose noise has another deviation when somebody leaves, the ratio, and how many deviations the sum moves.
     entered : float
-        Sum of epsilon over mechanisms whose input one person changes, where more than was spent.
+        Sum of epsilon over mechanisms whose input one record changes, where more than was spent.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str

@@ -177,7 +177,8 @@ def _rescaled(mechanism: Mechanism, delta: float) -> Guarantee:
     In between lies the training with the neighbour's scale and the record: P <= e^a R + x and R <= e^b Q + y make
     P <= e^(a + b) Q + x + e^a y, in both directions. Rényi divergences may not be added at one order.
     """
-    own = recompute(replace(mechanism, scales=()), delta / 2)
+    smaller = mechanism.noise_multiplier * min(1.0, *(ratio for _, _, ratio, _ in mechanism.scales))
+    own = recompute(replace(mechanism, scales=(), noise_multiplier=smaller), delta / 2)
     other = scale_epsilon(mechanism.scales, math.exp(-own.epsilon) * delta / 2)
     words = (*own.assumptions, f"the scale of the noise tells whether one more was there: {other:.4g} nats of epsilon")
     epsilon = own.epsilon + other

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -169,7 +170,9 @@ def _entered(
 
     people = rows if units is None else units
     held = (first["diffprivlib"], first["leaves"])
-    return watch_coupled.entered(seen, held, train, (own_X, own_y, people), secret=_secret(opened))
+    others = (made for _, made in watch_replay.other_data(own_X, own_y, people, np.random.default_rng(0)))
+    seen = replace(seen, rows=int(np.bincount(people).max()))  # what one record changes is converted to a person's
+    return watch_coupled.entered(seen, held, train, (own_X, own_y), others, secret=_secret(opened))
 
 
 def _replayed(

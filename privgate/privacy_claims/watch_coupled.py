@@ -6,7 +6,8 @@ only the scale of the noise, it is charged. How many records there are is looked
 """
 
 import math
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.evidence import Observation
+from privgate.privacy_claims.accountant import scale_epsilon
 from privgate.privacy_claims.watch_noise import BudgetWatch
 from privgate.privacy_claims.watch_opacus import DIVISOR, NOISE
 from privgate.privacy_claims.watch_sampling import Used
@@ -25,12 +27,15 @@ from privgate.subject.containers import take
 Train = Callable[..., tuple[Any, dict[str, str]]]
 
 OWN_RANDOMNESS = "random beyond torch's, numpy's and Python's global generators, so that reruns cannot be compared"
+MIXING = "the gradient that is clipped for one record depends on other people's records"
 #: until somebody is
 NOBODY_LEFT = "nobody was left out of a rerun, since the claim declares the number of records public"
 FOLLOWS = "follows how many records there are"
+RANDOM = "gradients that dropout or augmentation makes random cannot be compared where somebody is left out"
 OTHER_DRAWS = "batches that are not Poisson batches are others for everybody when one person joins or leaves"
 
 
+BETWEEN = "a mechanism chooses between the records' own values, as for a quantile, so that reruns cannot be compared"
 #: docs/privacy-claims.md says what is not compared
 PARTITION = f"which tree of a forest gets whose records {FOLLOWS}"
 
@@ -84,10 +89,10 @@ def without(replays: Any, used: Used, owner: Index, people: list[int]) -> None:
     count = int(replays.units.max()) + 1
     order = [*people, *(u for u in np.random.default_rng(1).permutation(count).tolist() if u not in people)]
     changed = _next_change(replays, order)
-    for many in sorted({changed or 0, min(len(people), count // 2), count // 2} - {0}):
+    for many in sorted({1, changed or 0, min(len(people), count // 2), count // 2} - {0}):
         if replays.by_number:
             return
-        _compared(replays, used, owner, np.array(order[:many]), charge=many == changed or not changed)
+        _compared(replays, used, owner, np.array(order[:many]), charge=many in (1, changed) or not changed)
 
 
 def _rerun(replays: Any, keep: NDArray[np.bool_], **options: Any) -> tuple[Any, dict[str, str]] | None:
@@ -139,6 +144,8 @@ def _compared(replays: Any, used: Used, owner: Index, gone: Index, *, charge: bo
         base, now = first.watch.populations[at].entries, watch.populations[at].entries
         if now != [entry for entry, out in zip(base, gone_entries, strict=True) if not out]:
             fault = "what batches are drawn from is another for people who stay"
+    if fault == MIXING and replays.is_random(used, owner):
+        fault = RANDOM
     differing = sorted((p for p in {*leaves, *first.leaves} if leaves.get(p) != first.leaves.get(p)), key=len)
     if fault:
         replays.by_number = f"{fault} ({len(gone)} people left out)"
@@ -162,7 +169,11 @@ def _charge(replays: Any, watch: Any) -> None:
         if ratio != 1 or moved:
             key = (int(before.noise.counts.sum()), ratio, moved)
             found[key] = found.get(key, 0) + 1
-    replays.scales = tuple((steps, *key) for key, steps in found.items())
+    held = {replays.scales, tuple((steps, *key) for key, steps in found.items())}
+    worst = {max((scale_epsilon(scales, delta), scales) for scales in held)[1] for delta in (1e-3, 1e-7, 1e-12)}
+    replays.scales = max(worst)
+    if len(worst) > 1:
+        replays.by_number = f"the noise {FOLLOWS} in several ways, none of which is the worst at every delta"
 
 
 # What diffprivlib's mechanisms were given, and what one person changes of it.
@@ -172,7 +183,8 @@ def entered(
     seen: Observation,
     first: tuple[BudgetWatch, dict[str, str]],
     train: Train,
-    data: tuple[Any, NDArray[Any], Index],
+    data: tuple[Any, NDArray[Any]],
+    others: Iterable[tuple[Any, NDArray[Any]]],
     *,
     secret: bool,
 ) -> Observation:
@@ -184,41 +196,57 @@ def entered(
     first : (the watch of the first run, leaves of what training returned)
     train : callable
         Train on (X, y) with the outputs of ``replay``.
-    data : (X, y, units)
-        The training records, and which person each belongs to, int array of shape (n,).
+    data : (X, y)
+        The training records.
+    others : iterable of (X, y)
+        As many records, many of them other people's: nothing beside what enters the mechanisms may show it.
     secret : bool
         Whether the number of records is; then people are left out, or else replaced.
     """
-    (X, y, units), (watched, leaves), calls = data, first, first[0].calls
-    if watched.partitions:  # leaves that hold nobody release nothing, so that releases cannot be told apart
-        return replace(seen, by_number=PARTITION if secret else "")
-    if any(call.value is None for call in calls):
-        return seen  # the mechanism hands out a function of the records: nothing to hold fixed
-    people = remarkable(X, y, units, np.random.default_rng(0))
-    by_number, spent, worst, runs = "", math.fsum(e for e, _ in seen.spends), seen.entered, 0
-    for who in (0, next((u for u in people if u != 0), 0)):
-        rows = units == who
-        index = np.flatnonzero(~rows) if secret else _by_another(y, rows)
-        watch, now = train(take(X, index), y[index], replay=calls)
-        runs += 1
-        fault = watch.fault(len(calls)) or ("what training returns" if now != leaves else "")
+    (X, y), (watched, leaves), rows = data, first, np.arange(len(data[1]))
+    if watched.between:
+        return replace(seen, problem=BETWEEN)
+    people = remarkable(X, y, rows, np.random.default_rng(0))
+    cases = [*others, (take(X, _by_another(y, np.isin(rows, _extremes(X)))), y)]  # every label stays in use
+    many = len(cases)
+    if not (watched.forests and secret):
+        alone = [rows == who for who in (0, next((u for u in people if u != 0), 0))]
+        index = [np.flatnonzero(~who) if secret else _by_another(y, who) for who in alone]
+        cases += [(take(X, kept), y[kept]) for kept in index]
+    spent, worst = math.fsum(e for e, _ in seen.spends), seen.entered
+    for runs, (other_X, other_y) in enumerate(cases, 1):
+        try:
+            watch, now = train(other_X, other_y, replay=watched)
+        except Exception as exc:  # noqa: BLE001  the user's code
+            traceback.print_exception(exc)
+            return replace(seen, replays=runs, problem=f"training fails on other records ({type(exc).__name__})")
+        fault = watch.fault() or ("what training returns" if now != leaves else "")
         if fault:
-            again, same = train(X, y, replay=calls)
-            runs += 1
-            if again.fault(len(calls)) or same != leaves:
-                return replace(seen, replays=runs, problem=f"training does not repeat itself: it is {OWN_RANDOMNESS}")
-            if not secret:
-                return replace(seen, replays=runs, leaks=(f"{fault} depends on one person beside the mechanisms",))
-            by_number = f"{fault} {FOLLOWS}"
-            break
-        worst = max(worst, watch.entered)
-    return replace(seen, replays=runs, by_number=by_number,
-                 entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
+            again, same = train(X, y, replay=watched)
+            if again.fault() or same != leaves:
+                text = f"training does not repeat itself: it is {OWN_RANDOMNESS}"
+                return replace(seen, replays=runs + 1, problem=text)
+            if secret and runs > many:
+                return replace(seen, replays=runs + 1, by_number=f"{fault} {FOLLOWS}")
+            return replace(seen, replays=runs + 1, leaks=(f"{fault} depends on the records beside the mechanisms",))
+        if runs > many:
+            worst = max(worst, watch.entered + watch.unseen)
+    return replace(seen, replays=len(cases), by_number=PARTITION if watched.forests and secret else "",
+                   entered=worst if worst > spent * (1 + 1e-9) else 0.0)  # fmt: skip
+
+
+def _extremes(X: Any) -> Index:
+    """Return rows that hold the least or the largest number of a column."""
+    values = np.asarray(X)
+    if values.dtype.kind not in "biuf" or not values.size:
+        return np.zeros(1, dtype=np.int64)
+    flat = values.reshape(len(values), -1)
+    return np.concatenate([flat.argmin(axis=0), flat.argmax(axis=0)])
 
 
 def _by_another(y: NDArray[Any], rows: NDArray[np.bool_]) -> Index:
     """Return the rows with some replaced by those of a person with another label, if there is one."""
     index = np.arange(len(y))
     others = index[~rows & (y != y[rows][0])]
-    index[rows] = (others if len(others) else index[~rows])[-1]
+    index[rows] = (others if len(others) else index[~rows] if (~rows).any() else index)[-1]
     return index

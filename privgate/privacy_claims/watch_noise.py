@@ -45,16 +45,18 @@ class BudgetWatch:
 
     Parameters
     ----------
-    replay : list of MechanismCall, optional
-        What the mechanisms give instead of what they draw.
+    replay : BudgetWatch, optional
+        Of the run whose mechanisms gave what these give instead of what they draw.
     """
 
-    def __init__(self, replay: list[MechanismCall] | None = None) -> None:
+    def __init__(self, replay: "BudgetWatch | None" = None) -> None:
         self.spends: list[tuple[float, float]] = []
         self.hazards: list[str] = []
         self.calls: list[MechanismCall] = []
         self.entered = 0.0
-        self.partitions = False  # the records among trees
+        self.unseen = 0.0  # epsilon of one record where what enters is no number
+        self.forests: list[list[Any]] = []  # each partitions the records among its trees
+        self.between = self._known = False  # whether numpy's own generator was seeded with a number
         self._replay, self._other, self._stack, self._inside = replay, "", ExitStack(), False
 
     def __enter__(self) -> Self:
@@ -73,6 +75,7 @@ class BudgetWatch:
         for kind in _kinds_of(DPMechanism):
             if "randomise" in kind.__dict__:
                 self._stack.enter_context(method_replaced(kind, "randomise", self._releasing))
+        self._stack.enter_context(method_replaced(np.random, "seed", self._seeding))
         with suppress(ImportError):  # of trees, with some versions of scikit-learn
             from diffprivlib.models import RandomForestClassifier
 
@@ -92,12 +95,32 @@ class BudgetWatch:
                 if text not in self.hazards:
                     self.hazards.append(text)
 
+    def _seeding(self, original: Any) -> Any:
+        def seed(number: Any = None) -> None:
+            self._known |= number is not None
+            original(number)
+
+        return seed
+
     def _planting(self, original: Any) -> Any:
         def fit(forest: Any, *args: Any, **kwargs: Any) -> Any:
-            self.partitions = True
             if not forest.shuffle and forest.n_estimators > 1:
                 self.hazards.append(IN_ORDER)
-            return original(forest, *args, **kwargs)
+            if forest.random_state is not None or self._known:
+                self._seeded(forest.random_state or 0)
+            self._inside = True  # leaves that hold nobody release nothing: calls cannot be told apart, trees can
+            try:
+                made = original(forest, *args, **kwargs)
+            finally:
+                self._inside = False
+            self.unseen += 2 * float(forest.epsilon)
+            self.forests.append([tree.tree_ for tree in forest.estimators_])
+            before = [] if self._replay is None else self._replay.forests[len(self.forests) - 1 : len(self.forests)]
+            for tree, kept in zip(forest.estimators_, before[0] if before else (), strict=False):
+                if not np.array_equal(*(t.__getstate__()["nodes"] for t in (tree.tree_, kept))):
+                    self._other = self._other or "where the trees of a forest are cut"
+                tree.tree_ = kept
+            return made
 
         return fit
 
@@ -117,29 +140,59 @@ class BudgetWatch:
 
     def _noted(self, mechanism: Any, given: Any, output: Any) -> Any:
         """Write one release down, and return what was released in the run that is followed."""
-        plain = {k: v for k, v in vars(mechanism).items() if k[0] != "_" and k not in ("utility", "random_state")}
+        own = ("utility", "random_state", "measure")  # a measure is the distance between records, as in a quantile
+        told = {k: v for k, v in vars(mechanism).items() if k[0] != "_" and k not in own}
+        self.between |= getattr(mechanism, "measure", None) is not None
         value = None if callable(given) or given is None else np.array(given, dtype=np.float64)
         size, rng = math.nan, mechanism._rng  # noqa: SLF001  the library's
         with suppress(AttributeError):  # of functions and matrices they have other names
             size = float(mechanism.sensitivity)
         state = rng.get_state() if hasattr(rng, "get_state") else None
-        named, both = repr((type(mechanism).__name__, sorted(plain.items()))), bool(plain.get("monotonic"))
+        self._seeded(rng)
+        named, both = repr((type(mechanism).__name__, sorted(told.items()))), bool(told.get("monotonic"))
         call = MechanismCall(named, float(mechanism.epsilon), size, both, value, output, state)
         self.calls.append(call)
-        if self._replay is None or len(self.calls) > len(self._replay):
-            return output
-        before = self._replay[len(self.calls) - 1]
+        plain = value is not None and not math.isnan(size)
+        self.unseen += 0.0 if plain else call.epsilon
+        if self._replay is None or len(self.calls) > len(self._replay.calls):
+            return _handed(output, output)
+        before = self._replay.calls[len(self.calls) - 1]
         if before.settings != call.settings or (before.value is None) != (value is None):
             self._other = self._other or f"what a mechanism is told ({type(mechanism).__name__})"
-        elif value is not None:
+        elif plain:
             self.entered += before.epsilon * before.times(value)
         if before.state is not None:  # what a mechanism draws follows what it is given
             rng.set_state(before.state)
-        return before.output
+        return _handed(before.output, output)
 
-    def fault(self, releases: int) -> str:
-        """Return what is otherwise than in the run that was followed, with so many releases; empty if nothing."""
-        return self._other or ("how often a mechanism releases something" if len(self.calls) != releases else "")
+    def _seeded(self, rng: Any) -> None:
+        """Note a generator whose seed can be guessed; one that comes from the operating system has its entropy."""
+        if isinstance(rng, int | np.integer) or hasattr(rng, "get_state"):
+            source = getattr(getattr(rng, "_bit_generator", None), "seed_seq", None)
+            entropy = getattr(source, "entropy", 0)
+            if not isinstance(entropy, int) or entropy < LEAST_ENTROPY:
+                self.hazards.append(SEEDED)
+
+    def fault(self) -> str:
+        """Return what is otherwise than in the run that was followed; empty if nothing."""
+        followed = self._replay or self
+        if self._other or (len(self.calls), len(self.forests)) == (len(followed.calls), len(followed.forests)):
+            return self._other
+        return "how often a mechanism releases something"
+
+
+def _handed(used: Any, own: Any) -> Any:
+    """Return what a mechanism gives; a function also holds what it is in this run, so that keeping it shows."""
+
+    def handed(*given: Any, _own: Any = own, **named: Any) -> Any:
+        return used(*given, **named)
+
+    return handed if callable(used) else used
+
+
+#: seeds of numpy's older generators have 32 bits; whoever has fewer than these can be tried
+LEAST_ENTROPY = 2**64
+SEEDED = "a mechanism draws from a random_state that was seeded with a number: trying them all undoes its noise"
 
 
 IN_ORDER = (

@@ -156,6 +156,7 @@ class OpacusWatch:
             for drawn in original(sampler):
                 self.draws[id(sampler)] = self.draws.pop(id(sampler))  # the last is the latest
                 generator = getattr(sampler, "generator", None) or self._torch.default_generator
+                draws.rates |= {float(r) for r in (getattr(sampler, "sample_rate", None),) if r is not None}
                 draws.predictable |= watch_noise.predictable(generator)
                 batch = self._noted(draws, drawn)
                 draws.batches.append(np.asarray(batch, dtype=object))

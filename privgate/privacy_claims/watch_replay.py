@@ -10,6 +10,7 @@ How many records there are is looked for where a claim keeps it secret, by ``wat
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.evidence import Observation
-from privgate.privacy_claims import watch_coupled, watch_transcript
-from privgate.privacy_claims.watch_coupled import OWN_RANDOMNESS, Train
+from privgate.privacy_claims import watch_coupled, watch_opacus, watch_transcript
+from privgate.privacy_claims.watch_coupled import MIXING, OWN_RANDOMNESS, Train
 from privgate.privacy_claims.watch_sampling import Used
 from privgate.privacy_claims.watch_transcript import MIXED, NOBODY, UNCLEAR, DivergedError, Transcript
 from privgate.subject.containers import take
@@ -109,6 +110,25 @@ def half(units: NDArray[np.int64], y: NDArray[Any], rng: Generator) -> NDArray[n
     return rows
 
 
+def other_data(
+    X: Any, y: NDArray[Any], units: Index, rng: Generator
+) -> Iterator[tuple[NDArray[np.bool_], tuple[Any, NDArray[Any]]]]:
+    """Yield (rows that are replaced, the data): halves, other labels for a few, all alike."""
+    rows, everybody = half(units, y, rng), np.ones(len(y), dtype=bool)
+    yield rows, replaced(X, y, rows, rng)
+    yield ~rows, replaced(X, y, ~rows, rng)
+    few = np.arange(len(y)) % ONE_IN == 0
+    yield few, (X, relabelled(y, few))
+    yield everybody, same_for_all(X, y, int(rng.integers(len(y))))
+
+
+def _by_others(X: Any, y: NDArray[Any], rows: NDArray[np.bool_], rng: Generator) -> tuple[Any, NDArray[Any]]:
+    """Return data in which others' records stand in the place of some, with their labels."""
+    index = np.arange(len(y), dtype=np.int64)
+    index[rows] = rng.choice(index[~rows] if (~rows).any() else index, int(rows.sum()))
+    return _taken(X, index), y[index]
+
+
 def _taken(X: Any, index: Index) -> Any:
     made = take(X, index)
     if hasattr(made, "iloc"):
@@ -116,8 +136,8 @@ def _taken(X: Any, index: Index) -> Any:
     return made
 
 
-#: reruns to the end, two of them where the number of records is secret
-REPLAYS = 7
+#: reruns to the end, four of them where the number of records is secret
+REPLAYS = 9
 #: how far beyond anybody's the features of one record in so many are, in reruns that look for what such records cause
 FAR, ONE_IN = 1e6, 20
 #: a gradient has changed if it moved by more than this, as a share of its norm and of the largest in its step
@@ -127,9 +147,8 @@ MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 LEAST, SCALED, CHANCE = 20, 0.02, 5.0
 
 LENGTH = "how many records batches are drawn from depends on the records"
-SHAPE = "the model's shape or a setting depends on the records"
+SETTING = "a setting depends on the records"
 MADE_UP = "seen with made-up values: doubled, a million times as large, or missing"
-MIXING = "the gradient that is clipped for one record depends on other people's records"
 SUMS = "how many gradients a step sums depends on the records"
 
 Bools = NDArray[np.bool_]
@@ -209,7 +228,10 @@ class Replays:
             self._count(owner, used)
         if not self.settled():
             self._look_at_implausible(used, owner)
-        for number, (rows, (X, y)) in enumerate(self._other_data(rng)):
+        self.people = watch_coupled.remarkable(self.X, self.y, self.units, np.random.default_rng(0))
+        known = np.isin(self.units, self.people)
+        last = (known, _by_others(self.X, self.y, known, rng))
+        for number, (rows, (X, y)) in enumerate(chain(other_data(self.X, self.y, self.units, rng), [last])):
             if self.settled():
                 return
             # the second also shows whether a gradient depends on how many others are in the batch, which tells who was
@@ -221,7 +243,7 @@ class Replays:
             watch, leaves = found
             self.plain |= watch.plain != self.first.watch.plain
             fault = self.compare(watch, used, owner, rows)
-            if fault == MIXING and number == 1 and self._random(used, owner):
+            if fault == MIXING and number == 1 and self.is_random(used, owner):
                 fault = self._other_sizes(used) or self._whole_batches(X, y, used, owner, rows)
             differing = {p for p in {*leaves, *self.first.leaves} if leaves.get(p) != self.first.leaves.get(p)}
             if fault or differing:
@@ -268,6 +290,9 @@ class Replays:
             if entries is None or len(entries) != len(base):
                 self.leaks.append(LENGTH)
                 return nobody
+            if told := _told_otherwise(self.first.watch, found[0]):
+                self._attribute(told, set(), self.first.watch.sampling(len(self.y)), np.zeros(len(base), np.int64))
+                return nobody
             changed[:, bit] = [a != b for a, b in zip(entries, base, strict=True)]
         return watch_transcript.owners(changed, words)
 
@@ -282,10 +307,8 @@ class Replays:
                 return  # why is noted
             if at is not None and len({_length(w.populations[at : at + 1]) for w in (first, found[0])}) > 1:
                 self.leaks.append(f"{LENGTH} ({MADE_UP})")
-            elif found[0].settings != first.settings:
-                self._attribute(
-                    f"the model's shape or a setting depends on the records ({MADE_UP})", set(), used, owner
-                )
+            elif told := _told_otherwise(first, found[0]):
+                self._attribute(f"{told} ({MADE_UP})", set(), used, owner)
             if self.settled():
                 return
 
@@ -305,21 +328,6 @@ class Replays:
         self.rows = int(max(1, rows.max()))
         self.copies = int(max(1, np.ceil(rows / held).max()))
 
-    def _other_data(self, rng: Generator) -> Iterator[tuple[Bools, tuple[Any, Any]]]:
-        """Yield (rows that are replaced, the data): halves, those far away, all alike, remarkable ones."""
-        rows = half(self.units, self.y, rng)
-        everybody = np.ones(len(self.y), dtype=bool)
-        yield rows, replaced(self.X, self.y, rows, rng)
-        yield ~rows, replaced(self.X, self.y, ~rows, rng)
-        few = np.arange(len(self.y)) % ONE_IN == 0
-        yield few, (self.X, relabelled(self.y, few))
-        yield everybody, same_for_all(self.X, self.y, int(rng.integers(len(self.y))))
-        self.people = watch_coupled.remarkable(self.X, self.y, self.units, rng)
-        rows = np.isin(self.units, self.people)
-        index = np.arange(len(self.y), dtype=np.int64)
-        index[rows] = rng.choice(index[~rows] if (~rows).any() else index, int(rows.sum()))
-        yield rows, (_taken(self.X, index), self.y[index])
-
     def compare(self, watch: Any, used: Used, owner: NDArray[np.int64], rows: Bools, stay: Index | None = None) -> str:
         """Return what is wrong with the steps of one rerun: constants, parameters, gradients of people not replaced.
 
@@ -329,10 +337,14 @@ class Replays:
         compared = slice(2 if stay is None else 1)
         if [c[compared] for c in watch.constants] != [c[compared] for c in first.constants]:
             return "the clipping norm or the noise depends on the records"
+        if told := _told_otherwise(first, watch, charged=stay is not None):
+            return told
         entries = used.entries if used.number < 0 else watch.entries(used.number)
         if entries is None or used.entries is None:
             return SUMS
         if stay is not None:
+            if any(e.astype(np.int64).max(initial=-1) >= len(stay) for e in entries):
+                return SUMS  # what batches are drawn from does not shrink
             entries = [stay] * len(entries) if used.number < 0 else [stay[e.astype(np.int64)] for e in entries]
             if [len(e) for e in entries] != [int(np.isin(e.astype(np.int64), stay).sum()) for e in used.entries]:
                 return SUMS
@@ -353,7 +365,7 @@ class Replays:
                 return MIXING
         return ""
 
-    def _random(self, used: Used, owner: NDArray[np.int64]) -> bool:
+    def is_random(self, used: Used, owner: NDArray[np.int64]) -> bool:
         """Whether gradients of the same records are others by what is random for each, dropout or augmentation."""
         found = self.rerun(self.X, y=self.y, shake=True)
         return found is not None and bool(self.compare(found[0], used, owner, np.zeros(len(self.y), dtype=bool)))
@@ -410,6 +422,17 @@ class Replays:
         else:
             some = ", ".join(p.lstrip(".") for p in sorted(random)[:3])
             self.doubts.append(f"the object that training returns ({some}) is {OWN_RANDOMNESS}")
+
+
+def _told_otherwise(first: Any, watch: Any, *, charged: bool = False) -> str:
+    """Return which setting, divisor or rate is another; those that scale the noise may be, where that is charged."""
+    free = {watch_opacus.NOISE, watch_opacus.DIVISOR} if charged else set()
+    found = [name for name in first.settings if name not in free and watch.settings.get(name) != first.settings[name]]
+    if not charged and any(a.divisor != b.divisor for a, b in zip(first.steps, watch.steps, strict=False)):
+        found.append(watch_opacus.DIVISOR)
+    drawn = [{rate for d in w.draws.values() for rate in d.rates} for w in (first, watch)]
+    found += ["the rate of sampling"] if not drawn[1] <= drawn[0] else []
+    return f"{SETTING}: {found[0]}" if found else ""
 
 
 def _length(population: list[watch_transcript.Population]) -> int:

@@ -70,6 +70,8 @@ class Draws:
         Before which of these batches the sampler began anew.
     predictable : bool
         Whether a batch was drawn from a seed that can be guessed.
+    rates : set of float
+        In force when batches were drawn, by the sampler's word.
     """
 
     sampler: Any
@@ -80,6 +82,7 @@ class Draws:
     batches: list[NDArray[Any]] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
     predictable: bool = False
+    rates: set[float] = field(default_factory=set)
 
     @property
     def sizes(self) -> list[int]:
@@ -161,7 +164,8 @@ def _kind(drawn: Draws, taken: Draws, used_of: list[int]) -> str:
     """Return how batches were drawn, by what they are; empty where they are not what their sampler says."""
     if drawn.kind != "poisson":
         return "shuffled" if _is_once_a_pass(drawn) else "unknown"
-    if drawn.predictable:  # who is in which batch is known: nothing is amplified
+    # who is in which batch is known, or at another rate: nothing is amplified
+    if drawn.predictable or len(drawn.rates) > 1:
         return "unknown"
     fair = _is_binomial(taken, len(taken.sizes)) and _is_independent(taken)
     return "poisson" if fair and not _is_set_back(drawn) and not _is_picked(drawn, used_of) else ""

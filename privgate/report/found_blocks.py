@@ -116,7 +116,12 @@ def _size(doc: ReportDocument) -> str:
     if not claim or doc.evidence.claims is None:
         return ""
     asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
-    return say("size.public" if "replace_one" in (claim.adjacency, *asked) else "size.secret")
+    if "replace_one" in (claim.adjacency, *asked):
+        return say("size.public")
+    seen = doc.evidence.claims.observation
+    if seen is None or seen.problem or not seen.replays:
+        return say("size.not_looked_at")
+    return say("size.doubtful", why=seen.by_number) if seen.by_number else say("size.secret")
 
 
 def accuracy(doc: ReportDocument) -> str:

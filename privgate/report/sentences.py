@@ -185,6 +185,8 @@ SENTENCES: Mapping[str, str] = {
     "fact.size": "Number of records",
     "size.public": "taken as public by the claim of differential privacy",
     "size.secret": "secret by the claim of differential privacy",
+    "size.not_looked_at": "secret by the claim of differential privacy, but not looked at",
+    "size.doubtful": "secret by the claim of differential privacy, but {why}",
     "fact.decided": "Decided",
     "fact.valid": "Valid until",
     "fact.signed": "Signed by",

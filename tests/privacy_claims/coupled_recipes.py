@@ -261,6 +261,64 @@ def adapter_of_stale_parameters(X, y, *, seed):
     return Net(fresh, made.classes_)
 
 
+def divisor_by_label(X, y, *, seed):
+    return declared(X, y, divisor=max(1, int(0.4 * (np.asarray(y) == "a").sum())))
+
+
+def steps_of(X, y, *, rate, later=None, loss="mean"):
+    """Return a network by twenty steps; before the second, something is set anew."""
+    network, done = torch.nn.Linear(6, 3), 0
+    private = GradSampleModule(network, loss_reduction=loss)
+    optimizer = DPOptimizer(torch.optim.SGD(network.parameters(), lr=0.5), noise_multiplier=NOISE, max_grad_norm=CLIP,
+                            expected_batch_size=DIVISOR, loss_reduction=loss)  # fmt: skip
+    loader = DPDataLoader(TensorDataset(tensor(X), codes_of(y)), sample_rate=rate)
+    while done < 20:
+        for features, labels in loader:
+            if done == 20:
+                break
+            optimizer.zero_grad()
+            functional.cross_entropy(private(features), labels, reduction=loss).backward()
+            optimizer.step()
+            done += 1
+            if later and done == 1:
+                later(loader.batch_sampler, optimizer)
+    optimizer.zero_grad()
+    return Net(network, LABELS)
+
+
+def rate_by_label(X, y, *, seed):
+    return steps_of(X, y, rate=1 / 5.9 if 8 / (np.asarray(y) == "a").sum() > 1 / 5.9 else 1 / 5.4)
+
+
+def reduction_by_label(X, y, *, seed):
+    return steps_of(X, y, rate=RATE, loss="sum" if (np.asarray(y) == "a").sum() % 2 else "mean")
+
+
+def later_rate_by_n(X, y, *, seed):
+    def later(sampler, optimizer):
+        sampler.sample_rate = RATE if len(y) > 99 else 0.02
+
+    return steps_of(X, y, rate=RATE, later=later)
+
+
+def later_noise_by_parity(X, y, *, seed):
+    def later(sampler, optimizer):
+        optimizer.noise_multiplier = 1.5 if len(y) % 2 else NOISE
+
+    return steps_of(X, y, rate=RATE, later=later)
+
+
+def padded(X, y, *, seed):
+    more = 128 - len(y)
+    features, codes = torch.cat([tensor(X), torch.zeros(more, 6)]), torch.cat([codes_of(y), torch.zeros(more).long()])
+    return declared(X, y, data=TensorDataset(features, codes))
+
+
+def with_dropout(X, y, *, seed):
+    layers = torch.nn.Linear(6, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 3)
+    return declared(X, y, network=torch.nn.Sequential(*layers))
+
+
 # -- diffprivlib -------------------------------------------------------------------------------------------------------
 
 BOUNDS = (-5, 5)
@@ -294,6 +352,86 @@ def bayes_and_the_mean(X, y, *, seed):
     made = bayes(X, y, seed=seed)
     made.center_ = np.asarray(X).mean(axis=0)
     return made
+
+
+def bounds_of_the_data(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+
+    return GaussianNB(epsilon=0.7, bounds=(X.min(axis=0), X.max(axis=0))).fit(X, y)
+
+
+def scaled_before(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
+
+    return make_pipeline(MinMaxScaler(), GaussianNB(epsilon=0.7, bounds=(0, 1))).fit(X, y)
+
+
+def bayes_and_a_function(X, y, *, seed):
+    """One release is a function, which hid the rest."""
+    from diffprivlib.mechanisms import Vector
+
+    made = bayes(X, y, seed=seed)
+    Vector(epsilon=0.1, function_sensitivity=1.0, data_sensitivity=1.0, dimension=2, alpha=0.1).randomise(
+        lambda b: b @ b
+    )
+    made.first_ = np.array(X[0])
+    return made
+
+
+def function_kept(X, y, *, seed):
+    from diffprivlib.mechanisms import Vector
+
+    made, first = bayes(X, y, seed=seed), np.array(X[0, :2], dtype=float)
+    vector = Vector(epsilon=0.1, function_sensitivity=1.0, data_sensitivity=1.0, dimension=2, alpha=0.1)
+    made.loss_ = vector.randomise(lambda b: float(b @ first))
+    return made
+
+
+def forest_and_a_record(X, y, *, seed):
+    made = forest(X, y, seed=seed)
+    made.first_ = np.array(X[0])
+    return made
+
+
+def forest_of_bounds(X, y, *, seed):
+    from diffprivlib.models import RandomForestClassifier
+
+    bounds = X.min(axis=0), X.max(axis=0)
+    made = RandomForestClassifier(5, epsilon=0.7, bounds=bounds, classes=np.unique(y), max_depth=3, shuffle=True)
+    made = made.fit(X, y)
+    made.bounds = made.estimators_ and BOUNDS
+    for tree in made.estimators_:
+        tree.bounds = BOUNDS
+    return made
+
+
+def forest_of_a_seed(X, y, *, seed):
+    np.random.seed(int(np.random.randint(10**6)))  # noqa: NPY002  as many do
+    return forest(X, y, seed=seed)
+
+
+def bayes_of_a_seed(X, y, *, seed):
+    from diffprivlib.models import GaussianNB
+
+    few = int(np.random.randint(10**6))  # noqa: NPY002  as many do
+    return GaussianNB(epsilon=0.7, bounds=BOUNDS, random_state=few).fit(X, y)
+
+
+class OfMedians:
+    def __init__(self, medians):
+        self.medians, self.classes_ = medians, LABELS[:2]
+
+    def predict_proba(self, X):
+        one = 1 / (1 + np.exp(-(X - self.medians)[:, 0]))
+        return np.c_[1 - one, one]
+
+
+def medians(X, y, *, seed):
+    from diffprivlib import tools
+
+    return OfMedians(np.array([tools.median(X[:, j], epsilon=0.1, bounds=BOUNDS) for j in range(6)]))
 
 
 # -- honest ------------------------------------------------------------------------------------------------------------

@@ -75,19 +75,36 @@ BROKEN = [
     (recipes.weights_by_label, people, PUBLIC, "other people's"),
     (recipes.start_at_the_mean, people, PUBLIC, "the parameters depend"),
     (recipes.passes_by_twins, people, PUBLIC, "steps on other records"),
-    (recipes.rare_label_weighs_more, people, PUBLIC, "the parameters depend"),
-    (recipes.vocabulary_of_the_data, people, PUBLIC, "depend on several people"),
+    (recipes.rare_label_weighs_more, people, PUBLIC, "the learning rate"),
+    (recipes.vocabulary_of_the_data, people, PUBLIC, "the shape of the model"),
     (recipes.scaled_without_noise, people, PUBLIC, "depend on several people"),
     (recipes.clipped_at_a_quantile, people, PUBLIC, "a setting depends"),
     (recipes.clipped_at_the_largest, people, PUBLIC, "a setting depends"),
     (recipes.stops_early, people, PUBLIC, "the parameters depend"),
     (recipes.batch_statistics, people, PUBLIC, "beyond the noised gradients"),
+    (recipes.divisor_by_label, people, PUBLIC, "the divisor"),
+    (recipes.rate_by_label, people, replace(PUBLIC, epsilon=9.5), "the rate of sampling"),
+    (recipes.reduction_by_label, people, PUBLIC, "the divisor"),
+    (recipes.later_rate_by_n, people, SECRET, "the rate of sampling"),
+    (recipes.later_noise_by_parity, people, SECRET, "scale of the noise follows"),
+    (recipes.with_dropout, people, SECRET, "makes random cannot be compared"),
+    (recipes.padded, people, replace(SECRET, epsilon=9), "another for people who stay"),
     (recipes.adapter_of_stale_parameters, people, PUBLIC, "gave the same model"),
     (recipes.forest_in_order, numbered, PURE_PUBLIC, "shuffle=False"),
     (recipes.forest, numbered, PURE, "follows how many"),
     (recipes.bayes, two_labels, PURE, "follows how many"),
     (recipes.scaled_bayes, two_labels, replace(PURE, epsilon=1.0), "follows how many"),
     (recipes.bayes, two_labels, PURE_PUBLIC, "mechanism gives 1.4"),
+    *((fit, two_labels, replace(PURE_PUBLIC, epsilon=1.7), words) for fit, words in (
+        (recipes.bounds_of_the_data, "mechanism is told"),
+        (recipes.scaled_before, "beside the mechanisms"),
+        (recipes.bayes_and_a_function, "beside the mechanisms"),
+        (recipes.bayes_of_a_seed, "seeded with a number"),
+    )),
+    (recipes.forest_and_a_record, numbered, replace(PURE_PUBLIC, epsilon=4.2), "beside the mechanisms"),
+    (recipes.forest_of_a_seed, numbered, replace(PURE_PUBLIC, epsilon=4.2), "seeded with a number"),
+    (recipes.forest_of_bounds, numbered, replace(PURE_PUBLIC, epsilon=4.2), "trees of a forest are cut"),
+    (recipes.bayes_and_a_function, two_labels, PURE, "beside the mechanisms"),
     (recipes.bayes_and_the_mean, two_labels, replace(PURE_PUBLIC, epsilon=1.4), "beside the mechanisms"),
 ]  # fmt: skip
 
@@ -112,7 +129,7 @@ HONEST = [
 #: a few of each kind; the others are slow
 QUICK = {
     "divisor_by_n", "number_shipped", "few_records", "passes_by_twins", "forest_in_order", "everything_declared",
-    "duplicates_dropped", "bayes", "rare_label_weighs_more",
+    "duplicates_dropped", "divisor_by_label", "later_noise_by_parity", "bayes", "rare_label_weighs_more",
 }  # fmt: skip
 
 #: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
@@ -157,6 +174,15 @@ def test_what_follows_the_number_or_somebody_alone_is_refused_or_charged(process
     assert found.problem == ""
     assert said
     assert re.search(words, " | ".join(said))
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"), [(recipes.medians, watch_coupled.BETWEEN), (recipes.function_kept, "not repeat itself")]
+)
+def test_what_cannot_be_compared_is_called_no_leak_and_does_not_pass(process, tmp_path, fit, words):
+    found = seen(process, fit, tmp_path, two_labels, replace(PURE_PUBLIC, epsilon=1.7))
+    assert found.leaks == ()
+    assert words in found.problem
 
 
 @pytest.mark.parametrize(("fit", "data", "claim", "epsilon"), marked(HONEST))
@@ -229,6 +255,21 @@ def test_a_sampled_step_with_another_divisor_is_within_its_charge(rate, others, 
     if others * (one - other) < 0:  # both move the same way: what the record alone costs is not enough
         assert max(hockey_stick(p, q, alone) for p, q in ((with_one, without), (without, with_one))) > 1e-5
     assert found.epsilon > alone
+
+
+def test_a_smaller_noise_of_the_neighbour_is_charged_for_the_record_too():
+    mechanism = Mechanism(1.0, 0.2, 20, "poisson", "add_remove", scales=((20, 1, 0.5, 0.0),))
+    alone = accountant.recompute(replace(mechanism, noise_multiplier=0.5, scales=()), 0.5e-5)
+    assert accountant.recompute(mechanism, 1e-5).epsilon >= alone.epsilon
+
+
+def test_several_records_of_one_person_are_counted_once(process, tmp_path):
+    made = two_labels()
+    data = TrainingData(made.X, made.y, groups=[f"p{i // 5}" for i in range(100)])
+    found = seen(process, recipes.bayes, tmp_path, lambda: data, PURE_PUBLIC)
+    assert found.rows == 5
+    assert found.entered == pytest.approx(1.4)
+    assert GuaranteeBasis(PURE_PUBLIC, found, 5, 100).guarantee(0.0).epsilon == pytest.approx(5 * 1.4)
 
 
 def test_the_change_that_comes_with_the_tenth_who_leaves_is_found(process, tmp_path):
