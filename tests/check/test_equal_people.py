@@ -202,7 +202,10 @@ def holds_of_influence(checked, *row):
     figures = {k for k in json.loads(outputs["registry.json"])["metrics"] if k != "privgate/outcome"}
     if "share-1" in row:  # a share never goes by the name of an influence, and always with its threshold
         assert figures - NATS == {"privgate/pdtp_share_above"}
-        assert all("asked at or beside their record, changes more than 2.72-fold" in outputs[f] for f in ("html", "markdown", "text"))
+        assert all(
+            "asked at or beside their record, changes more than 2.72-fold" in outputs[f]
+            for f in ("html", "markdown", "text")
+        )
         assert not any("Influence of one person" in outputs[f] for f in ("markdown", "text", "junit", "registry.json"))
     else:
         assert figures - {"privgate/pdtp_share_above"} == NATS
