@@ -147,7 +147,7 @@ MOVED, MOVED_OF_LARGEST = 1e-4, 1e-6
 LEAST, SCALED, CHANCE = 20, 0.02, 5.0
 
 LENGTH = "how many records batches are drawn from depends on the records"
-SETTING = "a setting depends on the records"
+SETTING = "the model's shape or a setting depends on the records"
 MADE_UP = "seen with made-up values: doubled, a million times as large, or missing"
 SUMS = "how many gradients a step sums depends on the records"
 

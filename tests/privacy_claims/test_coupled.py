@@ -260,7 +260,8 @@ def test_a_sampled_step_with_another_divisor_is_within_its_charge(rate, others, 
 def test_a_smaller_noise_of_the_neighbour_is_charged_for_the_record_too():
     mechanism = Mechanism(1.0, 0.2, 20, "poisson", "add_remove", scales=((20, 1, 0.5, 0.0),))
     alone = accountant.recompute(replace(mechanism, noise_multiplier=0.5, scales=()), 0.5e-5)
-    assert accountant.recompute(mechanism, 1e-5).epsilon >= alone.epsilon
+    other = scale_epsilon(mechanism.scales, math.exp(-alone.epsilon) * 0.5e-5)
+    assert accountant.recompute(mechanism, 1e-5).epsilon == pytest.approx(alone.epsilon + other)
 
 
 def test_several_records_of_one_person_are_counted_once(process, tmp_path):
