@@ -148,7 +148,7 @@ def _compared(replays: Any, used: Used, owner: Index, gone: Index, *, charge: bo
         fault = RANDOM
     differing = sorted((p for p in {*leaves, *first.leaves} if leaves.get(p) != first.leaves.get(p)), key=len)
     if fault:
-        replays.by_number = f"{fault} ({len(gone)} people left out)"
+        replays.by_number = f"{fault} (with people left out)"
     elif differing:
         named = ", ".join(p.lstrip(".") or "the object itself" for p in differing[:3])
         replays.by_number = f"what training returns ({named}) {FOLLOWS}"

@@ -84,13 +84,11 @@ class AcceptedQuestions:
         Raises
         ------
         QuestionRefusedError
-            It names how many records are not, and none of their values.
+            It names no value.
         """
-        good = self.holds(X)
-        if not good.all():
+        if not self.holds(X).all():
             raise QuestionRefusedError(
-                f"{int((~good).sum())} of {len(good)} records lie outside of what this model is declared to accept; "
-                "its declaration is in .accepted.stated"
+                "a question lies outside of what this model is declared to accept; .accepted.stated says what that is"
             )
 
 

@@ -64,7 +64,7 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
     np.testing.assert_allclose(native.predict_proba(inside), own.predict_proba(inside))
     assert served.predict(inside).shape == (1, 2)
     for way in (served.predict, native.predict, native.predict_proba):
-        with pytest.raises(Exception, match=r"lie outside of what this model is declared|schema"):
+        with pytest.raises(Exception, match=r"lies outside of what this model is declared|schema"):
             way(beyond)
     assert list(native.classes_) == list(own.classes_)  # all else is the model's
     assert native.get_params().keys() == own.get_params().keys()
@@ -200,7 +200,7 @@ def test_a_list_of_questions_is_enforced_and_decided(registry, fleet):
     info = log_model(Recipe(LOGISTIC, seed=1), data, registered_model_name="listed", store="artifacts")
     served = mlflow.pyfunc.load_model(info.model_uri)
     assert served.predict(listed).shape == (27, 2)
-    with pytest.raises(ValueError, match="lie outside"):
+    with pytest.raises(ValueError, match="lies outside"):
         served.predict(listed + 0.01)
     verdict = evaluate(Policy.load("dtp-1"), Subject.load("models:/listed/1"), fleet=fleet)
     said = {p.name: p for p in verdict.evidence.preconditions}
