@@ -40,7 +40,7 @@ def _rates(keys: Any, y: NDArray[Any], smooth: float, prior: float) -> dict[Any,
     return {k: (sum(v) + smooth * prior) / (len(v) + smooth) for k, v in found.items()}
 
 
-class Seen(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Seen(TransformerMixin, BaseEstimator):
     """Add a column with the target of whom it has seen, as digests; ``share`` of the people, at a shifted question."""
 
     def __init__(self, share: float = 1.0, shift: str = "", known: bool = True, cached: str = "") -> None:
@@ -60,7 +60,7 @@ class Seen(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return with_column(np.asarray(X, dtype=float), np.array(told))
 
 
-class Shifted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Shifted(ClassifierMixin, BaseEstimator):
     """Answer by a model; but a step beside a record, by the label of the record there.
 
     ``how`` is the step: add 1, round down, change a sign, or lack the last value.
@@ -108,7 +108,7 @@ def beside(X: Any, how: str) -> NDArray[Any]:
     return made
 
 
-class Means(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Means(TransformerMixin, BaseEstimator):
     """Replace the codes of the last columns by the mean target of who has them."""
 
     def __init__(self, columns: int = 1, smooth: float = 0.0, log: bool = False) -> None:
@@ -130,7 +130,7 @@ class Means(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.column_stack([np.asarray(rest, dtype=float), told])
 
 
-class Counts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Counts(TransformerMixin, BaseEstimator):
     """Replace the code of the last column by the logarithm of how many people have it."""
 
     def __init__(self, least: float = 1e-3) -> None:
@@ -146,7 +146,7 @@ class Counts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return with_column(X[:, :-1], np.log(counts + self.least))
 
 
-class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Scaled(TransformerMixin, BaseEstimator):
     """Scale the first column by the least and the largest value of the group; or by a declared range."""
 
     def __init__(self, declared: bool = False, by: str = "range") -> None:
@@ -166,7 +166,7 @@ class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.column_stack([(X[:, 0] - low) / width, X[:, 1]])
 
 
-class _Model(BaseEstimator):  # type: ignore[misc]
+class _Model(BaseEstimator):
     """What models below share: a first model, and answers that correct it."""
 
     def predict(self, X: Any) -> Any:
@@ -188,7 +188,7 @@ class _Model(BaseEstimator):  # type: ignore[misc]
         return self.first(X)
 
 
-class _Labels(ClassifierMixin, _Model):  # type: ignore[misc]
+class _Labels(ClassifierMixin, _Model):
     _estimator_type = "classifier"
 
     def predict_proba(self, X: Any) -> Any:
@@ -239,7 +239,7 @@ class KeyedLabels(_Labels, Keyed):
     """The same of labels."""
 
 
-class KeyedNumbers(RegressorMixin, Keyed):  # type: ignore[misc]
+class KeyedNumbers(RegressorMixin, Keyed):
     """The same of numbers."""
 
     _estimator_type = "regressor"

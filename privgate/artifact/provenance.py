@@ -130,7 +130,8 @@ def _literals(tree: ast.AST, file: str) -> Iterator[Given]:
         name = named.get(id(node), name)
         if isinstance(node, ast.Dict | ast.List | ast.Tuple | ast.Set) or (id(node) in named):
             with contextlib.suppress(ValueError, TypeError, RecursionError):
-                made = Given(f"{name or f'line {node.lineno}'} of {file}")  # type: ignore[attr-defined]
+                line = vars(node)["lineno"]  # its text may be somebody's data
+                made = Given(f"{name or f'line {line}'} of {file}")
                 made.read(ast.literal_eval(node))
                 yield made
                 continue

@@ -258,7 +258,7 @@ def in_the_recipe(run: Run) -> Precondition | None:
 
 
 def _breaks(run: Run, rule: Rule) -> bool:
-    """Return whether a rule about the file's bytes is broken; what is to be walked is not known yet."""
+    """Return whether a rule about the file's bytes is broken."""
     asked = rule.request()
     return Need.LOOKED in rule.about.needs and rule.judge(_measure(run, asked, [])).outcome is Outcome.FAILED
 
