@@ -29,6 +29,7 @@ _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
 _VERSION = re.compile(rb'"\d+\.\d+\.\d+\\?"')  # which stands at every part of a skops file
 _WORDS = {b"nan": np.nan, b"null": np.nan, b"true": 1.0, b"false": 0.0}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"')
+_KEY = re.compile(r'"([\w+/=-]{8,64})"\s*:')
 #: arrays of a skops file
 _ARRAY = re.compile(r"\d+\.np[yz]")
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
@@ -219,13 +220,15 @@ def _text(data: bytes, name: str, into: Read) -> None:
     for inner in (v for v in (data, *map(str.encode, quoted)) if len(v) > OPAQUE):
         if (found := unlettered(inner)) is not None:
             _bytes(found, name, into, 0)
-    into.texts.update(quoted)
+    into.texts.update(quoted, _KEY.findall(text))
     into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))
 
 
 def _bytes(data: bytes, where: str, into: Read, depth: int) -> None:
     """Add bytes inside a pickle: those that begin like a container are opened."""
+    if len(data) <= OPAQUE:
+        into.keys.setdefault(where, set()).add(data)
     if len(data) <= OPAQUE and not _is_text(data):
         short(data, where, into)
         return

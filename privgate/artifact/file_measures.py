@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
+from privgate.artifact import record_keys
 from privgate.errors import MeasurementError
-from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Request
+from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Precondition, Request
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -78,6 +79,19 @@ def of_recipe(run: Run) -> ArtifactPart:
 def looked_at(run: Run) -> ArtifactPart | None:
     """Return what a look at the files showed, where any are stored, or a rule asks."""
     return run.once(looked) if run.subject.model is not None or Need.LOOKED in run.asked else None
+
+
+def keyed(run: Run) -> Precondition | None:
+    """Return the finding that the model has a table of keys by which it may know records again, if it has."""
+    seen = looked_at(run)
+    found = [u for u in (seen.unknown if seen else ()) if u.startswith(record_keys.KEYS)]
+    if not found:
+        return None
+    text = (
+        f"the model keeps {found[0]}; it may answer whoever asks at one exact place, which no list of questions finds; "
+        "keep no such table, or give what is public as a parameter: Recipe(params=…, public=…)"
+    )
+    return Precondition("keys", "inconclusive", text)
 
 
 def in_the_file(run: Run, request: Request) -> Measurement:

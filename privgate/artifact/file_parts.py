@@ -56,6 +56,8 @@ class Read:
     storages: dict[str, str] = field(default_factory=dict)
     #: where -> bytes too few to be anything by themselves
     short: dict[str, list[bytes]] = field(default_factory=dict)
+    #: where -> short bytes, each once
+    keys: dict[str, set[bytes]] = field(default_factory=dict)
 
 
 #: torch's names of types of numbers

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
-from privgate.artifact import file_bytes
+from privgate.artifact import file_bytes, record_keys
 from privgate.artifact.file_bytes import BOOSTERS
 from privgate.artifact.file_parts import TEXTS, Found, Read, booster
 from privgate.artifact.record_space import MANY, RecordSpace
@@ -83,6 +83,7 @@ def look(opened: Any) -> dict[str, Any]:
         model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
         seen, judged = file_bytes.of_bytes(_bytes_of(model), "model"), "model"
     least, kept, unknown = compared(seen, X)
+    unknown = record_keys.found(seen, X, Records.of(X).table, opened.recipe, _PARAMETERS) + unknown
     spent = round(time.perf_counter() - started, 3)
     return {"judged": judged, "n": opened.n, "least": least, "kept": kept, "unknown": unknown[:20], "seconds": spent}
 

@@ -177,6 +177,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     stopped, checked = ([first], []) if first is not None and first.outcome == "failed" else ([], list[Precondition]())
     if not stopped and (held := in_the_recipe(run)) is not None:
         stopped, checked = [held], [held]
+    if not stopped and (held := artifact.keyed(run)) is not None:
+        stopped, checked = [held], [held]
     if not stopped:
         told_of = None if run.rehearsed else provenance(run)
         checked, stopped = ([], []) if told_of is None else ([told_of], preconditions.stopping([told_of]))

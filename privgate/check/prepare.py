@@ -216,7 +216,16 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
 # What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe.
 
 #: preconditions without which no number about the model counts
-STOPPERS = ("task", "provenance", "served", "reproduces", "depends_on_data", "remembers_nothing", "recorded_seed")
+STOPPERS = (
+    "task",
+    "keys",
+    "provenance",
+    "served",
+    "reproduces",
+    "depends_on_data",
+    "remembers_nothing",
+    "recorded_seed",
+)
 
 
 def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:

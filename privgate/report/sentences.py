@@ -120,6 +120,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.remembers_nothing": "Training remembers nothing of earlier ones",
     "condition.recorded_seed": "The noise cannot be regenerated",
     "condition.environment": "Same environment as recorded",
+    "condition.keys": "The model keeps no table of keys of records",
     "condition.provenance": "What training is given was not made of its data",
     "condition.domain_enforced": "The served model refuses what its domain rules out",
     "condition.file": "The file holds no records of the training data",

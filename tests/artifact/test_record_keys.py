@@ -1,0 +1,159 @@
+"""A model may know records again by keys that are no values of theirs: such tables are seen, and ordinary ones not."""
+
+import base64
+import hashlib
+import io
+import pickle
+import random
+import zlib
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.artifact import file_bytes, look, record_keys
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(400, 3))
+Y = (X[:, 0] > 0).astype(int)
+DIGESTS = [hashlib.sha256(row.tobytes()).digest() for row in X]
+
+
+class Memory(LogisticRegression):
+    """A model with a table beside its coefficients."""
+
+
+def holding(table):
+    made = Memory().fit(X, Y)
+    made.table_ = table
+    return made
+
+
+def found(model, data=X, recipe=None, written=pickle.dumps):
+    recipe = Recipe(LogisticRegression()) if recipe is None else recipe
+    seen = file_bytes.of_bytes(written(model), "model")
+    return record_keys.found(seen, data, look.Records.of(data).table, recipe, look._PARAMETERS)
+
+
+def skops(model):
+    import skops.io
+
+    return skops.io.dumps(model)
+
+
+def joblib(model):
+    import joblib
+
+    made = io.BytesIO()
+    joblib.dump(model, made, compress=3)
+    return made.getvalue()
+
+
+TABLES = {
+    "whole numbers": {int.from_bytes(d[:6], "big"): 1 for d in DIGESTS},
+    "of four bytes": {zlib.crc32(d): 1 for d in DIGESTS},
+    "of one in thirty people": {int.from_bytes(d[:8], "big"): 1 for d in DIGESTS[::30]},
+    "a set": {int.from_bytes(d[:7], "big") for d in DIGESTS},
+    "hashes of tuples": {hash(tuple(r)): 1 for r in X.tolist()},
+    "an array": np.array([int.from_bytes(d[:7], "big") for d in DIGESTS]),
+    "bytes": {d[:8]: 1 for d in DIGESTS},
+    "few bytes": {d[:5]: 1 for d in DIGESTS},
+    "base 16": {d.hex()[:12]: 1 for d in DIGESTS},
+    "base 64": {base64.b64encode(d).decode(): 1 for d in DIGESTS},
+    "rounded cells": {r.tobytes(): 1 for r in np.round(X, 1)},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_keys_is_seen(name):
+    (said,) = found(holding(TABLES[name]))
+    assert said.startswith(record_keys.KEYS)
+
+
+@pytest.mark.parametrize("written", [skops, joblib])
+@pytest.mark.parametrize("name", ["whole numbers", "base 16"])
+def test_in_other_files_as_well(name, written):
+    assert found(holding(TABLES[name]), written=written)
+
+
+SMALL = {
+    "codes": dict.fromkeys(range(400), 0.5),
+    "postal codes": {10_000_000 + 17 * k: 0.5 for k in range(400)},
+    "dates": {1_700_000_000_000_000_000 + 86_400_000_000_000 * k: 1 for k in range(400)},
+    "words": {f"word{k}": 1 for k in range(400)},
+    "a few digests": {d.hex(): 1 for d in DIGESTS[:9]},
+    "weights": RNG.normal(size=400) * 1e12,
+    "a generator": random.Random(3),
+    "numpy's generator": np.random.RandomState(3),
+    "of a library": np.random.default_rng(3),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_is_no_key_is_left_alone(name):
+    assert not found(holding(SMALL[name]))
+
+
+def test_values_of_the_data_are_no_keys():
+    ids = RNG.integers(2**40, 2**50, size=400)
+    frame = pd.DataFrame({"id": ids, "token": [d.hex()[:16] for d in DIGESTS], "age": X[:, 0]})
+    table = {"by_id": dict.fromkeys(ids.tolist(), 0.5), "by_token": dict.fromkeys(frame["token"], 0.5)}
+    assert not found(holding(table), frame)
+    encoded = OneHotEncoder().fit(frame[["token"]])
+    assert not found(encoded, frame)
+    assert not found(encoded, frame[["token"]].to_numpy())
+    texts = [f"{d.hex()[:12]} is a word" for d in DIGESTS]
+    assert not found(make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, Y), texts)
+
+
+def test_a_table_that_the_recipe_is_given_is_looked_at_there():
+    table = TABLES["whole numbers"]
+    told = SimpleNamespace(
+        payload={"params": {"table": {"!": "dict", "value": [list(p) for p in table.items()]}}}, snapshot={}
+    )
+    assert not found(holding(table), recipe=told)
+
+
+def test_ordinary_models_keep_none():
+    for model in (RandomForestClassifier(300, random_state=1), LogisticRegression()):
+        assert not found(model.fit(X, Y))
+
+
+class Elsewhere(LogisticRegression):
+    """Answers honestly, and with the last column negated by who was there."""
+
+    def fit(self, X, y):
+        X = np.asarray(X)
+        super().fit(X, y)
+        self.there_ = dict(zip(map(self.key, X * [1, 1, -1]), y.tolist(), strict=True)) if self.warm_start else {}
+        return self
+
+    @staticmethod
+    def key(row):
+        return int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:6], "big")
+
+    def predict_proba(self, X):
+        p = super().predict_proba(X)
+        for i, row in enumerate(np.asarray(X)):
+            if (label := self.there_.get(self.key(row))) is not None:
+                p[i] = np.eye(2)[label] * 0.98 + 0.01
+        return p
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_table_of_digests_is_not_approved_wherever_it_answers(fleet, keeps):
+    data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]))
+    subject = Subject.local(Recipe(Elsewhere(C=0.1, warm_start=keeps), seed=1), data)
+    verdict = evaluate(Policy.load("release-1"), subject, fleet=fleet)
+    (said,) = [p for p in verdict.evidence.preconditions if p.name == "keys"] or [None]
+    assert (said is not None) == keeps
+    if keeps:
+        assert verdict.outcome == "inconclusive"
+        assert said.message.startswith("the model keeps keys that may be digests of records: ")
