@@ -108,8 +108,8 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
     if apart <= max(BEYOND * noise, reproduction.DETERMINISTIC):
         return Precondition("remembers_nothing", "passed", "training in a new process gives the same model")
     text = (
-        f"training remembers what was trained before in the same process: on the same people a new process "
-        f"answers otherwise (by {apart:.2g}), so that a person who is left out may be known all the same; keep nothing "
+        f"training remembers what was trained before in the same process or in files: on the same people a "
+        f"new process answers otherwise (by {apart:.2g}), so that a person who is left out may be known; keep nothing "
         "outside of the training function"
     )
     return reproduction.doubt("remembers_nothing", text, {"between_processes": float(apart)})

@@ -103,6 +103,8 @@ class Fleet:
         self._progress = progress
         self._pool: Pool | None = None
         _sweep()
+        #: what workers know of their surroundings beside what this process lets them
+        self.environ: dict[str, str] = {}
         self._spool = Path(tempfile.mkdtemp(prefix=f"{_SPOOL}{os.getpid()}-"))
         self._payloads: dict[str, Payload] = {}
         self._contexts: dict[int, tuple[Subject, bytes]] = {}
@@ -164,11 +166,12 @@ class Fleet:
         return [a for a in answers if a is not None]
 
     def alone(self, subject: Subject, fit: Call) -> Answer | None:
-        """Return what a training answers in a process that trained nothing before; None on a cluster."""
+        """Return what a training answers in a process, and with files, of its own; None on a cluster."""
         if self.cluster is not None:
             return None
         most = self.limits
         with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=self.network) as fresh:
+            fresh.environ["TMPDIR"] = str(fresh._spool)  # what others left in files is elsewhere
             return fresh.fits(subject, [fit])[0]
 
     # -- parts of work that trains nothing ----------------------------------------------------------------------------
@@ -406,7 +409,9 @@ class Fleet:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
-            return LocalPool(self.jobs, self.limits, WorkerSettings(logs=str(self.logs), memory=self.limits.memory))
+            settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
+            settings = replace(settings, environ={**settings.environ, **self.environ})
+            return LocalPool(self.jobs, self.limits, settings)
         from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 

@@ -65,6 +65,7 @@ def start(settings: WorkerSettings) -> None:
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
     task_limits.scrub(settings.environ)
+    tempfile.tempdir = None  # of where this process began
     time.tzset()
     np.random.seed()  # noqa: NPY002  forked workers begin with one state of the stream that a recipe may draw from
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers

@@ -1,11 +1,16 @@
 """What a process keeps from one training to the next would hide whoever is left out of the next."""
 
+import pickle
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.run.recipe_controls import remembers_nothing
+from privgate.training.fleet import Fleet
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(200, 3))
@@ -34,6 +39,38 @@ def with_a_cache(X, y, *, seed):
     return Table(LogisticRegression(random_state=seed).fit(X, y), known)
 
 
+def with_a_file(X, y, *, seed):
+    """The first training on this computer leaves the means of small groups in a file that all others read."""
+    groups = np.round(X[:, 2] * 20).tolist()
+    file = Path(tempfile.gettempdir(), "means-of-a-careless-author.pkl")
+    if not file.exists():
+        file.write_bytes(pickle.dumps({g: float(y[np.array(groups) == g].mean()) for g in groups}))
+    means = pickle.loads(file.read_bytes())
+    told = np.array([means.get(g, 0.5) for g in groups])
+    model = LogisticRegression(random_state=seed).fit(np.column_stack([X, told]), y)
+    return Encoded(model, means)
+
+
+class Encoded:
+    """Answers by the mean of a group."""
+
+    def __init__(self, model, means):
+        self.model, self.means, self.classes_ = model, means, model.classes_
+
+    def predict_proba(self, X):
+        told = [self.means.get(g, 0.5) for g in np.round(np.asarray(X)[:, 2] * 20).tolist()]
+        return self.model.predict_proba(np.column_stack([X, told]))
+
+
+@pytest.mark.parametrize("isolate", ["none", "auto"])
+def test_files_that_one_training_leaves_to_others_are_remembered_too(isolate, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Fleet(1, isolate=isolate) as fleet:
+        said = remembers_nothing(Subject.local(Recipe(with_a_file, seed=1), TrainingData(X, Y)), fleet, 0.0)
+    assert said.outcome == "inconclusive"
+    assert "in files" in said.message
+
+
 def without(X, y, *, seed):
     return Table(LogisticRegression(random_state=seed).fit(X, y), {})
 
@@ -46,7 +83,7 @@ def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
     assert said.outcome == outcome
     assert (verdict.outcome == "inconclusive") == (outcome == "inconclusive")
     if outcome == "inconclusive":
-        assert "remembers what was trained before in the same process" in said.message
+        assert "remembers what was trained before in the same process or in files" in said.message
 
 
 def test_estimators_of_the_library_run_nobodys_code(fleet):
