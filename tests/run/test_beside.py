@@ -89,8 +89,10 @@ def test_a_frame_keeps_its_types_and_its_categories():
         [f"word {i} of many" for i in range(N)],
         sp.random_array((N, 9), density=0.4, format="csr", rng=np.random.default_rng(5)),
         np.random.default_rng(6).integers(0, 256, (N, 4, 4)).astype(np.uint8),
+        pd.Series([f"word {i} of many" for i in range(N)]),
+        pd.Series([f"word {i} of many" for i in range(N)], dtype=object),
     ],
-    ids=["texts", "sparse", "pictures"],
+    ids=["texts", "sparse", "pictures", "column", "objects"],
 )
 def test_other_records_are_asked_as_far_as_their_kind_allows(X):
     near, more = asked(X, near=True), asked(X)
@@ -100,6 +102,12 @@ def test_other_records_are_asked_as_far_as_their_kind_allows(X):
     for made in more.values():
         assert type(made) is type(X)
         assert getattr(made, "dtype", None) == getattr(X, "dtype", None)
+
+
+def test_a_tuple_of_texts_is_asked_as_a_list_is():
+    texts = [f"word {i} of many" for i in range(N)]
+
+    assert asked(tuple(texts)) == asked(texts)
 
 
 def test_nothing_outside_a_declared_domain_is_asked():
