@@ -277,6 +277,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     """
     frame, names = is_frame(X), list(X.columns) if is_frame(X) else list(range(X.shape[1]))
     columns = [X[c].to_numpy() if frame else X[:, c] for c in names]
+    types = [getattr(X[c].dtype, "numpy_dtype", X[c].dtype) if frame else X.dtype for c in names]
     numbers = [j for j, v in enumerate(columns) if v.dtype.kind in "iuf" and _plain(X, names[j])]
     free = [j for j in numbers if not _codes(columns[j])] or numbers
 
@@ -293,7 +294,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         return made({j: _where(drawn == j, change(j), columns[j]) for j in np.unique(drawn).tolist()})
 
     def moved(j: int, size: float = NEAR, *, up: bool = True) -> Any:
-        return _moved(columns[j][:, None], size, up=up)[:, 0]
+        return _moved(columns[j][:, None], size, up=up, whole=types[j].kind in "iu")[:, 0]
 
     kinds: dict[str, Any] = {}
     if numbers:
@@ -304,7 +305,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         kinds["one number up"] = one(drawn, moved)
         if not near:
             kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
-            kinds["one number far away"] = one(drawn, lambda j: _far(columns[j]))
+            kinds["one number far away"] = one(drawn, lambda j: _far(columns[j], types[j]))
     order = rng.permutation(len(columns[0]))
     several = [j for j, v in enumerate(columns) if j not in numbers]
     if several or not near:  # what is no number has no small step: another's value is the nearest
@@ -318,12 +319,14 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
 
 
 def _plain(X: Any, name: Any) -> bool:
-    """Return whether a column is one of numpy's, which holds any number of its type."""
-    return not is_frame(X) or isinstance(X[name].dtype, np.dtype)
+    """Return whether a column holds any number of its type: one of numpy's, or of numbers that may be missing."""
+    dtype = X[name].dtype if is_frame(X) else X.dtype
+    return isinstance(dtype, np.dtype) or getattr(getattr(dtype, "numpy_dtype", None), "kind", "O") in "iuf"
 
 
 def _as(values: Any, column: Any) -> Any:
-    return type(column)(values, index=column.index).astype(column.dtype)
+    whole = column.dtype.kind in "iu" and values.dtype.kind == "f"  # as NumPy has whole numbers where some are missing
+    return type(column)(np.round(values) if whole else values, index=column.index).astype(column.dtype)
 
 
 def _where(some: Bool, values: Any, others: Any) -> Any:
@@ -338,7 +341,7 @@ def _codes(column: NDArray[Any]) -> bool:
     return len(known) == 0 or bool((known == np.floor(known)).all() and len(np.unique(known)) <= CODES)
 
 
-def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
+def _moved(values: NDArray[Any], size: float, *, up: bool, whole: bool = False) -> NDArray[Any]:
     """Return columns moved by a share of their spread; to the other side where that leaves the values there are."""
     if values.shape[1] == 1 and _codes(values[:, 0]):
         known = np.unique(values[np.isfinite(values)] if values.dtype.kind == "f" else values)
@@ -353,7 +356,7 @@ def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         step = 10.0 ** np.round(np.log10(spread * size))
         step = np.where(np.isfinite(step), step, 0.0) * (1.0 if up else -1.0)
-        if values.dtype.kind in "iu":
+        if whole or values.dtype.kind in "iu":
             step = np.sign(step) * np.maximum(np.abs(np.round(step)), 1.0) * (spread > 0)
         to, back = table + step, table - step
         to = np.where((to >= low) & (to <= high), to, np.where((back >= low) & (back <= high), back, table))
@@ -367,10 +370,10 @@ def _sides(table: Float) -> tuple[Float, Float, Float]:
     return low, high, spread
 
 
-def _far(column: NDArray[Any]) -> NDArray[Any]:
+def _far(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a value that is larger than anybody's, as far as the column's type holds it."""
     _, high, spread = _sides(column.astype(np.float64))
     value = float(high + BEYOND * np.fmax(spread, 1.0))
-    if column.dtype.kind in "iu":
-        value = min(value, float(np.iinfo(column.dtype).max) / 2)
+    if dtype.kind in "iu":
+        value = min(value, float(np.iinfo(dtype).max) / 2)
     return np.full(len(column), value if np.isfinite(value) else 0.0).astype(column.dtype)

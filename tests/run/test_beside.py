@@ -83,6 +83,27 @@ def test_a_frame_keeps_its_types_and_its_categories():
         assert set(made["colour"]) <= {"red", "blue"}
 
 
+@pytest.mark.parametrize("dtype", ["Float64", "Float32", "Int64", "UInt16", "int64[pyarrow]"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_numbers_that_may_be_missing_move_as_others_do(dtype, missing):
+    values = pd.Series(np.random.default_rng(8).permutation(3 * N)[:N] * 90.0)
+    plain = pd.DataFrame({"a": values.astype(np.int64 if "nt" in dtype else np.float64), "b": np.arange(N) % 2})
+    frame = plain.assign(a=plain["a"].astype(dtype))
+    if missing:
+        frame.loc[3, "a"] = None
+    ours, theirs = asked(frame), asked(plain)
+
+    for name in ("every number up", "first number up", "every number down", "every number further up"):
+        known = frame["a"].notna()
+        assert ours[name]["a"].dtype == frame["a"].dtype
+        assert ours[name]["a"].isna().equals(frame["a"].isna())
+        assert (ours[name]["a"] != frame["a"])[known].all()
+        if not missing:
+            np.testing.assert_allclose(ours[name]["a"].astype(float), theirs[name]["a"].astype(float), atol=1e-2)
+    far = ours["one number far away"]["a"]
+    assert (far[far.notna()] > frame["a"].max()).any()
+
+
 @pytest.mark.parametrize(
     "X",
     [
