@@ -20,7 +20,8 @@ class AcceptedQuestions:
     ----------
     stated : dict
         ``columns`` by name (``ends`` or ``values``, and whether they may be ``missing``), or ``box``, ``categories``,
-        ``max_length``, ``norm`` and ``queries`` of tables of numbers.
+        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``names``: the columns of the training frame. A
+        frame of others is refused: a step may read columns by place or by name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -29,7 +30,9 @@ class AcceptedQuestions:
     def holds(self, X: Any) -> Any:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
         n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
-        columns = self.stated.get("columns")
+        columns, names = self.stated.get("columns"), self.stated.get("names")
+        if names is not None and hasattr(X, "columns") and list(X.columns) != names:
+            return np.zeros(n, dtype=bool)
         if columns:
             return self._columns(X, n, columns)
         table = _table(X, n)
@@ -143,14 +146,12 @@ class Refusing:
         found = getattr(self.model, name)
         if getattr(found, "__self__", None) is not self.model or name.startswith(("get_", "set_")):
             return found
-        accepted, known = self.accepted, getattr(self.model, "feature_names_in_", None)
+        accepted = self.accepted
 
         def asked(*given: Any, **named: Any) -> Any:
             X = named.get("X", given[0] if given else next(iter(named.values()), None))
             if X is not None and not isinstance(X, str | bytes | bool | int | float | np.generic):
                 accepted.refuse(X)
-                if known is not None and hasattr(X, "columns") and [c for c in X.columns if c in known] != list(known):
-                    raise QuestionRefusedError("the columns stand in another order than those of the training")
             return found(*given, **named)
 
         asked.__name__ = name
