@@ -4,6 +4,7 @@ Nothing here needs more than numpy: a copy of this file is stored beside every m
 serves it where privgate is not installed.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,11 @@ def _table(X: Any, n: int) -> Any:
         table = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         if not n or not table.ndim:
             return None
-        if table.dtype.kind in "OUS" and any(isinstance(v, str | bytes) for v in table.ravel().tolist()):
-            return None  # numpy reads numbers off text, and a library may not
+        objects = table.ravel().tolist() if table.dtype.kind == "O" else ()
+        if table.dtype.kind not in "biufO" or any(isinstance(v, str | bytes) for v in objects):
+            return None  # numpy reads numbers off text, times and complex numbers, and a library may not
         table = table.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return table.reshape(n, -1) if table.ndim > 1 and len(table) == n else None
 
@@ -119,7 +121,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
         if column["values"] is not None:
             return value in column["values"]
         return not isinstance(value, str | bytes) and column["ends"][0] <= float(value) <= column["ends"][1]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
@@ -144,7 +146,8 @@ class Refusing:
         if name in ("model", "accepted") or (name.startswith("__") and name != "__sklearn_tags__"):
             raise AttributeError(name)
         found = getattr(self.model, name)
-        if getattr(found, "__self__", None) is not self.model or name.startswith(("get_", "set_")):
+        method = inspect.isroutine(found) or getattr(found, "__self__", None) is self.model  # of a part of it, too
+        if not method or name.startswith(("get_", "set_")):
             return found
         accepted = self.accepted
 

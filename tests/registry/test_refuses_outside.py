@@ -11,6 +11,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB, MultinomialNB
@@ -192,6 +193,36 @@ def test_columns_in_another_order_are_no_accepted_question():
             model.predict_proba(odd)
     with pytest.raises(QuestionRefusedError):
         model.predict_proba(X=pd.DataFrame({"b": [0.1], "a": [0.2]}))
+
+
+class Handing(ClassifierMixin, BaseEstimator):
+    """Answers by the methods of the model inside of it."""
+
+    def fit(self, X, y):
+        self.inner_ = LogisticRegression().fit(X, y)
+        return self
+
+    def __getattr__(self, name):
+        if name == "inner_":
+            raise AttributeError(name)
+        return getattr(self.inner_, name)
+
+
+def test_methods_that_are_a_part_of_the_models_refuse_too():
+    model = Refusing(Handing().fit(NUMBERS, LABELS), {"box": [[-1.0, 1.0]] * 3})
+    assert model.predict_proba(NUMBERS).shape == (120, 2)
+    for way in (model.predict_proba, model.predict, model.decision_function):
+        with pytest.raises(QuestionRefusedError):
+            way(NUMBERS + 9)
+
+
+def test_what_is_no_number_or_too_large_for_one_is_no_accepted_question():
+    box = AcceptedQuestions({"box": [[-1.0, 1.0]] * 2})
+    for odd in ([[0.5 + 9j, 0]], [["1970-01-01", "1970-01-01"]], [[10**400, 0]], [["0.5", 0]]):
+        kind = "M8[ns]" if "1970-01-01" in odd[0] else None if 0.5 + 9j in odd[0] else object
+        assert not box.holds(np.array(odd, dtype=kind)).any()
+    named = Domain.of({"a": (0, 1)})
+    assert not named.holds(pd.DataFrame({"a": [10**400, 0.5 + 9j, pd.Timestamp(0)]}, dtype=object)).any()
 
 
 def by_place(X):
