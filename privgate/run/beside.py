@@ -310,7 +310,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     several = [j for j, v in enumerate(columns) if j not in numbers]
     if several or not near:  # what is no number has no small step: another's value is the nearest
         others = rng.choice(several if near else len(columns), len(columns[0]))
-        kinds["one value of somebody else's"] = one(others, lambda j: columns[j][order])
+        kinds["one value of somebody else's"] = one(others, lambda j: _another(columns[j], order))
     missing = [j for j, v in enumerate(columns) if v.dtype.kind in "fO" and _plain(X, names[j])]
     if missing and not near:
         gone = rng.choice(missing, len(columns[0]))
@@ -322,6 +322,13 @@ def _plain(X: Any, name: Any) -> bool:
     """Return whether a column holds any number of its type: one of numpy's, or of numbers that may be missing."""
     dtype = X[name].dtype if is_frame(X) else X.dtype
     return isinstance(dtype, np.dtype) or getattr(getattr(dtype, "numpy_dtype", None), "kind", "O") in "iuf"
+
+
+def _another(column: NDArray[Any], order: Index) -> NDArray[Any]:
+    """Return somebody else's values: those in ``order``, or the next that anybody has where it is the own value."""
+    told = np.array([repr(v) for v in column], dtype=object) if column.dtype.kind == "O" else column
+    _, first, code = np.unique(told, return_index=True, return_inverse=True)
+    return column[np.where(code[order] == code, first[(code + 1) % len(first)], order)]
 
 
 def _as(values: Any, column: Any) -> Any:

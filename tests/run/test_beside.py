@@ -131,6 +131,23 @@ def test_a_tuple_of_texts_is_asked_as_a_list_is():
     assert asked(tuple(texts)) == asked(texts)
 
 
+def test_somebody_elses_value_is_another_value():
+    """Most people share a rare yes, a usual category, or what is missing: they are asked something else, too."""
+    yes, words, none = (
+        np.zeros(N, dtype=bool),
+        np.array(["usual"] * N, dtype=object),
+        np.array([None] * N, dtype=object),
+    )
+    yes[3], words[4], none[5] = True, "rare", "known"
+    frame = pd.DataFrame({"yes": yes, "word": pd.Categorical(words), "none": none})
+    for near in (True, False):
+        made = asked(frame, near=near)["one value of somebody else's"]
+        changed = [(made[c].astype(object).fillna("") != frame[c].astype(object).fillna("")) for c in frame]
+        assert (np.sum(changed, axis=0) == 1).all()
+    made = asked(frame[["yes"]].to_numpy(), near=True)["one value of somebody else's"]
+    assert (made != frame[["yes"]].to_numpy()).all()
+
+
 def test_nothing_outside_a_declared_domain_is_asked():
     X = np.clip(numbers(), -2, 2)
     for made in asked(X, domain=Domain(box=((-2.0, 2.0),) * 3)).values():
