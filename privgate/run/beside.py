@@ -98,7 +98,7 @@ class Beside:
         return self.of_units(units) if self.kinds else None
 
 
-def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
+def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
 
     ``near``: small steps alone; otherwise also larger ones, and columns that are missing, far away or somebody else's.
@@ -311,10 +311,13 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     if several or not near:  # what is no number has no small step: another's value is the nearest
         others = rng.choice(several if near else len(columns), len(columns[0]))
         kinds["one value of somebody else's"] = one(others, lambda j: _another(columns[j], order))
-    missing = [j for j, v in enumerate(columns) if v.dtype.kind in "fO" and _plain(X, names[j])]
-    if missing and not near:
-        gone = rng.choice(missing, len(columns[0]))
-        kinds["one value missing"] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
+    holes = [j for j, v in enumerate(columns) if v.dtype.kind in "fO"]
+    missing = [j for j in holes if _plain(X, names[j])]
+    words = [j for j in holes if frame and str(X[names[j]].dtype).startswith(("str", "category", "boolean"))]
+    for name, some in (("one value missing", missing), ("one category missing", words)):  # models may refuse one alone
+        if some and not near:
+            gone = rng.choice(some, len(columns[0]))
+            kinds[name] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
     return kinds
 
 
