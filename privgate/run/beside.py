@@ -207,7 +207,7 @@ def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         return _counts(X, near=near)
     if is_frame(X) or len(getattr(X, "shape", ())) == 2:
         return _tables(X, rng, near=near)
-    if getattr(X, "dtype", None) is not None and len(X.shape) > 2 and X.dtype.kind in "iuf":
+    if getattr(X, "dtype", None) is not None and len(X.shape) > 2 and X.dtype.kind in "biuf":
         return _pictures(X, near=near)
     if all(isinstance(v, str) for v in X):
         return _texts(X, near=near)
@@ -254,7 +254,12 @@ def _counts(X: Any, *, near: bool) -> dict[str, Any]:
 
 def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     """Return arrays of more than one axis a record: every number moved, mirrored, and moved by one place."""
-    flat = X.reshape(len(X), -1)
+    flat, others = (
+        X.reshape(len(X), -1),
+        {"mirrored": X[..., ::-1].copy(), "moved by one place": np.roll(X, 1, axis=-1)},
+    )
+    if X.dtype.kind == "b":  # black or white: no small step
+        return {} if near else others
     kinds = {
         "every number up": _moved(flat, NEAR, up=True).reshape(X.shape),
         "every number down": _moved(flat, NEAR, up=False).reshape(X.shape),
@@ -264,8 +269,7 @@ def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     return {
         **kinds,
         "every number further up": _moved(flat, WIDER, up=True).reshape(X.shape),
-        "mirrored": np.ascontiguousarray(X[..., ::-1]),
-        "moved by one place": np.roll(X, 1, axis=-1),
+        **others,
     }
 
 

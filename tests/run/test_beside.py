@@ -125,6 +125,14 @@ def test_other_records_are_asked_as_far_as_their_kind_allows(X):
         assert getattr(made, "dtype", None) == getattr(X, "dtype", None)
 
 
+def test_pictures_in_black_and_white_are_mirrored_and_moved():
+    X = np.random.default_rng(9).random((N, 4, 4)) < 0.5
+
+    assert asked(X, near=True) == {}
+    assert (asked(X)["mirrored"] == X[:, :, ::-1]).all()
+    assert set(asked(X)) == {"mirrored", "moved by one place"}
+
+
 def test_a_tuple_of_texts_is_asked_as_a_list_is():
     texts = [f"word {i} of many" for i in range(N)]
 
