@@ -206,9 +206,10 @@ def asked(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
 
 def alike(made: Any, X: Any) -> bool:
     """Return whether questions made up are of the kind of the records, so that beside them nothing is trained anew."""
-    if hasattr(X, "dtypes") and hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         return list(made.dtypes) == list(X.dtypes)
-    return getattr(made, "dtype", None) == getattr(X, "dtype", None) and type(made) is type(X)
+    kinds = {list if isinstance(v, tuple) else type(v) for v in (made, X)}  # rows of a tuple are a list
+    return getattr(made, "dtype", None) == getattr(X, "dtype", None) and len(kinds) == 1
 
 
 def _held(rows: Float, kind: np.dtype[Any], reach: Reach | None) -> Float:

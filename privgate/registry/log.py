@@ -210,7 +210,8 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
     domain = data.domain
     if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
         return None
-    return domain.payload()
+    names = [c if isinstance(c, str) else int(c) for c in getattr(data.X, "columns", ())]
+    return {**domain.payload(), **({"names": names} if names else {})}
 
 
 def _judgeable(recipe: Recipe, data: TrainingData) -> None:

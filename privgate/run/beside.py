@@ -98,7 +98,7 @@ class Beside:
         return self.of_units(units) if self.kinds else None
 
 
-def about(run: Run, rows: Index, *, near: bool, most: int = 8) -> Beside:
+def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
 
     ``near``: small steps alone; otherwise also larger ones, and columns that are missing, far away or somebody else's.
@@ -207,7 +207,7 @@ def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         return _counts(X, near=near)
     if is_frame(X) or len(getattr(X, "shape", ())) == 2:
         return _tables(X, rng, near=near)
-    if getattr(X, "dtype", None) is not None and len(X.shape) > 2 and X.dtype.kind in "iuf":
+    if getattr(X, "dtype", None) is not None and len(X.shape) > 2 and X.dtype.kind in "biuf":
         return _pictures(X, near=near)
     if all(isinstance(v, str) for v in X):
         return _texts(X, near=near)
@@ -254,7 +254,12 @@ def _counts(X: Any, *, near: bool) -> dict[str, Any]:
 
 def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     """Return arrays of more than one axis a record: every number moved, mirrored, and moved by one place."""
-    flat = X.reshape(len(X), -1)
+    flat, others = (
+        X.reshape(len(X), -1),
+        {"mirrored": X[..., ::-1].copy(), "moved by one place": np.roll(X, 1, axis=-1)},
+    )
+    if X.dtype.kind == "b":  # black or white: no small step
+        return {} if near else others
     kinds = {
         "every number up": _moved(flat, NEAR, up=True).reshape(X.shape),
         "every number down": _moved(flat, NEAR, up=False).reshape(X.shape),
@@ -264,8 +269,7 @@ def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     return {
         **kinds,
         "every number further up": _moved(flat, WIDER, up=True).reshape(X.shape),
-        "mirrored": np.ascontiguousarray(X[..., ::-1]),
-        "moved by one place": np.roll(X, 1, axis=-1),
+        **others,
     }
 
 
@@ -277,6 +281,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     """
     frame, names = is_frame(X), list(X.columns) if is_frame(X) else list(range(X.shape[1]))
     columns = [X[c].to_numpy() if frame else X[:, c] for c in names]
+    types = [getattr(X[c].dtype, "numpy_dtype", X[c].dtype) if frame else X.dtype for c in names]
     numbers = [j for j, v in enumerate(columns) if v.dtype.kind in "iuf" and _plain(X, names[j])]
     free = [j for j in numbers if not _codes(columns[j])] or numbers
 
@@ -293,7 +298,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         return made({j: _where(drawn == j, change(j), columns[j]) for j in np.unique(drawn).tolist()})
 
     def moved(j: int, size: float = NEAR, *, up: bool = True) -> Any:
-        return _moved(columns[j][:, None], size, up=up)[:, 0]
+        return _moved(columns[j][:, None], size, up=up, whole=types[j].kind in "iu")[:, 0]
 
     kinds: dict[str, Any] = {}
     if numbers:
@@ -304,26 +309,38 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         kinds["one number up"] = one(drawn, moved)
         if not near:
             kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
-            kinds["one number far away"] = one(drawn, lambda j: _far(columns[j]))
+            kinds["one number far away"] = one(drawn, lambda j: _far(columns[j], types[j]))
     order = rng.permutation(len(columns[0]))
     several = [j for j, v in enumerate(columns) if j not in numbers]
     if several or not near:  # what is no number has no small step: another's value is the nearest
         others = rng.choice(several if near else len(columns), len(columns[0]))
-        kinds["one value of somebody else's"] = one(others, lambda j: columns[j][order])
-    missing = [j for j, v in enumerate(columns) if v.dtype.kind in "fO" and _plain(X, names[j])]
-    if missing and not near:
-        gone = rng.choice(missing, len(columns[0]))
-        kinds["one value missing"] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
+        kinds["one value of somebody else's"] = one(others, lambda j: _another(columns[j], order))
+    holes = [j for j, v in enumerate(columns) if v.dtype.kind in "fO"]
+    missing = [j for j in holes if _plain(X, names[j])]
+    words = [j for j in holes if frame and str(X[names[j]].dtype).startswith(("str", "category", "boolean"))]
+    for name, some in (("one value missing", missing), ("one category missing", words)):  # models may refuse one alone
+        if some and not near:
+            gone = rng.choice(some, len(columns[0]))
+            kinds[name] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
     return kinds
 
 
 def _plain(X: Any, name: Any) -> bool:
-    """Return whether a column is one of numpy's, which holds any number of its type."""
-    return not is_frame(X) or isinstance(X[name].dtype, np.dtype)
+    """Return whether a column holds any number of its type: one of numpy's, or of numbers that may be missing."""
+    dtype = X[name].dtype if is_frame(X) else X.dtype
+    return isinstance(dtype, np.dtype) or getattr(getattr(dtype, "numpy_dtype", None), "kind", "O") in "iuf"
+
+
+def _another(column: NDArray[Any], order: Index) -> NDArray[Any]:
+    """Return somebody else's values: those in ``order``, or the next that anybody has where it is the own value."""
+    told = np.array([repr(v) for v in column], dtype=object) if column.dtype.kind == "O" else column
+    _, first, code = np.unique(told, return_index=True, return_inverse=True)
+    return column[np.where(code[order] == code, first[(code + 1) % len(first)], order)]
 
 
 def _as(values: Any, column: Any) -> Any:
-    return type(column)(values, index=column.index).astype(column.dtype)
+    whole = column.dtype.kind in "iu" and values.dtype.kind == "f"  # as NumPy has whole numbers where some are missing
+    return type(column)(np.round(values) if whole else values, index=column.index).astype(column.dtype)
 
 
 def _where(some: Bool, values: Any, others: Any) -> Any:
@@ -338,7 +355,7 @@ def _codes(column: NDArray[Any]) -> bool:
     return len(known) == 0 or bool((known == np.floor(known)).all() and len(np.unique(known)) <= CODES)
 
 
-def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
+def _moved(values: NDArray[Any], size: float, *, up: bool, whole: bool = False) -> NDArray[Any]:
     """Return columns moved by a share of their spread; to the other side where that leaves the values there are."""
     if values.shape[1] == 1 and _codes(values[:, 0]):
         known = np.unique(values[np.isfinite(values)] if values.dtype.kind == "f" else values)
@@ -353,7 +370,7 @@ def _moved(values: NDArray[Any], size: float, *, up: bool) -> NDArray[Any]:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         step = 10.0 ** np.round(np.log10(spread * size))
         step = np.where(np.isfinite(step), step, 0.0) * (1.0 if up else -1.0)
-        if values.dtype.kind in "iu":
+        if whole or values.dtype.kind in "iu":
             step = np.sign(step) * np.maximum(np.abs(np.round(step)), 1.0) * (spread > 0)
         to, back = table + step, table - step
         to = np.where((to >= low) & (to <= high), to, np.where((back >= low) & (back <= high), back, table))
@@ -367,10 +384,10 @@ def _sides(table: Float) -> tuple[Float, Float, Float]:
     return low, high, spread
 
 
-def _far(column: NDArray[Any]) -> NDArray[Any]:
+def _far(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a value that is larger than anybody's, as far as the column's type holds it."""
     _, high, spread = _sides(column.astype(np.float64))
     value = float(high + BEYOND * np.fmax(spread, 1.0))
-    if column.dtype.kind in "iu":
-        value = min(value, float(np.iinfo(column.dtype).max) / 2)
+    if dtype.kind in "iu":
+        value = min(value, float(np.iinfo(dtype).max) / 2)
     return np.full(len(column), value if np.isfinite(value) else 0.0).astype(column.dtype)

@@ -4,6 +4,7 @@ Nothing here needs more than numpy: a copy of this file is stored beside every m
 serves it where privgate is not installed.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ class AcceptedQuestions:
     ----------
     stated : dict
         ``columns`` by name (``ends`` or ``values``, and whether they may be ``missing``), or ``box``, ``categories``,
-        ``max_length``, ``norm`` and ``queries`` of tables of numbers.
+        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``names``: the columns of the training frame. A
+        frame of others is refused: a step may read columns by place or by name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -29,7 +31,9 @@ class AcceptedQuestions:
     def holds(self, X: Any) -> Any:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
         n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
-        columns = self.stated.get("columns")
+        columns, names = self.stated.get("columns"), self.stated.get("names")
+        if names is not None and hasattr(X, "columns") and list(X.columns) != names:
+            return np.zeros(n, dtype=bool)
         if columns:
             return self._columns(X, n, columns)
         table = _table(X, n)
@@ -98,10 +102,11 @@ def _table(X: Any, n: int) -> Any:
         table = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         if not n or not table.ndim:
             return None
-        if table.dtype.kind in "OUS" and any(isinstance(v, str | bytes) for v in table.ravel().tolist()):
-            return None  # numpy reads numbers off text, and a library may not
+        objects = table.ravel().tolist() if table.dtype.kind == "O" else ()
+        if table.dtype.kind not in "biufO" or any(isinstance(v, str | bytes) for v in objects):
+            return None  # numpy reads numbers off text, times and complex numbers, and a library may not
         table = table.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return table.reshape(n, -1) if table.ndim > 1 and len(table) == n else None
 
@@ -116,7 +121,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
         if column["values"] is not None:
             return value in column["values"]
         return not isinstance(value, str | bytes) and column["ends"][0] <= float(value) <= column["ends"][1]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
@@ -141,16 +146,15 @@ class Refusing:
         if name in ("model", "accepted") or (name.startswith("__") and name != "__sklearn_tags__"):
             raise AttributeError(name)
         found = getattr(self.model, name)
-        if getattr(found, "__self__", None) is not self.model or name.startswith(("get_", "set_")):
+        method = inspect.isroutine(found) or getattr(found, "__self__", None) is self.model  # of a part of it, too
+        if not method or name.startswith(("get_", "set_")):
             return found
-        accepted, known = self.accepted, getattr(self.model, "feature_names_in_", None)
+        accepted = self.accepted
 
         def asked(*given: Any, **named: Any) -> Any:
             X = named.get("X", given[0] if given else next(iter(named.values()), None))
             if X is not None and not isinstance(X, str | bytes | bool | int | float | np.generic):
                 accepted.refuse(X)
-                if known is not None and hasattr(X, "columns") and [c for c in X.columns if c in known] != list(known):
-                    raise QuestionRefusedError("the columns stand in another order than those of the training")
             return found(*given, **named)
 
         asked.__name__ = name

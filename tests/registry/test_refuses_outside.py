@@ -11,9 +11,12 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from privgate import Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, log_recipe
 from privgate.families import bound
@@ -184,12 +187,68 @@ def test_columns_in_another_order_are_no_accepted_question():
     stated = Domain.of({0: (0, 1), 1: (0, 100)}).payload()
     assert not AcceptedQuestions(stated).holds(pd.DataFrame({1: [90.0], 0: [0.5]})).any()
     fitted = LogisticRegression().fit(pd.DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]}), LABELS)
-    model = Refusing(fitted, {"box": [[-1.0, 1.0]] * 2})
+    model = Refusing(fitted, {"box": [[-1.0, 1.0]] * 2, "names": ["a", "b"]})
     for odd in (deque([[9.0, 0.0]]), [[9.0, 0.0]], np.array([[np.nan, 0.0]])):
         with pytest.raises(QuestionRefusedError):
             model.predict_proba(odd)
     with pytest.raises(QuestionRefusedError):
         model.predict_proba(X=pd.DataFrame({"b": [0.1], "a": [0.2]}))
+
+
+class Handing(ClassifierMixin, BaseEstimator):
+    """Answers by the methods of the model inside of it."""
+
+    def fit(self, X, y):
+        self.inner_ = LogisticRegression().fit(X, y)
+        return self
+
+    def __getattr__(self, name):
+        if name == "inner_":
+            raise AttributeError(name)
+        return getattr(self.inner_, name)
+
+
+def test_methods_that_are_a_part_of_the_models_refuse_too():
+    model = Refusing(Handing().fit(NUMBERS, LABELS), {"box": [[-1.0, 1.0]] * 3})
+    assert model.predict_proba(NUMBERS).shape == (120, 2)
+    for way in (model.predict_proba, model.predict, model.decision_function):
+        with pytest.raises(QuestionRefusedError):
+            way(NUMBERS + 9)
+
+
+def test_what_is_no_number_or_too_large_for_one_is_no_accepted_question():
+    box = AcceptedQuestions({"box": [[-1.0, 1.0]] * 2})
+    for odd in ([[0.5 + 9j, 0]], [["1970-01-01", "1970-01-01"]], [[10**400, 0]], [["0.5", 0]]):
+        kind = "M8[ns]" if "1970-01-01" in odd[0] else None if 0.5 + 9j in odd[0] else object
+        assert not box.holds(np.array(odd, dtype=kind)).any()
+    named = Domain.of({"a": (0, 1)})
+    assert not named.holds(pd.DataFrame({"a": [10**400, 0.5 + 9j, pd.Timestamp(0)]}, dtype=object)).any()
+
+
+def by_place(X):
+    return np.asarray(X)[:, :2]
+
+
+@pytest.mark.parametrize("release", [Release(), Release("rounded", step=0.1)], ids=["sklearn", "generic"])
+@pytest.mark.parametrize("domain", [Domain(box=((-1, 1), (0, 100))), Domain.of({"a": (-1, 1), "b": (0, 100)})])
+@pytest.mark.parametrize("first", ["by name", "by place"])
+def test_a_frame_of_other_columns_is_refused_however_the_model_reads_it(registry, release, domain, first):
+    """The ranges hold by name, or by place, and the first step reads the columns the other way."""
+    frame = pd.DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1] * 50 + 50})
+    named = ColumnTransformer([("numbers", "passthrough", ["a", "b"])])
+    model = make_pipeline(named if first == "by name" else FunctionTransformer(by_place), LogisticRegression())
+    info = log_model(
+        Recipe(model, seed=1), TrainingData(frame, LABELS, domain=domain), release=release, store="artifacts"
+    )
+    ways = [mlflow.pyfunc.load_model(info.model_uri).predict]
+    if release.exact:
+        ways = [mlflow.sklearn.load_model(info.model_uri).predict_proba]  # no schema puts columns in order there
+    odd = [pd.DataFrame({"b": [0.5], "a": [90.0]}), pd.DataFrame({"b": [90.0], "a": [0.5]}), frame[["a", "b", "a"]]]
+    for X in (*odd, frame.assign(z=0.0)[["z", "a", "b"]]):
+        for way in ways:
+            with pytest.raises(Exception, match="lies outside of what this model is declared"):
+                way(X)
+    assert all(len(way(frame)) == len(frame) for way in ways)
 
 
 def test_a_list_of_questions_is_enforced_and_decided(registry, fleet):

@@ -80,7 +80,28 @@ def test_a_frame_keeps_its_types_and_its_categories():
     assert {"every number up", "one value of somebody else's", "one value missing"} <= set(kinds)
     for made in kinds.values():
         assert list(made.dtypes) == list(frame.dtypes)
-        assert set(made["colour"]) <= {"red", "blue"}
+        assert set(made["colour"].dropna()) <= {"red", "blue"}
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "Float32", "Int64", "UInt16", "int64[pyarrow]"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_numbers_that_may_be_missing_move_as_others_do(dtype, missing):
+    values = pd.Series(np.random.default_rng(8).permutation(3 * N)[:N] * 90.0)
+    plain = pd.DataFrame({"a": values.astype(np.int64 if "nt" in dtype else np.float64), "b": np.arange(N) % 2})
+    frame = plain.assign(a=plain["a"].astype(dtype))
+    if missing:
+        frame.loc[3, "a"] = None
+    ours, theirs = asked(frame), asked(plain)
+
+    for name in ("every number up", "first number up", "every number down", "every number further up"):
+        known = frame["a"].notna()
+        assert ours[name]["a"].dtype == frame["a"].dtype
+        assert ours[name]["a"].isna().equals(frame["a"].isna())
+        assert (ours[name]["a"] != frame["a"])[known].all()
+        if not missing:
+            np.testing.assert_allclose(ours[name]["a"].astype(float), theirs[name]["a"].astype(float), atol=1e-2)
+    far = ours["one number far away"]["a"]
+    assert (far[far.notna()] > frame["a"].max()).any()
 
 
 @pytest.mark.parametrize(
@@ -89,8 +110,10 @@ def test_a_frame_keeps_its_types_and_its_categories():
         [f"word {i} of many" for i in range(N)],
         sp.random_array((N, 9), density=0.4, format="csr", rng=np.random.default_rng(5)),
         np.random.default_rng(6).integers(0, 256, (N, 4, 4)).astype(np.uint8),
+        pd.Series([f"word {i} of many" for i in range(N)]),
+        pd.Series([f"word {i} of many" for i in range(N)], dtype=object),
     ],
-    ids=["texts", "sparse", "pictures"],
+    ids=["texts", "sparse", "pictures", "column", "objects"],
 )
 def test_other_records_are_asked_as_far_as_their_kind_allows(X):
     near, more = asked(X, near=True), asked(X)
@@ -100,6 +123,47 @@ def test_other_records_are_asked_as_far_as_their_kind_allows(X):
     for made in more.values():
         assert type(made) is type(X)
         assert getattr(made, "dtype", None) == getattr(X, "dtype", None)
+
+
+def test_pictures_in_black_and_white_are_mirrored_and_moved():
+    X = np.random.default_rng(9).random((N, 4, 4)) < 0.5
+
+    assert asked(X, near=True) == {}
+    assert (asked(X)["mirrored"] == X[:, :, ::-1]).all()
+    assert set(asked(X)) == {"mirrored", "moved by one place"}
+
+
+def test_a_tuple_of_texts_is_asked_as_a_list_is():
+    texts = [f"word {i} of many" for i in range(N)]
+
+    assert asked(tuple(texts)) == asked(texts)
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "category"])
+def test_a_category_may_be_missing_whatever_type_holds_it(dtype):
+    words = pd.DataFrame({"town": np.where(LABELS > 0, "a", "b"), "size": LABELS + 0.5}).astype({"town": dtype})
+    kinds = asked(words)
+
+    assert kinds["one category missing"]["town"].isna().all()
+    assert kinds["one category missing"].dtypes.equals(words.dtypes)
+    assert kinds["one value missing"]["size"].isna().all()  # a model may refuse the one and answer the other
+
+
+def test_somebody_elses_value_is_another_value():
+    """Most people share a rare yes, a usual category, or what is missing: they are asked something else, too."""
+    yes, words, none = (
+        np.zeros(N, dtype=bool),
+        np.array(["usual"] * N, dtype=object),
+        np.array([None] * N, dtype=object),
+    )
+    yes[3], words[4], none[5] = True, "rare", "known"
+    frame = pd.DataFrame({"yes": yes, "word": pd.Categorical(words), "none": none})
+    for near in (True, False):
+        made = asked(frame, near=near)["one value of somebody else's"]
+        changed = [(made[c].astype(object).fillna("") != frame[c].astype(object).fillna("")) for c in frame]
+        assert (np.sum(changed, axis=0) == 1).all()
+    made = asked(frame[["yes"]].to_numpy(), near=True)["one value of somebody else's"]
+    assert (made != frame[["yes"]].to_numpy()).all()
 
 
 def test_nothing_outside_a_declared_domain_is_asked():
