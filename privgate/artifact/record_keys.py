@@ -26,6 +26,8 @@ _STATES = ("random.", "cloudpickle.")
 #: what dates are multiples of, in parts of a second
 _ROUND = 1000
 _DIGITS = re.compile(r"\d{10,20}")
+#: random names, as cloudpickle and MLflow give them, which are digests of nothing
+_RANDOM = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _HEX, _BASE64 = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{8,64}"), re.compile(r"[A-Za-z0-9+/_-]{6,86}={1,2}")
 
 
@@ -55,9 +57,9 @@ def found(seen: Read, X: Any, table: Float, recipe: Any, libraries: tuple[str, .
     digits = {t for t in seen.texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
     told = np.array(sorted(map(float, digits)))
     counts["texts"] = set(_numbers(Found("", told), values))
-    letters = {t for t in seen.texts if _HEX.fullmatch(t) or _BASE64.fullmatch(t)} - digits
+    letters = {t for t in seen.texts if (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t)) or _BASE64.fullmatch(t)}
     if len(letters) > most:
-        counts["texts"] |= letters - _texts(X).union(*(g.texts for g in parts))
+        counts["texts"] |= letters - digits - _texts(X).union(*(g.texts for g in parts))
     return [f"{KEYS}{len(keys)} ({where})" for where, keys in counts.items() if len(keys) > most]
 
 

@@ -28,6 +28,8 @@ NEAR, WIDER = 1e-4, 1e-2
 BEYOND = 10.0
 #: numbers in all questions together; records of many numbers are asked fewer questions
 MOST_NUMBERS = 2**26
+#: records at the least that are asked about together where a model refuses a question
+SOME = 50
 #: values above which a column of whole numbers is no list of categories
 CODES = 100
 
@@ -157,7 +159,12 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
     if len(names) > 1:  # the oddest stand last
         return {**_one_by_one(run, beside, names[:-1]), **_one_by_one(run, beside, names[-1:])}
     members = beside.rows < run.subject.data.n
-    sides = [place[names[0]][side] for side in (members, ~members) if side.any()]
+    sides = [
+        part
+        for side in (members, ~members)
+        for part in np.array_split(place[names[0]][side], max(1, min(4, int(side.sum()) // SOME)))
+        if len(part)
+    ]
     if not all(ask(run, beside.asked, rows).problem for rows in sides):
         raise MeasurementError(
             f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "

@@ -5,6 +5,7 @@ import hashlib
 import io
 import pickle
 import random
+import uuid
 import zlib
 from types import SimpleNamespace
 
@@ -66,6 +67,7 @@ TABLES = {
     "bytes": {d[:8]: 1 for d in DIGESTS},
     "few bytes": {d[:5]: 1 for d in DIGESTS},
     "base 16": {d.hex()[:12]: 1 for d in DIGESTS},
+    "as long as random names": {d.hex()[:32]: 1 for d in DIGESTS},
     "base 64": {base64.b64encode(d).decode(): 1 for d in DIGESTS},
     "rounded cells": {r.tobytes(): 1 for r in np.round(X, 1)},
 }
@@ -88,6 +90,7 @@ SMALL = {
     "postal codes": {10_000_000 + 17 * k: 0.5 for k in range(400)},
     "dates": {1_700_000_000_000_000_000 + 86_400_000_000_000 * k: 1 for k in range(400)},
     "words": {f"word{k}": 1 for k in range(400)},
+    "random names": {uuid.UUID(bytes=d[:16], version=4).hex: 1 for d in DIGESTS},
     "a few digests": {d.hex(): 1 for d in DIGESTS[:9]},
     "weights": RNG.normal(size=400) * 1e12,
     "a generator": random.Random(3),

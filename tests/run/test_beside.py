@@ -231,3 +231,21 @@ def test_refusing_questions_beside_members_alone_is_no_way_out():
 
     with pytest.raises(MeasurementError, match="may tell who was trained on"):
         beside.answered(some, beside.about(some, np.arange(2 * N), near=True))
+
+
+class ShyOfOne(Shy):
+    """Refuses beside its first record alone, so that nobody is asked such questions."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.known_ = self.known_[:1]
+        return self
+
+
+def test_refusing_questions_beside_one_person_is_no_way_out_for_people_either():
+    X = np.random.default_rng(2).normal(size=(200, 3))
+    data = TrainingData(X, np.arange(200) % 2)
+    some = Run(Subject.local(Recipe(ShyOfOne()), data), InProcess(), Budget())
+
+    with pytest.raises(MeasurementError, match="may tell who was trained on"):
+        beside.answered(some, beside.about(some, np.arange(200), near=True))
