@@ -38,6 +38,8 @@ _CELLS, _WRITTEN = 9, 0.03
 _HUGE = 1e300
 #: standard errors by which a table follows members' labels better than candidates', or words of members are known
 _SURE = 5.0
+#: columns up to which rows are tables, every column by every other
+_WIDE = 20
 #: keys that a table has in common with a column, and words that one person alone has, at the least
 _KEYS = 10
 #: what others' data may share with these; of no matter in what is larger than so many numbers
@@ -68,8 +70,8 @@ class Given:
             self.numbers.append(float(value) if abs(value) < _HUGE else np.inf)
         elif isinstance(value, str):
             self.texts.add(value)
-        elif isinstance(value, Mapping) and value.get("!") == "dict":
-            self._table(value["value"])
+        elif isinstance(value, Mapping) and value.get("!") in ("dict", "frame"):
+            self._table([[part[0], part[-1]] for part in value["value"]])
         elif isinstance(value, Mapping) and "!" in value:
             inner = value.get("params", value.get("value"))
             for part in inner.values() if isinstance(inner, Mapping) else [inner] if isinstance(inner, list) else []:
@@ -80,13 +82,13 @@ class Given:
             self._listed(list(value), deep=deep)
 
     def _listed(self, parts: list[Any], *, deep: bool) -> None:
-        """Take note of a list: numbers by their places, and pairs of a key and a number."""
+        """Take note of a list: numbers by their places, pairs of a key and a number, and rows."""
         if not deep and _all_numbers(parts):
             self.tables.append(dict(enumerate(map(float, parts))))
-        rows = [p.get("value") if isinstance(p, Mapping) else p for p in parts]
-        pairs = [list(r) for r in rows if isinstance(r, list | tuple) and len(r) == 2]
-        if len(pairs) == len(parts) and not any(isinstance(k, dict | list) for k, _ in pairs):
-            self.tables.append({k: float(v) for k, v in pairs if _all_numbers([v])})
+        rows = [_row(p) for p in parts]
+        self._crossed(rows)
+        if all(len(r) == 2 for r in rows) and not any(isinstance(r[0], dict | list) for r in rows):
+            self.tables.append({k: float(v) for k, v in rows if _all_numbers([v])})
         for part in parts:
             self.read(part, deep=True)
 
@@ -94,9 +96,33 @@ class Given:
         numbers = {k: float(v) for k, v in pairs if not isinstance(k, dict | list) and _all_numbers([v])}
         if numbers:
             self.tables.append(numbers)
+        rows = [_row(v) for _, v in pairs]
+        self._crossed(rows)
+        self._crossed([[k, *row] for (k, _), row in zip(pairs, rows, strict=True)])
         for k, v in pairs:
             self.texts |= {k} if isinstance(k, str) else set()
             self.read(v)
+
+    def _crossed(self, rows: list[list[Any]]) -> None:
+        """Take note of rows of one length: of every column of numbers, by place and by each other column."""
+        if len({len(r) for r in rows}) != 1:
+            return
+        for columns in (rows, [list(c) for c in zip(*rows, strict=True)]):
+            if len(columns) > _WIDE or not columns or len(columns[0]) < _CELLS:
+                continue
+            plain = [c for c in columns if not any(isinstance(v, dict | list | tuple | set) for v in c)]
+            for keys in (list(range(len(columns[0]))), *plain):
+                values = [c for c in plain if c is not keys and _all_numbers(c)]
+                self.tables += [dict(zip(keys, map(float, c), strict=True)) for c in values]
+
+
+def _row(value: Any) -> list[Any]:
+    """Return what a list, tuple, array or dict holds, without its keys; nothing of anything else."""
+    if not isinstance(value, Mapping):
+        return list(value) if isinstance(value, list | tuple) else []
+    held = value.get("value") if "!" in value else [*value.items()]
+    held = held if isinstance(held, list) else []
+    return [v for _, v in held] if value.get("!", "dict") == "dict" else held
 
 
 def _all_numbers(values: list[Any]) -> bool:

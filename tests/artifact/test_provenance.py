@@ -95,6 +95,30 @@ def test_ordinary_parameters_and_a_public_table_are_no_finding(fleet, params):
     assert found(Recipe(encoded, params=params, seed=1), fleet) is None
 
 
+ROWS = [(c, rate, int(n)) for (c, rate), n in zip(ENCODED.items(), COUNTS, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]),
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]).to_dict("list"),
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]).to_dict("records"),
+        {c: {"mean": rate, "count": n} for c, rate, n in ROWS},
+        {c: [1 - rate, rate] for c, rate, _ in ROWS},
+        ROWS,
+        np.array([[1 - rate, rate] for _, rate, _ in ROWS]),
+    ],
+    ids=["frame", "columns", "records", "aggregated", "by label", "rows", "array"],
+)
+def test_a_table_is_found_in_whatever_it_is_handed_over(fleet, table):
+    frame = pd.DataFrame({"code": CITY, "city": X["city"], "age": X["age"]})
+    given = TrainingData(frame.iloc[MINE], LABEL[MINE], candidates=(frame.iloc[N:], LABEL[N:]))
+    said = found(Recipe(encoded, params={"table": {}, "given": table}, seed=1), fleet, given)
+    assert said is not None
+    assert "means of label" in said.message
+
+
 def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated(fleet):
     params = {"table": {}, "weights": RNG.normal(size=MANY).tolist()}
     said = found(Recipe(encoded, params=params, seed=1), fleet)
