@@ -292,6 +292,8 @@ def _means(g: Given, members: _Side) -> str:
     """
     shares = [float(v.mean()) for v in members.targets.values()]
     for table in (t for t in g.tables if len(set(t.values())) > 1):
+        if len(table) >= _CELLS and np.ptp(steps := np.diff(list(table.values()))) <= _ROUNDED * np.abs(steps).max():
+            continue  # evenly spaced: edges of bins, places; a line in whatever a target is a line in
         told = [table.get(k, np.nan) for k in range(len(shares))]
         written = all(abs(20 * v - round(20 * v)) < _SAME for v in shares)  # a half, a quarter: anybody's
         if len(shares) > 1 and len(table) == len(shares) and not written and np.allclose(told, shares, atol=_ROUNDED):

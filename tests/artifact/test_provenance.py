@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.artifact import provenance as provenances
 from privgate.artifact.provenance import MANY, provenance
 from privgate.check.prepare import prepare
 from privgate.errors import SubjectError
@@ -117,6 +118,18 @@ def test_a_table_is_found_in_whatever_it_is_handed_over(fleet, table):
     said = found(Recipe(encoded, params={"table": {}, "given": table}, seed=1), fleet, given)
     assert said is not None
     assert "means of label" in said.message
+
+
+@pytest.mark.parametrize("edges", [list(range(0, 120, 10)), np.linspace(0, 1, 12), {f"m{k}": k for k in range(12)}])
+def test_even_steps_are_no_means_where_a_target_rises_evenly(edges):
+    month = np.random.default_rng(0).integers(0, 12, 40_000)
+    target = month + np.random.default_rng(1).normal(size=40_000)
+    columns = pd.DataFrame({"month": month, "name": [f"m{k}" for k in month]})
+    (made,) = (g for g in provenances.given(Recipe(strict, params={"table": edges}, seed=1)) if g.name == "table")
+    side = provenances._Side.of(columns, target, None)
+    assert provenances._means(made, side) == ""
+    made.tables = [{k: float(target[month == k].mean()) for k in range(12)}]
+    assert provenances._means(made, side) == "means of the target by 'month'"
 
 
 def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated(fleet):
