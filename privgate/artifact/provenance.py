@@ -161,6 +161,8 @@ def _literals(tree: ast.AST, file: str) -> Iterator[Given]:
                 made.read(ast.literal_eval(node))
                 yield made
                 continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, float) and _odd(node.value):
+            yield Given(f"line {node.lineno} of {file}", [node.value, -node.value])
         todo += [(inner, name) for inner in ast.iter_child_nodes(node)]
 
 

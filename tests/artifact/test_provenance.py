@@ -1,5 +1,7 @@
 """What training is given beside its records: computed from them, it hides people from leave-one-out."""
 
+import ast
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,6 +132,17 @@ def test_even_steps_are_no_means_where_a_target_rises_evenly(edges):
     assert provenances._means(made, side) == ""
     made.tables = [{k: float(target[month == k].mean()) for k in range(12)}]
     assert provenances._means(made, side) == "means of the target by 'month'"
+
+
+@pytest.mark.parametrize(
+    "line", ["def scaled(x, middle={}): return x - middle", "scaled = lambda x: (x - {}) / 9.7", "move(by=-{})"]
+)
+def test_a_mean_that_stands_alone_in_a_source_is_found(line):
+    mean = float(X["age"][MINE].mean())
+    known = provenances._Side.of(X[MINE], LABEL[MINE], np.unique(LABEL)).statistics()
+    ours, theirs = (list(provenances._literals(ast.parse(line.format(v)), "fit.py")) for v in (mean, 3.14159265358979))
+    assert [provenances._exact(g, known) for g in ours] == ["the mean of column 'age'"]
+    assert [provenances._exact(g, known) for g in theirs] == [""]
 
 
 def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated(fleet):
