@@ -389,7 +389,8 @@ def provenance(run: Run) -> Precondition | None:
     except (KeyError, TypeError, ValueError):
         why = str(said.get("problem", "its worker said nothing"))[:160]
         return Precondition("provenance", "inconclusive", f"parameters and constants could not be looked at: {why}")
-    if [(n, s) for n, s, _ in parts] != [(g.name, g.size) for g in given(run.subject.recipe) if g.size]:
+    told = [(g.name, g.size) for g in given(run.subject.recipe)]
+    if [(n, s) for n, s, _ in parts] != [(n, s) for n, s in told if s]:
         return Precondition("provenance", "inconclusive", "the worker's answer about parameters and constants is none")
     declared = {n: public.get(n, public.get(n.partition(" of ")[0], "")) for n, _, _ in parts}
     made = [(n, w) for n, _, w in parts if w and not declared[n]]
@@ -403,6 +404,10 @@ def provenance(run: Run) -> Precondition | None:
             "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
         )
         return Precondition("provenance", "inconclusive", text, detail)
+    if lost := sorted(public.keys() - {k for n, _ in told for k in (n, n.partition(" of ")[0])}):
+        named = ", ".join("".join(c for c in k if c.isprintable())[:80] for k in lost[:3])
+        text = f"declared public, but no parameter or written constant has that name: {named}"
+        return Precondition("provenance", "warned", text, detail)
     if kept := [f"{short[n]} ({declared[n]}): {w}" for n, _, w in parts if w]:
         text = f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}"
         return Precondition("provenance", "warned", text, detail)

@@ -159,6 +159,16 @@ def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated
     assert "so they say" in said.message
 
 
+def test_a_declaration_of_what_is_not_there_is_said(fleet):
+    given = {"params": {"table": {}}, "public": {"tabel": "a published table"}, "seed": 1}
+    said = found(Recipe(encoded, **given), fleet)
+    assert said.outcome == "warned"
+    assert "no parameter or written constant has that name: tabel" in said.message
+    for name in ("table", "(N, CITIES)"):  # an empty one, and a constant of this file
+        said = found(Recipe(encoded, **(given | {"public": {name: "published"}})), fleet)
+        assert said is None or said.outcome == "passed"
+
+
 def test_a_vocabulary_of_everybodys_words_is_known_from_a_public_one(fleet):
     words = [f"w{k}" for k in range(3_000)]
     texts = [" ".join(RNG.choice(words, 6)) for _ in range(2 * N)]
