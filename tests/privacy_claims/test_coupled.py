@@ -194,6 +194,22 @@ def test_what_cannot_be_compared_is_called_no_leak_and_does_not_pass(process, tm
     assert words in found.problem
 
 
+@pytest.mark.parametrize(("fit", "claim", "leak"), [
+    (recipes.line, SECRET, ""),
+    (recipes.line_about_the_mean, PUBLIC, "other people's|several people"),
+])  # fmt: skip
+def test_a_regression_is_watched_too(process, tmp_path, fit, claim, leak):
+    made = people()
+    subject = Subject.local(Recipe(fit, dp=claim, task="regression"), TrainingData(made.X, made.X @ np.arange(6.0)))
+    shipped = payload.write(subject, tmp_path / "subject")
+    found = Observation.from_payload(
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+    )
+    assert found.problem == ""
+    assert bool(found.broken) == bool(leak)
+    assert re.search(leak, found.broken)
+
+
 @pytest.mark.parametrize(("fit", "data", "claim", "epsilon"), marked(HONEST))
 def test_an_honest_training_keeps_its_epsilon(process, tmp_path, fit, data, claim, epsilon):
     found = seen(process, fit, tmp_path, data, claim)
