@@ -228,7 +228,8 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             yield f".{name}", getattr(value, name)
     plain = isinstance(value, (np.ndarray, list, tuple, set, frozenset, Mapping, types.CodeType, types.FunctionType))
     # a partial, a deque's kind or a file in memory has a __dict__, and more that it does not hold
-    hides = type(value).__reduce__ is not object.__reduce__ or isinstance(value, io.BytesIO | io.StringIO)
+    own_way = getattr(type(value), "__reduce__", None) is not object.__reduce__
+    hides = own_way or isinstance(value, io.BytesIO | io.StringIO)
     whole = hides or (own is None and not slots)
     if whole and not plain and not isinstance(value, types.MethodType) and not _is_tensor(value):
         try:
