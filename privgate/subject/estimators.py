@@ -132,6 +132,8 @@ def _frame(X: Any) -> dict[str, Any]:
         raise SubjectError(
             f"a parameter is a DataFrame of shape {X.shape}, and parameters are stored with the model; pass data by X"
         )
+    if X.index.tolist() != list(range(len(X))):
+        raise SubjectError("a parameter is a DataFrame with its own index, which is not stored; use reset_index()")
     if wrong := next((d for d in map(str, X.dtypes) if d not in _PLAIN_COLUMNS), None):
         raise SubjectError(f"a parameter is a DataFrame with a column of type {wrong}; make numbers or text of it")
     return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}
