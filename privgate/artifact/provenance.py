@@ -281,7 +281,7 @@ def _exact(g: Given, known: list[tuple[float, str]]) -> str:
         apart, j = min((abs(values[j] - v), j) for j in (k - 1, k) if 0 <= j < len(values))
         if _odd(v) and apart <= _ROUNDED * abs(v) and (g.size <= _FEW or _SHARED not in known[j][1]):
             hits[known[j][1]] += 1
-            near += apart > _SAME * abs(v)
+            near += apart > _SAME * abs(v) and v != float(np.float32(values[j]))
     few = near == hits.total() < _KEYS  # rounded numbers meet by chance
     return "" if few else ", ".join(what for what, _ in hits.most_common(3))
 
@@ -301,9 +301,11 @@ def _means(g: Given, members: _Side) -> str:
         if len(shares) > 1 and len(table) == len(shares) and not written and np.allclose(told, shares, atol=_ROUNDED):
             return "shares of the labels"
         for name, groups in members.groups.items():
-            rows = {k: groups[k] for k in groups if _key(table, k) in table}
+            by_place = list(table) == list(range(len(groups))) and not groups.keys() & table.keys()
+            values = dict(zip(sorted(groups, key=str), table.values(), strict=True)) if by_place else table
+            rows = {k: groups[k] for k in groups if _key(values, k) in values}
             for what, v in members.targets.items() if len(rows) >= _CELLS else ():
-                t, n, s = np.array([(table[_key(table, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
+                t, n, s = np.array([(values[_key(values, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
                 if np.ptp(t) > 0 and any(_smoothed(u, n, s) for u in (t, 1 / (1 + np.exp(-np.clip(t, -500, 500))))):
                     return f"means of {what} by {name!r}"
     return ""

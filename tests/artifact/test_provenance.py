@@ -62,7 +62,9 @@ def found(recipe, fleet, given=None):
     [
         ({"table": ENCODED}, "means of label"),
         ({"table": {k: round(v, 3) for k, v in SMOOTHED.items()}}, "means of label"),
+        ({"table": {}, "rates": [ENCODED[c] for c in sorted(ENCODED)]}, "means of label"),
         ({"table": {}, "middle": float(X["age"][MINE].mean())}, "the mean of column 'age'"),
+        ({"table": {}, "middle": float(np.float32(X["age"][MINE].mean()))}, "the mean of column 'age'"),
         ({"table": {}, "ends": [float(X["age"][MINE].min()), 99.0]}, "the smallest value of column 'age'"),
         ({"table": {}, "prior": [float(1 - LABEL[MINE].mean()), float(LABEL[MINE].mean())]}, "shares of the labels"),
     ],
