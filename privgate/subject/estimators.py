@@ -31,6 +31,14 @@ def is_estimator(thing: Any) -> bool:
     return not isinstance(thing, type) and hasattr(thing, "fit") and hasattr(thing, "get_params")
 
 
+def is_fitted(value: Any) -> bool:
+    """Whether an estimator, or one within it or within a list or mapping, has learned something."""
+    known = is_estimator(value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    learned = known and any(k.endswith("_") and not k.startswith("_") for k in getattr(value, "__dict__", {}))
+    return learned or any(is_fitted(v) for v in ((_settings(value) or {}).values() if known else inner))
+
+
 def _called(thing: Any) -> str:
     """Return how a function or class is called in its source; an address in memory tells nobody anything."""
     name = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]

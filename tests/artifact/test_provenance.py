@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.artifact import provenance as provenances
@@ -187,7 +189,6 @@ def test_a_vocabulary_of_everybodys_words_is_known_from_a_public_one(fleet):
 
 def of_words(X, y, *, seed, vocabulary):
     from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.pipeline import make_pipeline
 
     return make_pipeline(CountVectorizer(vocabulary=vocabulary), LogisticRegression(random_state=seed)).fit(X, y)
 
@@ -221,6 +222,8 @@ def test_what_is_made_of_the_data_is_made_again_without_whoever_is_left_out():
         ({"made_by": {"table": 3}}, "must be a function"),
         ({"params": {"table": {}}, "public": {"table": " "}}, "where the parameter comes from"),
         ({"made_by": {"tabel": table_of}}, "cannot be called"),
+        ({"params": {"table": StandardScaler().fit(X[["age"]])}}, "'table' is fitted already"),
+        ({"params": {"table": [make_pipeline(StandardScaler().fit(X[["age"]]))]}}, "'table' is fitted already"),
     ],
 )
 def test_a_declaration_that_says_nothing_is_refused(given, why):
