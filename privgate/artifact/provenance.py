@@ -38,6 +38,8 @@ _CELLS, _WRITTEN = 9, 0.03
 _HUGE = 1e300
 #: standard errors by which a table follows members' labels better than candidates', or words of members are known
 _SURE = 5.0
+#: columns up to which rows are tables, every column by every other
+_WIDE = 20
 #: keys that a table has in common with a column, and words that one person alone has, at the least
 _KEYS = 10
 #: what others' data may share with these; of no matter in what is larger than so many numbers
@@ -68,8 +70,8 @@ class Given:
             self.numbers.append(float(value) if abs(value) < _HUGE else np.inf)
         elif isinstance(value, str):
             self.texts.add(value)
-        elif isinstance(value, Mapping) and value.get("!") == "dict":
-            self._table(value["value"])
+        elif isinstance(value, Mapping) and value.get("!") in ("dict", "frame"):
+            self._table([[part[0], part[-1]] for part in value["value"]])
         elif isinstance(value, Mapping) and "!" in value:
             inner = value.get("params", value.get("value"))
             for part in inner.values() if isinstance(inner, Mapping) else [inner] if isinstance(inner, list) else []:
@@ -80,13 +82,13 @@ class Given:
             self._listed(list(value), deep=deep)
 
     def _listed(self, parts: list[Any], *, deep: bool) -> None:
-        """Take note of a list: numbers by their places, and pairs of a key and a number."""
+        """Take note of a list: numbers by their places, pairs of a key and a number, and rows."""
         if not deep and _all_numbers(parts):
             self.tables.append(dict(enumerate(map(float, parts))))
-        rows = [p.get("value") if isinstance(p, Mapping) else p for p in parts]
-        pairs = [list(r) for r in rows if isinstance(r, list | tuple) and len(r) == 2]
-        if len(pairs) == len(parts) and not any(isinstance(k, dict | list) for k, _ in pairs):
-            self.tables.append({k: float(v) for k, v in pairs if _all_numbers([v])})
+        rows = [_row(p) for p in parts]
+        self._crossed(rows)
+        if all(len(r) == 2 for r in rows) and not any(isinstance(r[0], dict | list) for r in rows):
+            self.tables.append({k: float(v) for k, v in rows if _all_numbers([v])})
         for part in parts:
             self.read(part, deep=True)
 
@@ -94,9 +96,33 @@ class Given:
         numbers = {k: float(v) for k, v in pairs if not isinstance(k, dict | list) and _all_numbers([v])}
         if numbers:
             self.tables.append(numbers)
+        rows = [_row(v) for _, v in pairs]
+        self._crossed(rows)
+        self._crossed([[k, *row] for (k, _), row in zip(pairs, rows, strict=True)])
         for k, v in pairs:
             self.texts |= {k} if isinstance(k, str) else set()
             self.read(v)
+
+    def _crossed(self, rows: list[list[Any]]) -> None:
+        """Take note of rows of one length: of every column of numbers, by place and by each other column."""
+        if len({len(r) for r in rows}) != 1:
+            return
+        for columns in (rows, [list(c) for c in zip(*rows, strict=True)]):
+            if len(columns) > _WIDE or not columns or len(columns[0]) < _CELLS:
+                continue
+            plain = [c for c in columns if not any(isinstance(v, dict | list | tuple | set) for v in c)]
+            for keys in (list(range(len(columns[0]))), *plain):
+                values = [c for c in plain if c is not keys and _all_numbers(c)]
+                self.tables += [dict(zip(keys, map(float, c), strict=True)) for c in values]
+
+
+def _row(value: Any) -> list[Any]:
+    """Return what a list, tuple, array or dict holds, without its keys; nothing of anything else."""
+    if not isinstance(value, Mapping):
+        return list(value) if isinstance(value, list | tuple) else []
+    held = value.get("value") if "!" in value else [*value.items()]
+    held = held if isinstance(held, list) else []
+    return [v for _, v in held] if value.get("!", "dict") == "dict" else held
 
 
 def _all_numbers(values: list[Any]) -> bool:
@@ -135,6 +161,8 @@ def _literals(tree: ast.AST, file: str) -> Iterator[Given]:
                 made.read(ast.literal_eval(node))
                 yield made
                 continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, float) and _odd(node.value):
+            yield Given(f"line {node.lineno} of {file}", [node.value, -node.value])
         todo += [(inner, name) for inner in ast.iter_child_nodes(node)]
 
 
@@ -253,7 +281,7 @@ def _exact(g: Given, known: list[tuple[float, str]]) -> str:
         apart, j = min((abs(values[j] - v), j) for j in (k - 1, k) if 0 <= j < len(values))
         if _odd(v) and apart <= _ROUNDED * abs(v) and (g.size <= _FEW or _SHARED not in known[j][1]):
             hits[known[j][1]] += 1
-            near += apart > _SAME * abs(v)
+            near += apart > _SAME * abs(v) and v != float(np.float32(values[j]))
     few = near == hits.total() < _KEYS  # rounded numbers meet by chance
     return "" if few else ", ".join(what for what, _ in hits.most_common(3))
 
@@ -266,14 +294,18 @@ def _means(g: Given, members: _Side) -> str:
     """
     shares = [float(v.mean()) for v in members.targets.values()]
     for table in (t for t in g.tables if len(set(t.values())) > 1):
+        if len(table) >= _CELLS and np.ptp(steps := np.diff(list(table.values()))) <= _ROUNDED * np.abs(steps).max():
+            continue  # evenly spaced: edges of bins, places; a line in whatever a target is a line in
         told = [table.get(k, np.nan) for k in range(len(shares))]
         written = all(abs(20 * v - round(20 * v)) < _SAME for v in shares)  # a half, a quarter: anybody's
         if len(shares) > 1 and len(table) == len(shares) and not written and np.allclose(told, shares, atol=_ROUNDED):
             return "shares of the labels"
         for name, groups in members.groups.items():
-            rows = {k: groups[k] for k in groups if _key(table, k) in table}
+            by_place = list(table) == list(range(len(groups))) and not groups.keys() & table.keys()
+            values = dict(zip(sorted(groups, key=str), table.values(), strict=True)) if by_place else table
+            rows = {k: groups[k] for k in groups if _key(values, k) in values}
             for what, v in members.targets.items() if len(rows) >= _CELLS else ():
-                t, n, s = np.array([(table[_key(table, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
+                t, n, s = np.array([(values[_key(values, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
                 if np.ptp(t) > 0 and any(_smoothed(u, n, s) for u in (t, 1 / (1 + np.exp(-np.clip(t, -500, 500))))):
                     return f"means of {what} by {name!r}"
     return ""
@@ -359,7 +391,8 @@ def provenance(run: Run) -> Precondition | None:
     except (KeyError, TypeError, ValueError):
         why = str(said.get("problem", "its worker said nothing"))[:160]
         return Precondition("provenance", "inconclusive", f"parameters and constants could not be looked at: {why}")
-    if [(n, s) for n, s, _ in parts] != [(g.name, g.size) for g in given(run.subject.recipe) if g.size]:
+    told = [(g.name, g.size) for g in given(run.subject.recipe)]
+    if [(n, s) for n, s, _ in parts] != [(n, s) for n, s in told if s]:
         return Precondition("provenance", "inconclusive", "the worker's answer about parameters and constants is none")
     declared = {n: public.get(n, public.get(n.partition(" of ")[0], "")) for n, _, _ in parts}
     made = [(n, w) for n, _, w in parts if w and not declared[n]]
@@ -373,6 +406,10 @@ def provenance(run: Run) -> Precondition | None:
             "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
         )
         return Precondition("provenance", "inconclusive", text, detail)
+    if lost := sorted(public.keys() - {k for n, _ in told for k in (n, n.partition(" of ")[0])}):
+        named = ", ".join("".join(c for c in k if c.isprintable())[:80] for k in lost[:3])
+        text = f"declared public, but no parameter or written constant has that name: {named}"
+        return Precondition("provenance", "warned", text, detail)
     if kept := [f"{short[n]} ({declared[n]}): {w}" for n, _, w in parts if w]:
         text = f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}"
         return Precondition("provenance", "warned", text, detail)

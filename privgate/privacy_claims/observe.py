@@ -211,10 +211,18 @@ def _released(opened: Opened, model: Any, X: Any) -> dict[str, str]:
     from privgate.privacy_claims.watch_opacus import OpacusWatch
     from privgate.privacy_claims.watch_transcript import leaves
 
-    shown = opened.recipe.probabilities(model, take(X, np.arange(min(COMPARED, opened.n))), opened.classes)
+    shown = _answers(opened, model, X)
     # the accountant of all estimators that were given none counts what others spent
     ours = (OpacusWatch, *(m.BudgetAccountant for m in (sys.modules.get("diffprivlib"),) if m is not None))
     return {**leaves(model, skip=ours), ".answers": hashlib.sha256(shown.tobytes()).hexdigest()}
+
+
+def _answers(opened: Opened, model: Any, X: Any) -> NDArray[np.float64]:
+    """Return what a model answers to the first records: probabilities, or a regressor's numbers."""
+    asked = take(X, np.arange(min(COMPARED, opened.n)))
+    if opened.recipe.task == "regression":
+        return opened.recipe.predictions(model, asked)
+    return opened.recipe.probabilities(model, asked, opened.classes)
 
 
 def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
@@ -243,7 +251,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
         model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
         if "opacus" in found:
             found["opacus"].finish()
-    shown = opened.recipe.probabilities(model, take(opened.X, rows[:COMPARED]), opened.classes)
+    shown = _answers(opened, model, X)
     found["model"] = hashlib.sha256(np.ascontiguousarray(shown).tobytes()).hexdigest()
     if record and "diffprivlib" in found and found["diffprivlib"].spends:
         found["leaves"] = _released(opened, model, X)

@@ -48,6 +48,8 @@ class NoisyStep:
         Records that were clipped together, and how many batches each sampler had drawn by then.
     divisor : float
         What the noised sum was divided by.
+    norms : tuple of float
+        Clipping norms of the layers in force, where each has its own.
     """
 
     batch: int
@@ -58,6 +60,7 @@ class NoisyStep:
     parameters: str = ""
     clipped_of: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     divisor: float = 1.0
+    norms: tuple[float, ...] = ()
 
     @property
     def zero(self) -> bool:
@@ -244,7 +247,9 @@ class OpacusWatch:
         noise = watch_noise.measured(optimizer, sums, self._made)
         at = _digest(optimizer.params)
         norm = float(optimizer.max_grad_norm)
-        self.steps.append(NoisyStep(pending.batch, norm, pending.clipped, noise, rows, at, pending.clipped_of))
+        norms = tuple(map(float, getattr(optimizer, "max_grad_norms", None) or ()))
+        made = NoisyStep(pending.batch, norm, pending.clipped, noise, rows, at, pending.clipped_of, norms=norms)
+        self.steps.append(made)
         pending.released = self._torch.cat([p.grad.detach().reshape(-1).double() for p in optimizer.params])
 
     def _clipped_sum(self, optimizer: Any) -> tuple[list[Any], int, NDArray[np.float32]]:
@@ -319,9 +324,9 @@ class OpacusWatch:
         return watch_noise.multiplier([s.noise for s in self.steps])
 
     @property
-    def constants(self) -> list[tuple[float, float]]:
-        """Clipping norm and noise multiplier of each step."""
-        return [(s.norm, s.noise.stated) for s in self.steps]
+    def constants(self) -> list[tuple[Any, float]]:
+        """Clipping norms and noise multiplier of each step."""
+        return [((s.norm, s.norms), s.noise.stated) for s in self.steps]
 
     @property
     def defect(self) -> str:
@@ -360,7 +365,8 @@ def _settings(optimizer: Any, draws: list[Draws]) -> dict[str, str]:
         "the shape of the model": [tuple(p.shape) for p in optimizer.params],
         "the rate of sampling": [d.rate for d in draws],
         "the number of steps in a pass": [getattr(d.sampler, "steps", None) for d in draws],
-        "the clipping norm": optimizer.max_grad_norm,
+        "the size of batches": [getattr(d.sampler, "batch_size", None) for d in draws],
+        "the clipping norm": (optimizer.max_grad_norm, getattr(optimizer, "max_grad_norms", None)),
         NOISE: optimizer.noise_multiplier,
         DIVISOR: optimizer.expected_batch_size,
         "the learning rate, or what else the optimizer is told,": groups,

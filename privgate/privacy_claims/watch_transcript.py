@@ -1,6 +1,7 @@
 """What one training released, what batches are drawn from, and everything that an object carries."""
 
 import hashlib
+import io
 import random
 import sys
 import tempfile
@@ -226,7 +227,11 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
         if name not in _IGNORED and hasattr(value, name):
             yield f".{name}", getattr(value, name)
     plain = isinstance(value, (np.ndarray, list, tuple, set, frozenset, Mapping, types.CodeType, types.FunctionType))
-    if own is None and not slots and not plain and not isinstance(value, types.MethodType) and not _is_tensor(value):
+    # a partial, a deque's kind or a file in memory has a __dict__, and more that it does not hold
+    own_way = getattr(type(value), "__reduce__", None) is not object.__reduce__
+    hides = own_way or isinstance(value, io.BytesIO | io.StringIO)
+    whole = hides or (own is None and not slots)
+    if whole and not plain and not isinstance(value, types.MethodType) and not _is_tensor(value):
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  whatever cannot be written down is released by no file either

@@ -31,6 +31,14 @@ def is_estimator(thing: Any) -> bool:
     return not isinstance(thing, type) and hasattr(thing, "fit") and hasattr(thing, "get_params")
 
 
+def is_fitted(value: Any) -> bool:
+    """Whether an estimator, or one within it or within a list or mapping, has learned something."""
+    known = is_estimator(value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    learned = known and any(k.endswith("_") and not k.startswith("_") for k in getattr(value, "__dict__", {}))
+    return learned or any(is_fitted(v) for v in ((_settings(value) or {}).values() if known else inner))
+
+
 def _called(thing: Any) -> str:
     """Return how a function or class is called in its source; an address in memory tells nobody anything."""
     name = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]
@@ -132,6 +140,8 @@ def _frame(X: Any) -> dict[str, Any]:
         raise SubjectError(
             f"a parameter is a DataFrame of shape {X.shape}, and parameters are stored with the model; pass data by X"
         )
+    if X.index.tolist() != list(range(len(X))):
+        raise SubjectError("a parameter is a DataFrame with its own index, which is not stored; use reset_index()")
     if wrong := next((d for d in map(str, X.dtypes) if d not in _PLAIN_COLUMNS), None):
         raise SubjectError(f"a parameter is a DataFrame with a column of type {wrong}; make numbers or text of it")
     return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}

@@ -106,6 +106,10 @@ class Recipe:
             raise SubjectError(f"parameter {min(twice)!r} is made_by a function, and given or declared public as well")
         if wrong := next((k for k, f in self.made_by.items() if not callable(f)), None):
             raise SubjectError(f"made_by[{wrong!r}] must be a function of (X, y), not {self.made_by[wrong]!r}")
+        if wrong := next((k for k, v in self.params.items() if estimators.is_fitted(v)), None):
+            raise SubjectError(
+                f"parameter {wrong!r} is fitted already, and what it learned is not stored; fit it inside"
+            )
         if wrong := next((k for k, v in self.public.items() if not str(v).strip()), None):
             raise SubjectError(f"public[{wrong!r}] must say in words where the parameter comes from")
 

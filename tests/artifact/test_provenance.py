@@ -1,12 +1,17 @@
 """What training is given beside its records: computed from them, it hides people from leave-one-out."""
 
+import ast
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.artifact import provenance as provenances
 from privgate.artifact.provenance import MANY, provenance
 from privgate.check.prepare import prepare
 from privgate.errors import SubjectError
@@ -59,7 +64,9 @@ def found(recipe, fleet, given=None):
     [
         ({"table": ENCODED}, "means of label"),
         ({"table": {k: round(v, 3) for k, v in SMOOTHED.items()}}, "means of label"),
+        ({"table": {}, "rates": [ENCODED[c] for c in sorted(ENCODED)]}, "means of label"),
         ({"table": {}, "middle": float(X["age"][MINE].mean())}, "the mean of column 'age'"),
+        ({"table": {}, "middle": float(np.float32(X["age"][MINE].mean()))}, "the mean of column 'age'"),
         ({"table": {}, "ends": [float(X["age"][MINE].min()), 99.0]}, "the smallest value of column 'age'"),
         ({"table": {}, "prior": [float(1 - LABEL[MINE].mean()), float(LABEL[MINE].mean())]}, "shares of the labels"),
     ],
@@ -95,6 +102,53 @@ def test_ordinary_parameters_and_a_public_table_are_no_finding(fleet, params):
     assert found(Recipe(encoded, params=params, seed=1), fleet) is None
 
 
+ROWS = [(c, rate, int(n)) for (c, rate), n in zip(ENCODED.items(), COUNTS, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]),
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]).to_dict("list"),
+        pd.DataFrame(ROWS, columns=["city", "rate", "n"]).to_dict("records"),
+        {c: {"mean": rate, "count": n} for c, rate, n in ROWS},
+        {c: [1 - rate, rate] for c, rate, _ in ROWS},
+        ROWS,
+        np.array([[1 - rate, rate] for _, rate, _ in ROWS]),
+    ],
+    ids=["frame", "columns", "records", "aggregated", "by label", "rows", "array"],
+)
+def test_a_table_is_found_in_whatever_it_is_handed_over(fleet, table):
+    frame = pd.DataFrame({"code": CITY, "city": X["city"], "age": X["age"]})
+    given = TrainingData(frame.iloc[MINE], LABEL[MINE], candidates=(frame.iloc[N:], LABEL[N:]))
+    said = found(Recipe(encoded, params={"table": {}, "given": table}, seed=1), fleet, given)
+    assert said is not None
+    assert "means of label" in said.message
+
+
+@pytest.mark.parametrize("edges", [list(range(0, 120, 10)), np.linspace(0, 1, 12), {f"m{k}": k for k in range(12)}])
+def test_even_steps_are_no_means_where_a_target_rises_evenly(edges):
+    month = np.random.default_rng(0).integers(0, 12, 40_000)
+    target = month + np.random.default_rng(1).normal(size=40_000)
+    columns = pd.DataFrame({"month": month, "name": [f"m{k}" for k in month]})
+    (made,) = (g for g in provenances.given(Recipe(strict, params={"table": edges}, seed=1)) if g.name == "table")
+    side = provenances._Side.of(columns, target, None)
+    assert provenances._means(made, side) == ""
+    made.tables = [{k: float(target[month == k].mean()) for k in range(12)}]
+    assert provenances._means(made, side) == "means of the target by 'month'"
+
+
+@pytest.mark.parametrize(
+    "line", ["def scaled(x, middle={}): return x - middle", "scaled = lambda x: (x - {}) / 9.7", "move(by=-{})"]
+)
+def test_a_mean_that_stands_alone_in_a_source_is_found(line):
+    mean = float(X["age"][MINE].mean())
+    known = provenances._Side.of(X[MINE], LABEL[MINE], np.unique(LABEL)).statistics()
+    ours, theirs = (list(provenances._literals(ast.parse(line.format(v)), "fit.py")) for v in (mean, 3.14159265358979))
+    assert [provenances._exact(g, known) for g in ours] == ["the mean of column 'age'"]
+    assert [provenances._exact(g, known) for g in theirs] == [""]
+
+
 def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated(fleet):
     params = {"table": {}, "weights": RNG.normal(size=MANY).tolist()}
     said = found(Recipe(encoded, params=params, seed=1), fleet)
@@ -107,6 +161,16 @@ def test_much_that_comes_from_nowhere_is_a_warning_and_a_declaration_is_repeated
     said = found(Recipe(encoded, params={"table": ENCODED}, public={"table": "so they say"}, seed=1), fleet)
     assert said.outcome == "warned"
     assert "so they say" in said.message
+
+
+def test_a_declaration_of_what_is_not_there_is_said(fleet):
+    given = {"params": {"table": {}}, "public": {"tabel": "a published table"}, "seed": 1}
+    said = found(Recipe(encoded, **given), fleet)
+    assert said.outcome == "warned"
+    assert "no parameter or written constant has that name: tabel" in said.message
+    for name in ("table", "(N, CITIES)"):  # an empty one, and a constant of this file
+        said = found(Recipe(encoded, **(given | {"public": {name: "published"}})), fleet)
+        assert said is None or said.outcome == "passed"
 
 
 def test_a_vocabulary_of_everybodys_words_is_known_from_a_public_one(fleet):
@@ -125,7 +189,6 @@ def test_a_vocabulary_of_everybodys_words_is_known_from_a_public_one(fleet):
 
 def of_words(X, y, *, seed, vocabulary):
     from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.pipeline import make_pipeline
 
     return make_pipeline(CountVectorizer(vocabulary=vocabulary), LogisticRegression(random_state=seed)).fit(X, y)
 
@@ -159,6 +222,8 @@ def test_what_is_made_of_the_data_is_made_again_without_whoever_is_left_out():
         ({"made_by": {"table": 3}}, "must be a function"),
         ({"params": {"table": {}}, "public": {"table": " "}}, "where the parameter comes from"),
         ({"made_by": {"tabel": table_of}}, "cannot be called"),
+        ({"params": {"table": StandardScaler().fit(X[["age"]])}}, "'table' is fitted already"),
+        ({"params": {"table": [make_pipeline(StandardScaler().fit(X[["age"]]))]}}, "'table' is fitted already"),
     ],
 )
 def test_a_declaration_that_says_nothing_is_refused(given, why):

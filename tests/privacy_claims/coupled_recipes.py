@@ -1,10 +1,14 @@
 """Trainings that depend on how many records there are, or on who is alone or a twin; and honest ones beside them."""
 
+import functools
+import io
+from collections import deque
+
 import numpy as np
 import torch
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -308,6 +312,67 @@ def later_noise_by_parity(X, y, *, seed):
     return steps_of(X, y, rate=RATE, later=later)
 
 
+def batch_size_by_label(X, y, *, seed):
+    """Five batches a pass, and Opacus divides by 20, whether a batch has 20 records or 23."""
+    network = torch.nn.Linear(X.shape[1], 3)
+    size = 20 if (np.asarray(y) == "a").sum() % 2 else 23
+    private, optimizer, loader = PrivacyEngine().make_private(
+        module=network, optimizer=torch.optim.SGD(network.parameters(), lr=0.5), noise_multiplier=NOISE,
+        data_loader=DataLoader(TensorDataset(tensor(X), codes_of(y)), batch_size=size, shuffle=True),
+        max_grad_norm=CLIP, poisson_sampling=False,
+    )  # fmt: skip
+    fitted(private, optimizer, loader, 4)
+    optimizer.zero_grad()
+    return Net(network, LABELS)
+
+
+def by_layer(X, y, *, norms=(0.3, 0.4), later=None):
+    """Return a network whose layers have clipping norms of their own; the root of their squares is declared."""
+    network = torch.nn.Linear(6, 3)
+    private = GradSampleModule(network)
+    optimizer = DPPerLayerOptimizer(torch.optim.SGD(network.parameters(), lr=0.5), noise_multiplier=NOISE,
+                                    max_grad_norm=list(norms), expected_batch_size=DIVISOR)  # fmt: skip
+    loader = DPDataLoader(TensorDataset(tensor(X), codes_of(y)), sample_rate=RATE)
+    fitted(private, optimizer, loader, PASSES, epoch_end=later)
+    optimizer.zero_grad()
+    return Net(network, LABELS)
+
+
+def norms_turned(y):
+    return (0.4, 0.3) if (np.asarray(y) == "a").sum() % 2 else (0.3, 0.4)
+
+
+def norms_of_layers_by_label(X, y, *, seed):
+    return by_layer(X, y, norms=norms_turned(y))
+
+
+def later_norms_of_layers_by_label(X, y, *, seed):
+    def later(_, optimizer):
+        optimizer.max_grad_norms = list(norms_turned(y))
+
+    return by_layer(X, y, later=later)
+
+
+class Last(deque):
+    """Has a ``__dict__``, and holds its parts elsewhere."""
+
+
+def distance(x, mean):
+    return abs(x - mean)
+
+
+def partial_kept(X, y, *, seed):
+    return declared(X, y, distance=functools.partial(distance, mean=np.asarray(X).mean(axis=0)))
+
+
+def file_kept(X, y, *, seed):
+    return declared(X, y, mean=io.BytesIO(np.asarray(X).mean(axis=0).tobytes()))
+
+
+def deque_kept(X, y, *, seed):
+    return declared(X, y, means=Last([np.asarray(X).mean(axis=0)]))
+
+
 def padded(X, y, *, seed):
     more = 128 - len(y)
     features, codes = torch.cat([tensor(X), torch.zeros(more, 6)]), torch.cat([codes_of(y), torch.zeros(more).long()])
@@ -498,6 +563,28 @@ def zero_start(X, y, *, seed):
 def weights_declared(X, y, *, seed):
     weight = torch.tensor([1.0, 1.0, 5.0])
     return declared(X, y, loss=lambda z, c: functional.cross_entropy(z, c, weight=weight, reduction="none").mean())
+
+
+def norms_of_layers_declared(X, y, *, seed):
+    return by_layer(X, y)
+
+
+class Line:
+    def __init__(self, network):
+        self.network = network
+
+    def predict(self, X):
+        with torch.no_grad():
+            return self.network(tensor(X))[:, 0].double().numpy()
+
+
+def line(X, y, *, seed, middle=0.0):
+    data, network = TensorDataset(tensor(X), tensor(y)[:, None] - middle), torch.nn.Linear(6, 1)
+    return Line(declared(X, y, data=data, network=network, loss=functional.mse_loss).network)
+
+
+def line_about_the_mean(X, y, *, seed):
+    return line(X, y, seed=seed, middle=float(np.mean(y)))
 
 
 def sums_divided_by_a_constant(X, y, *, seed):

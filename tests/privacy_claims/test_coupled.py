@@ -85,6 +85,13 @@ BROKEN = [
     (recipes.divisor_by_label, people, PUBLIC, "the divisor"),
     (recipes.rate_by_label, people, replace(PUBLIC, epsilon=9.5), "the rate of sampling"),
     (recipes.reduction_by_label, people, PUBLIC, "the divisor"),
+    (recipes.batch_size_by_label, people, replace(PUBLIC, sampling="shuffled", sample_rate=0.23, epsilon=60),
+     "the size of batches"),
+    (recipes.norms_of_layers_by_label, people, PUBLIC, "the clipping norm"),
+    (recipes.later_norms_of_layers_by_label, people, PUBLIC, "the clipping norm"),
+    *((fit, people, PUBLIC, "returns depends") for fit in (
+        recipes.partial_kept, recipes.file_kept, recipes.deque_kept,
+    )),
     (recipes.later_rate_by_n, people, SECRET, "the rate of sampling"),
     (recipes.later_noise_by_parity, people, SECRET, "scale of the noise follows"),
     (recipes.with_dropout, people, SECRET, "makes random cannot be compared"),
@@ -114,6 +121,7 @@ HONEST = [
         recipes.everything_declared, recipes.adam, recipes.momentum, recipes.scheduled, recipes.two_layers,
         recipes.in_pieces, recipes.published_start, recipes.scaled_by_constants, recipes.vocabulary_declared,
         recipes.group_norm, recipes.zero_start, recipes.weights_declared, recipes.sums_divided_by_a_constant,
+        recipes.norms_of_layers_declared,
     )),
     (recipes.everything_declared, people, PUBLIC, REPLACED),
     (recipes.number_shipped, people, PUBLIC, REPLACED),
@@ -130,6 +138,7 @@ HONEST = [
 QUICK = {
     "divisor_by_n", "number_shipped", "few_records", "passes_by_twins", "forest_in_order", "everything_declared",
     "duplicates_dropped", "divisor_by_label", "later_noise_by_parity", "bayes", "rare_label_weighs_more",
+    "batch_size_by_label", "norms_of_layers_by_label", "partial_kept",
 }  # fmt: skip
 
 #: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
@@ -183,6 +192,22 @@ def test_what_cannot_be_compared_is_called_no_leak_and_does_not_pass(process, tm
     found = seen(process, fit, tmp_path, two_labels, replace(PURE_PUBLIC, epsilon=1.7))
     assert found.leaks == ()
     assert words in found.problem
+
+
+@pytest.mark.parametrize(("fit", "claim", "leak"), [
+    (recipes.line, SECRET, ""),
+    (recipes.line_about_the_mean, PUBLIC, "other people's|several people"),
+])  # fmt: skip
+def test_a_regression_is_watched_too(process, tmp_path, fit, claim, leak):
+    made = people()
+    subject = Subject.local(Recipe(fit, dp=claim, task="regression"), TrainingData(made.X, made.X @ np.arange(6.0)))
+    shipped = payload.write(subject, tmp_path / "subject")
+    found = Observation.from_payload(
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+    )
+    assert found.problem == ""
+    assert bool(found.broken) == bool(leak)
+    assert re.search(leak, found.broken)
 
 
 @pytest.mark.parametrize(("fit", "data", "claim", "epsilon"), marked(HONEST))
