@@ -6,12 +6,9 @@ computed: means, deviations and extremes of columns, frequencies and means of th
 person alone uses. Files are searched for records elsewhere (``look``); this is about statistics of them.
 """
 
-import ast
-import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
+from privgate.artifact.given_values import CELLS, Given, given, odd, of_modules
 from privgate.evidence import Precondition
 from privgate.models.columns import split
 from privgate.run.run import Run
@@ -28,160 +26,18 @@ from privgate.subject.containers import take
 _SEARCH = "privgate.artifact.provenance:searched"
 #: so many values and more are said to come from somewhere, also where nothing of the data is found in them
 MANY = 100
-#: significant digits, or denominator of a fraction, from which on a number is none that people write
-_DIGITS, _FRACTION = 6, 100
 #: relative difference at which two numbers are one, and at which one of them may have been rounded
 _SAME, _ROUNDED = 1e-9, 1e-6
-#: categories that a table of means has in common with a column, at the least, and rounding, in deviations of it
-_CELLS, _WRITTEN = 9, 0.03
-#: larger numbers are none that tables hold
-_HUGE = 1e300
+#: rounding of a table of means, in deviations of it
+_WRITTEN = 0.03
 #: standard errors by which a table follows members' labels better than candidates', or words of members are known
 _SURE = 5.0
-#: columns up to which rows are tables, every column by every other
-_WIDE = 20
 #: keys that a table has in common with a column, and words that one person alone has, at the least
 _KEYS = 10
 #: what others' data may share with these; of no matter in what is larger than so many numbers
 _SHARED, _FEW = "value", 50
 #: columns that are looked at, and values of a column from which on it has no categories
 _COLUMNS, _CATEGORIES = 200, 5_000
-
-
-@dataclass
-class Given:
-    """One parameter or constant: its numbers, its texts, and where it is a table its values by key."""
-
-    name: str
-    numbers: list[float] = field(default_factory=list)
-    texts: set[str] = field(default_factory=set)
-    tables: list[dict[Any, float]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        """Values in it."""
-        return len(self.numbers) + len(self.texts)
-
-    def read(self, value: Any, *, deep: bool = False) -> None:
-        """Take note of a value, JSON as ``estimators.encode`` writes it, or a literal; ``deep``: a list's part."""
-        if isinstance(value, bool) or value is None:
-            return
-        if isinstance(value, int | float):
-            self.numbers.append(float(value) if abs(value) < _HUGE else np.inf)
-        elif isinstance(value, str):
-            self.texts.add(value)
-        elif isinstance(value, Mapping) and value.get("!") in ("dict", "frame"):
-            self._table([[part[0], part[-1]] for part in value["value"]])
-        elif isinstance(value, Mapping) and "!" in value:
-            inner = value.get("params", value.get("value"))
-            for part in inner.values() if isinstance(inner, Mapping) else [inner] if isinstance(inner, list) else []:
-                self.read(part)
-        elif isinstance(value, Mapping):
-            self._table(list(value.items()))
-        elif isinstance(value, list | tuple | set | frozenset):
-            self._listed(list(value), deep=deep)
-
-    def _listed(self, parts: list[Any], *, deep: bool) -> None:
-        """Take note of a list: numbers by their places, pairs of a key and a number, and rows."""
-        if not deep and _all_numbers(parts):
-            self.tables.append(dict(enumerate(map(float, parts))))
-        rows = [_row(p) for p in parts]
-        self._crossed(rows)
-        if all(len(r) == 2 for r in rows) and not any(isinstance(r[0], dict | list) for r in rows):
-            self.tables.append({k: float(v) for k, v in rows if _all_numbers([v])})
-        for part in parts:
-            self.read(part, deep=True)
-
-    def _table(self, pairs: list[Any]) -> None:
-        numbers = {k: float(v) for k, v in pairs if not isinstance(k, dict | list) and _all_numbers([v])}
-        if numbers:
-            self.tables.append(numbers)
-        rows = [_row(v) for _, v in pairs]
-        self._crossed(rows)
-        self._crossed([[k, *row] for (k, _), row in zip(pairs, rows, strict=True)])
-        for k, v in pairs:
-            self.texts |= {k} if isinstance(k, str) else set()
-            self.read(v)
-
-    def _crossed(self, rows: list[list[Any]]) -> None:
-        """Take note of rows of one length: of every column of numbers, by place and by each other column."""
-        if len({len(r) for r in rows}) != 1:
-            return
-        for columns in (rows, [list(c) for c in zip(*rows, strict=True)]):
-            if len(columns) > _WIDE or not columns or len(columns[0]) < _CELLS:
-                continue
-            plain = [c for c in columns if not any(isinstance(v, dict | list | tuple | set) for v in c)]
-            for keys in (list(range(len(columns[0]))), *plain):
-                values = [c for c in plain if c is not keys and _all_numbers(c)]
-                self.tables += [dict(zip(keys, map(float, c), strict=True)) for c in values]
-
-
-def _row(value: Any) -> list[Any]:
-    """Return what a list, tuple, array or dict holds, without its keys; nothing of anything else."""
-    if not isinstance(value, Mapping):
-        return list(value) if isinstance(value, list | tuple) else []
-    held = value.get("value") if "!" in value else [*value.items()]
-    held = held if isinstance(held, list) else []
-    return [v for _, v in held] if value.get("!", "dict") == "dict" else held
-
-
-def _all_numbers(values: list[Any]) -> bool:
-    return bool(values) and all(
-        isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < _HUGE for v in values
-    )
-
-
-def given(recipe: Any) -> Iterator[Given]:
-    """Yield every parameter of the recipe, and every constant of its sources."""
-    spec = recipe.payload.get("estimator")
-    for name, value in [*recipe.payload["params"].items(), *(_settings(spec, "") if spec else ())]:
-        made = Given(name)
-        made.read(value)
-        yield made
-    for file, content in recipe.snapshot.items():
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            yield from _literals(ast.parse(content), file)
-
-
-def _literals(tree: ast.AST, file: str) -> Iterator[Given]:
-    """Yield what stands in a source as numbers and texts, wherever: assigned, handed over, a default."""
-    named = {
-        id(node.value): ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)[:60]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
-    }
-    todo: list[tuple[ast.AST, str]] = [(tree, "")]
-    while todo:
-        node, name = todo.pop()
-        name = named.get(id(node), name)
-        if isinstance(node, ast.Dict | ast.List | ast.Tuple | ast.Set) or (id(node) in named):
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                line = vars(node)["lineno"]  # its text may be somebody's data
-                made = Given(f"{name or f'line {line}'} of {file}")
-                made.read(ast.literal_eval(node))
-                yield made
-                continue
-        if isinstance(node, ast.Constant) and isinstance(node.value, float) and _odd(node.value):
-            yield Given(f"line {node.lineno} of {file}", [node.value, -node.value])
-        todo += [(inner, name) for inner in ast.iter_child_nodes(node)]
-
-
-def _settings(spec: Any, before: str) -> Iterator[tuple[str, Any]]:
-    """Yield parameters of an estimator and of those within, by the names of ``get_params``."""
-    for name, value in dict(spec.get("params", {})).items():
-        if name == "public" and str(spec.get("class")).startswith("privgate.models:"):
-            continue  # records that somebody declared
-        inner = isinstance(value, Mapping) and value.get("!") == "estimator"
-        steps = value if name in ("steps", "transformers", "transformer_list") and isinstance(value, list) else []
-        for step in steps:
-            parts = step["value"] if isinstance(step, Mapping) else step
-            for part in parts[1:2]:
-                if isinstance(part, Mapping) and part.get("!") == "estimator":
-                    yield from _settings(part, f"{before}{parts[0]}__")
-        if inner:
-            yield from _settings(value, f"{before}{name}__")
-        elif not steps:
-            yield before + name, value
 
 
 def searched(opened: Any) -> dict[str, Any]:
@@ -192,17 +48,11 @@ def searched(opened: Any) -> dict[str, Any]:
     sides = [_Side.of(X, y, None if regression else opened.classes) for X, y in
              ((mine, opened.y[:n]), (others, opened.y[n:]))]  # fmt: skip
     known = sides[0].statistics()
-    return {
-        "given": [
-            {
-                "name": g.name,
-                "size": g.size,
-                "why": _exact(g, known) or _means(g, sides[0]) or _follows(g, *sides) or _knows(g, *sides),
-            }
-            for g in given(opened.recipe)
-            if g.size
-        ]
-    }
+    found = []
+    for g in (g for g in (*given(opened.recipe), *of_modules(opened.recipe)) if g.size):
+        why = _exact(g, known) or _means(g, sides[0]) or _follows(g, *sides) or _people(g, *sides) or _knows(g, *sides)
+        found.append({"name": g.name, "size": g.size, "why": why})
+    return {"given": found}
 
 
 @dataclass(frozen=True)
@@ -244,7 +94,7 @@ class _Side:
                 made |= {f"largest {_SHARED}": held.max(), "variance": held.var(), "sample variance": held.var(ddof=1)}
                 made |= {"deviation": held.std(), "sample deviation": held.std(ddof=1)}
                 found += [(float(number), f"the {name} of {what}") for name, number in made.items()]
-        return sorted((v, what) for v, what in found if _odd(v))
+        return sorted((v, what) for v, what in found if odd(v))
 
 
 def _words(text: str) -> list[str]:
@@ -264,13 +114,6 @@ def _groups(column: NDArray[Any]) -> dict[Any, list[int]]:
     return found
 
 
-def _odd(value: float) -> bool:
-    """Whether a number is none that people write: no short decimal, and no fraction such as a third."""
-    if not np.isfinite(value) or float(f"{value:.{_DIGITS - 1}g}") == value:
-        return False
-    return abs(float(Fraction(value).limit_denominator(_FRACTION)) - value) > 1e-12 * abs(value)
-
-
 def _exact(g: Given, known: list[tuple[float, str]]) -> str:
     """Return which statistics of the training data a parameter's numbers are, digit for digit."""
     if not known:
@@ -279,7 +122,7 @@ def _exact(g: Given, known: list[tuple[float, str]]) -> str:
     for v in g.numbers:
         k = int(np.searchsorted(values, v))
         apart, j = min((abs(values[j] - v), j) for j in (k - 1, k) if 0 <= j < len(values))
-        if _odd(v) and apart <= _ROUNDED * abs(v) and (g.size <= _FEW or _SHARED not in known[j][1]):
+        if odd(v) and apart <= _ROUNDED * abs(v) and (g.size <= _FEW or _SHARED not in known[j][1]):
             hits[known[j][1]] += 1
             near += apart > _SAME * abs(v) and v != float(np.float32(values[j]))
     few = near == hits.total() < _KEYS  # rounded numbers meet by chance
@@ -294,7 +137,7 @@ def _means(g: Given, members: _Side) -> str:
     """
     shares = [float(v.mean()) for v in members.targets.values()]
     for table in (t for t in g.tables if len(set(t.values())) > 1):
-        if len(table) >= _CELLS and np.ptp(steps := np.diff(list(table.values()))) <= _ROUNDED * np.abs(steps).max():
+        if len(table) >= CELLS and np.ptp(steps := np.diff(list(table.values()))) <= _ROUNDED * np.abs(steps).max():
             continue  # evenly spaced: edges of bins, places; a line in whatever a target is a line in
         told = [table.get(k, np.nan) for k in range(len(shares))]
         written = all(abs(20 * v - round(20 * v)) < _SAME for v in shares)  # a half, a quarter: anybody's
@@ -304,7 +147,7 @@ def _means(g: Given, members: _Side) -> str:
             by_place = list(table) == list(range(len(groups))) and not groups.keys() & table.keys()
             values = dict(zip(sorted(groups, key=str), table.values(), strict=True)) if by_place else table
             rows = {k: groups[k] for k in groups if _key(values, k) in values}
-            for what, v in members.targets.items() if len(rows) >= _CELLS else ():
+            for what, v in members.targets.items() if len(rows) >= CELLS else ():
                 t, n, s = np.array([(values[_key(values, k)], len(r), v[r].sum()) for k, r in rows.items()]).T
                 if np.ptp(t) > 0 and any(_smoothed(u, n, s) for u in (t, 1 / (1 + np.exp(-np.clip(t, -500, 500))))):
                     return f"means of {what} by {name!r}"
@@ -392,7 +235,8 @@ def provenance(run: Run) -> Precondition | None:
         why = str(said.get("problem", "its worker said nothing"))[:160]
         return Precondition("provenance", "inconclusive", f"parameters and constants could not be looked at: {why}")
     told = [(g.name, g.size) for g in given(run.subject.recipe)]
-    if [(n, s) for n, s, _ in parts] != [(n, s) for n, s in told if s]:
+    ours = [(n, s) for n, s in told if s]
+    if [(n, s) for n, s, _ in parts[: len(ours)]] != ours:  # what modules hold stands behind
         return Precondition("provenance", "inconclusive", "the worker's answer about parameters and constants is none")
     declared = {n: public.get(n, public.get(n.partition(" of ")[0], "")) for n, _, _ in parts}
     made = [(n, w) for n, _, w in parts if w and not declared[n]]
@@ -406,7 +250,9 @@ def provenance(run: Run) -> Precondition | None:
             "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
         )
         return Precondition("provenance", "inconclusive", text, detail)
-    if lost := sorted(public.keys() - {k for n, _ in told for k in (n, n.partition(" of ")[0])}):
+    if lost := sorted(
+        public.keys() - {k for n in [*map(str, dict(told)), *declared] for k in (n, n.partition(" of ")[0])}
+    ):
         named = ", ".join("".join(c for c in k if c.isprintable())[:80] for k in lost[:3])
         text = f"declared public, but no parameter or written constant has that name: {named}"
         return Precondition("provenance", "warned", text, detail)

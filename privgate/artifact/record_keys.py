@@ -13,7 +13,7 @@ import numpy as np
 
 from privgate.arrays import Float
 from privgate.artifact.file_parts import Found, Read
-from privgate.artifact.provenance import Given, given
+from privgate.artifact.given_values import Given, given
 
 #: how a sentence about keys begins
 KEYS = "keys that may be digests of records: "

@@ -24,6 +24,7 @@ from privgate.privacy_claims import watch_coupled, watch_replay
 from privgate.privacy_claims.watch_sampling import Used, as_sets, is_again
 from privgate.privacy_claims.watch_transcript import reseed, states
 from privgate.subject.containers import take
+from privgate.subject.own_modules import States
 from privgate.subject.subject import Subject
 from privgate.training import context, payload
 from privgate.training.fleet import Fleet
@@ -123,6 +124,7 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
     """Return the payload of an ``Observation``; runs in the worker."""
     try:
         opened = Opened(shipped)
+        opened.prepared["modules"] = States.now(opened.recipe)
         with Clock(limits.seconds) as clock:
             seen = []
             for number in range(runs):
@@ -140,6 +142,12 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
         text = f"the observed rerun raised {type(exc).__name__}" + (f": {said}" if said else "")
         return Observation(problem=text).payload()
     return found.payload()
+
+
+def _trained(opened: Opened, X: Any, y: NDArray[Any]) -> Any:
+    """Train with the recipe's modules as they were: a rerun would read what the first training kept in them."""
+    opened.prepared["modules"].restore()
+    return opened.recipe.train(X, y.copy(), seed=None)
 
 
 def _worth_replaying(seen: Observation) -> bool:
@@ -165,7 +173,7 @@ def _entered(
     def train(X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]]:
         with clock.call(), BudgetWatch(**options) as watch:
             restore(first["start"])
-            model = opened.recipe.train(X, y.copy(), seed=None)
+            model = _trained(opened, X, y)
         return watch, _released(opened, model, own_X)
 
     people = rows if units is None else units
@@ -189,7 +197,7 @@ def _replayed(
         with clock.call(), OpacusWatch(**options) as watch:
             try:
                 restore(options["replay"].start)
-                model = opened.recipe.train(X, y.copy(), seed=None)
+                model = _trained(opened, X, y)
             except EnoughError:
                 return watch, {}
             watch.finish()
@@ -248,7 +256,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
         with suppress(ImportError):
             found["diffprivlib"] = stack.enter_context(BudgetWatch())
         found["start"] = states()
-        model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
+        model = _trained(opened, X, opened.y[rows])
         if "opacus" in found:
             found["opacus"].finish()
     shown = _answers(opened, model, X)

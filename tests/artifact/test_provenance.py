@@ -1,6 +1,7 @@
 """What training is given beside its records: computed from them, it hides people from leave-one-out."""
 
 import ast
+import json
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.artifact import given_values
 from privgate.artifact import provenance as provenances
 from privgate.artifact.provenance import MANY, provenance
 from privgate.check.prepare import prepare
@@ -144,7 +146,7 @@ def test_even_steps_are_no_means_where_a_target_rises_evenly(edges):
 def test_a_mean_that_stands_alone_in_a_source_is_found(line):
     mean = float(X["age"][MINE].mean())
     known = provenances._Side.of(X[MINE], LABEL[MINE], np.unique(LABEL)).statistics()
-    ours, theirs = (list(provenances._literals(ast.parse(line.format(v)), "fit.py")) for v in (mean, 3.14159265358979))
+    ours, theirs = (list(given_values._literals(ast.parse(line.format(v)), "fit.py")) for v in (mean, 3.14159265358979))
     assert [provenances._exact(g, known) for g in ours] == ["the mean of column 'age'"]
     assert [provenances._exact(g, known) for g in theirs] == [""]
 
@@ -241,3 +243,63 @@ def test_a_table_of_everybody_stops_the_check_before_anything_is_trained(fleet):
     )
     assert verdict.outcome == "inconclusive"
     assert any("made_by" in f.message for f in verdict.findings)
+
+
+#: as a script has them at its top; its source holds no number
+MIDDLE = X["age"][MINE].mean()
+RATES = pd.Series(ENCODED)
+LINES = pd.DataFrame({"city": ENCODED.keys(), "rate": ENCODED.values()})
+READ = json.loads(json.dumps(ENCODED))
+ELSEWHERE = pd.Series(TRUTH)
+UNUSED = X["age"][MINE].std()
+
+
+def about_the_middle(X, y, *, seed):
+    return encoded(X.assign(age=X["age"] - MIDDLE), y, seed=seed, table={})
+
+
+def rates_of_a_module(X, y, *, seed):
+    return encoded(X, y, seed=seed, table=RATES.to_dict())
+
+
+def lines_of_a_module(X, y, *, seed):
+    return encoded(X, y, seed=seed, table=dict(zip(LINES["city"], LINES["rate"], strict=True)))
+
+
+def read_by_a_module(X, y, *, seed):
+    def inner():
+        return READ
+
+    return encoded(X, y, seed=seed, table=inner())
+
+
+def by_a_helper(X, y, *, seed):
+    return rates_of_a_module(X, y, seed=seed)
+
+
+def public_of_a_module(X, y, *, seed):
+    return encoded(X, y, seed=seed, table=ELSEWHERE.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("fit", "what"),
+    [
+        (about_the_middle, "the mean of column 'age'"),
+        (rates_of_a_module, "means of label 0 by 'city'"),
+        (lines_of_a_module, "means of label 0 by 'city'"),
+        (read_by_a_module, "means of label 0 by 'city'"),
+        (by_a_helper, "means of label 0 by 'city'"),
+    ],
+)
+def test_what_a_module_computes_when_it_is_imported_is_found(fit, what, fleet):
+    said = found(Recipe(fit, seed=1), fleet)
+    assert said.outcome == "inconclusive"
+    assert what in said.message
+
+
+def test_what_a_module_computes_of_other_data_is_none(fleet):
+    said = found(Recipe(public_of_a_module, seed=1), fleet)
+    assert said is None or said.outcome == "passed"
+    declared = found(Recipe(rates_of_a_module, seed=1, public={"RATES": "a survey"}), fleet)
+    assert declared.outcome == "warned"
+    assert "RATES" in declared.message

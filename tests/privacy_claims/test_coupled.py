@@ -90,7 +90,8 @@ BROKEN = [
     (recipes.norms_of_layers_by_label, people, PUBLIC, "the clipping norm"),
     (recipes.later_norms_of_layers_by_label, people, PUBLIC, "the clipping norm"),
     *((fit, people, PUBLIC, "returns depends") for fit in (
-        recipes.partial_kept, recipes.file_kept, recipes.deque_kept,
+        recipes.partial_kept, recipes.file_kept, recipes.deque_kept, recipes.kept_in_a_module,
+        recipes.kept_in_a_default,
     )),
     (recipes.later_rate_by_n, people, SECRET, "the rate of sampling"),
     (recipes.later_noise_by_parity, people, SECRET, "scale of the noise follows"),
@@ -138,7 +139,7 @@ HONEST = [
 QUICK = {
     "divisor_by_n", "number_shipped", "few_records", "passes_by_twins", "forest_in_order", "everything_declared",
     "duplicates_dropped", "divisor_by_label", "later_noise_by_parity", "bayes", "rare_label_weighs_more",
-    "batch_size_by_label", "norms_of_layers_by_label", "partial_kept",
+    "batch_size_by_label", "norms_of_layers_by_label", "partial_kept", "kept_in_a_module",
 }  # fmt: skip
 
 #: diffprivlib 0.6.6 asks newer versions of scikit-learn for names that are gone; run in the worker
