@@ -23,7 +23,7 @@ BUDGET = {
     "families, kernel and engines, lines": (7_000, 16_300),
     "tests, lines": (32_000, 63_960),
     "a yes by theorem rests on, lines": (6_000, 13_970),
-    "a yes by refits and attacks rests on, lines": (12_000, 54_130),
+    "a yes by refits and attacks rests on, lines": (12_000, 54_200),
     "the kernel, lines": (1_500, 3_352),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an
