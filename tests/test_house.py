@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 429),
     "lab, lines": (6_000, 3_795),
     "families, kernel and engines, lines": (7_000, 16_300),
-    "tests, lines": (32_000, 63_960),
+    "tests, lines": (32_000, 64_080),
     "a yes by theorem rests on, lines": (6_000, 13_970),
     "a yes by refits and attacks rests on, lines": (12_000, 54_200),
     "the kernel, lines": (1_500, 3_352),

@@ -184,9 +184,10 @@ def of_modules(recipe: Any) -> Iterator[Given]:
 
 def _held(name: str, value: Any) -> Given | None:
     """Return what an object holds, as a table where it is one; None for what is no data."""
-    if hasattr(value, "to_dict") and hasattr(value, "iloc"):  # columns of a frame, or values by key
-        value = value.reset_index() if hasattr(value, "columns") else value
-        value = value.iloc[:_MOST].to_dict(*(("list",) if hasattr(value, "columns") else ()))
+    if hasattr(value, "iloc") and not isinstance(value, type):  # columns of a frame, or values, by their index
+        some = value.iloc[:_MOST]
+        columns = [some.iloc[:, j] for j in range(some.shape[1])] if hasattr(some, "columns") else [some]
+        value = {j: c.tolist() for j, c in enumerate([some.index, *columns])}
     elif isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufOU":
         value = np.asarray(value)[:_MOST].tolist() if value.ndim else value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple | dict | set | frozenset):

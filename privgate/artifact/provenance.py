@@ -250,21 +250,19 @@ def provenance(run: Run) -> Precondition | None:
             "that; compute it in the training function, give Recipe(made_by=…), or declare it: Recipe(public=…)"
         )
         return Precondition("provenance", "inconclusive", text, detail)
-    if lost := sorted(
-        public.keys() - {k for n in [*map(str, dict(told)), *declared] for k in (n, n.partition(" of ")[0])}
-    ):
-        named = ", ".join("".join(c for c in k if c.isprintable())[:80] for k in lost[:3])
-        text = f"declared public, but no parameter or written constant has that name: {named}"
-        return Precondition("provenance", "warned", text, detail)
+    doubts, named = list[str](), {k for n in (*dict(told), *declared) for k in (n, n.partition(" of ")[0])}
+    if lost := sorted(public.keys() - named):
+        which = ", ".join("".join(c for c in k if c.isprintable())[:80] for k in lost[:3])
+        doubts.append(f"declared public, but nothing that training is given has that name: {which}")
     if kept := [f"{short[n]} ({declared[n]}): {w}" for n, _, w in parts if w]:
-        text = f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}"
-        return Precondition("provenance", "warned", text, detail)
+        doubts.append(f"declared public, but made of these data as it seems: {'; '.join(kept[:3])}")
     if many:
-        text = (
+        doubts.append(
             f"training is given {', '.join(short[n] for n in many[:3])}, and nobody said where from; what is made "
             "of the data stays when somebody is left out: Recipe(made_by=…) or Recipe(public=…) says which"
         )
-        return Precondition("provenance", "warned", text, detail)
+    if doubts:
+        return Precondition("provenance", "warned", ". ".join(doubts), detail)
     if not any(declared.values()):
         return None
     return Precondition("provenance", "passed", "nothing that training is given was computed from its data", detail)

@@ -261,12 +261,10 @@ def _counts(X: Any, *, near: bool) -> dict[str, Any]:
 
 def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     """Return arrays of more than one axis a record: every number moved, mirrored, and moved by one place."""
-    flat, others = (
-        X.reshape(len(X), -1),
-        {"mirrored": X[..., ::-1].copy(), "moved by one place": np.roll(X, 1, axis=-1)},
-    )
+    flat = X.reshape(len(X), -1)
+    others = {} if near else {"mirrored": X[..., ::-1].copy(), "moved by one place": np.roll(X, 1, axis=-1)}
     if X.dtype.kind == "b":  # black or white: no small step
-        return {} if near else others
+        return others
     kinds = {
         "every number up": _moved(flat, NEAR, up=True).reshape(X.shape),
         "every number down": _moved(flat, NEAR, up=False).reshape(X.shape),

@@ -1,6 +1,7 @@
 """Modules that are no library's: those of a recipe, and what training left in them."""
 
 import contextlib
+import dis
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -41,8 +42,9 @@ def own_functions(recipe: Any) -> Iterator[FunctionType]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Return the names that a function reads, and those within."""
-    return set(code.co_names).union(*(names_in(c) for c in code.co_consts if isinstance(c, CodeType)))
+    """Return the global names that a function reads, and those within; attributes are none."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(names_in(c) for c in code.co_consts if isinstance(c, CodeType)))
 
 
 @dataclass
@@ -63,8 +65,6 @@ class States:
         made, functions = cls(), list(own_functions(recipe))
         modules = [vars(m) for n, m in list(sys.modules.items()) if is_own(n, getattr(m, "__file__", None) or "")]
         for own in {id(g): g for g in (*modules, *(f.__globals__ for f in functions))}.values():
-            if own.get("__name__") == "__main__":
-                continue
             held = {k: v for k, v in own.items() if not k.startswith("__")}
             made.globals.append((own, held))
             kinds = [v for v in held.values() if isinstance(v, type) and v.__module__ == own.get("__name__")]

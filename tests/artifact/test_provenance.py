@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from pandas import DataFrame, Series
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
@@ -169,7 +170,7 @@ def test_a_declaration_of_what_is_not_there_is_said(fleet):
     given = {"params": {"table": {}}, "public": {"tabel": "a published table"}, "seed": 1}
     said = found(Recipe(encoded, **given), fleet)
     assert said.outcome == "warned"
-    assert "no parameter or written constant has that name: tabel" in said.message
+    assert "nothing that training is given has that name: tabel" in said.message
     for name in ("table", "(N, CITIES)"):  # an empty one, and a constant of this file
         said = found(Recipe(encoded, **(given | {"public": {name: "published"}})), fleet)
         assert said is None or said.outcome == "passed"
@@ -303,3 +304,39 @@ def test_what_a_module_computes_of_other_data_is_none(fleet):
     declared = found(Recipe(rates_of_a_module, seed=1, public={"RATES": "a survey"}), fleet)
     assert declared.outcome == "warned"
     assert "RATES" in declared.message
+
+
+#: named as a method that the training calls, and read by nobody
+mean = X["age"][MINE].mean()
+#: of two columns of one name, by an index of two
+TWICE = pd.concat([pd.Series(ENCODED), pd.Series(ENCODED)], axis=1, keys=["rate", "rate"]).set_index(
+    [np.arange(CITIES), [*ENCODED]]
+)
+
+
+def of_its_own_data(X, y, *, seed):
+    middle = Series(X["age"]).mean()
+    return encoded(DataFrame(X.assign(age=X["age"] - middle)), y, seed=seed, table={})
+
+
+def with_strange_table(X, y, *, seed):
+    return encoded(X, y, seed=seed, table=dict.fromkeys(ENCODED_NAMES, TWICE.shape[0] / 1000))
+
+
+ENCODED_NAMES = ["city 1"]
+
+
+@pytest.mark.parametrize("fit", [of_its_own_data, with_strange_table])
+def test_classes_of_libraries_names_of_methods_and_strange_frames_refuse_nothing(fit, fleet):
+    said = found(Recipe(fit, seed=1), fleet)
+    assert said is None or said.outcome != "inconclusive"
+
+
+def test_everything_doubtful_is_said(fleet):
+    table = dict(ENCODED)
+    said = found(
+        Recipe(encoded, params={"table": table}, seed=1, public={"table": "a survey", "tabel": "a survey"}), fleet
+    )
+    assert said.outcome == "warned"
+    assert "has that name: tabel" in said.message
+    assert "made of these data as it seems: table" in said.message
