@@ -2,25 +2,30 @@
 
 import ast
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from privgate.subject.own_modules import names_in, own_functions
+from privgate.subject.estimators import is_estimator
+from privgate.subject.own_modules import is_own, names_in, own_functions
 
 #: significant digits, or denominator of a fraction, from which on a number is none that people write
 _DIGITS, _FRACTION = 6, 100
 #: larger numbers are none that tables hold
 _HUGE = 1e300
-#: columns up to which rows are tables, every column by every other
-_WIDE = 20
+#: columns and rows up to which rows are tables, every column by every other
+_WIDE, _LONG = 20, 5_000
 #: categories that a table of means has in common with a column, at the least
 CELLS = 9
 #: values of one object of a module that are looked at
 _MOST = 100_000
+#: containers inside containers
+_DEEP = 8
 
 
 @dataclass
@@ -83,7 +88,7 @@ class Given:
         if len({len(r) for r in rows}) != 1:
             return
         for columns in (rows, [list(c) for c in zip(*rows, strict=True)]):
-            if len(columns) > _WIDE or not columns or len(columns[0]) < CELLS:
+            if len(columns) > _WIDE or not columns or not CELLS <= len(columns[0]) <= _LONG:
                 continue
             plain = [c for c in columns if not any(isinstance(v, dict | list | tuple | set) for v in c)]
             for keys in (list(range(len(columns[0]))), *plain):
@@ -172,26 +177,83 @@ def of_modules(recipe: Any) -> Iterator[Given]:
     Only in a worker, where the modules are loaded. ``DATA = read(); MEAN = DATA.mean()`` at the top of a script is the
     same for whoever is left out.
     """
-    written = {g.name for g in given(recipe)}
+    written = {(key, *_content(g)) for g in given(recipe) for key in (g.name, "")}
     for part in own_functions(recipe):
         file = part.__code__.co_filename.rpartition("/")[2]
-        for name in sorted(names_in(part.__code__) & part.__globals__.keys()):
-            said = f"{name} of {file}"
-            if said not in written and (made := _held(said, part.__globals__[name])) is not None:
-                written.add(said)
-                yield made
+        names = sorted(names_in(part.__code__) & part.__globals__.keys())
+        held = [(f"{name} of {file}", part.__globals__[name]) for name in names]
+        defaults = [(f"{name} of {part.__name__}", v) for name, v in _given_by_default(part)]
+        for said, value in [*held, *defaults, *_inside(held, part.__code__)]:
+            made = _held(said, value)
+            content = None if made is None else _content(made)
+            # what a source writes out has another name where it is a default
+            if made is None or content is None or {(said, *content), ("", *content)} & written:
+                continue
+            written.add((said, *content))
+            yield made
+
+
+def _content(g: Given) -> tuple[frozenset[float], frozenset[str]]:
+    """Return what is in it, a number that stands alone with either sign."""
+    return frozenset(map(abs, g.numbers)), frozenset(g.texts)
+
+
+def _file_of(module: str) -> str:
+    """Return where a module was read from; of one that is not loaded, whose parts came by value, none at all."""
+    return getattr(sys.modules[module], "__file__", None) or "" if module in sys.modules else "<by value>"
+
+
+def _given_by_default(part: Any) -> Iterator[tuple[str, Any]]:
+    """Yield defaults of arguments, and what a function closes over."""
+    names = part.__code__.co_varnames[: part.__code__.co_argcount]
+    yield from zip(names[::-1], (part.__defaults__ or ())[::-1], strict=False)
+    yield from (part.__kwdefaults__ or {}).items()
+    for name, cell in zip(part.__code__.co_freevars, part.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # empty
+            yield name, cell.cell_contents
+
+
+def _inside(held: list[tuple[str, Any]], code: CodeType) -> Iterator[tuple[str, Any]]:
+    """Yield attributes that are read of own modules and classes, and what fitted objects learned."""
+    for said, value in held:
+        if isinstance(value, ModuleType | type):
+            named = value.__name__ if isinstance(value, ModuleType) else value.__module__
+            if is_own(named, _file_of(named)):
+                yield from ((f"{k} of {said}", v) for k, v in vars(value).items() if k in _attributes(code))
+        elif is_estimator(value) or is_own(type(value).__module__, _file_of(type(value).__module__)):
+            yield from ((f"{k} of {said}", v) for k, v in getattr(value, "__dict__", {}).items())
 
 
 def _held(name: str, value: Any) -> Given | None:
     """Return what an object holds, as a table where it is one; None for what is no data."""
-    if hasattr(value, "iloc") and not isinstance(value, type):  # columns of a frame, or values, by their index
-        some = value.iloc[:_MOST]
-        columns = [some.iloc[:, j] for j in range(some.shape[1])] if hasattr(some, "columns") else [some]
-        value = {j: c.tolist() for j, c in enumerate([some.index, *columns])}
-    elif isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufOU":
-        value = np.asarray(value)[:_MOST].tolist() if value.ndim else value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float | list | tuple | dict | set | frozenset):
+    plain = _plain(value, 0)
+    if plain is None or isinstance(plain, bool | str):
         return None
     made = Given(name)
-    made.read(value)
+    made.read(plain)
     return made
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Return lists, dicts and numbers that an object of a library holds; None for anything else."""
+    shape = getattr(value, "shape", None)
+    if hasattr(value, "iloc") and isinstance(shape, tuple):  # columns, or values, and their index
+        width = value.shape[1] if hasattr(value, "columns") else 1
+        some = value.iloc[: _MOST // (width + 1)]
+        columns = [some.iloc[:, j] for j in range(width)] if hasattr(some, "columns") else [some]
+        value = {j: c.tolist() for j, c in enumerate([some.index, *columns])}
+    elif isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufOU"):
+        table = np.asarray(value)
+        value = table[: max(1, _MOST * len(table) // max(1, table.size))].tolist() if table.ndim else table.item()
+    if depth > _DEEP:
+        return None
+    if isinstance(value, dict):
+        return {k: _plain(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(v, depth + 1) for v in value]
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+def _attributes(code: CodeType) -> set[str]:
+    """Return the names that a function reads of whatever, and those within."""
+    return set(code.co_names).union(*(_attributes(c) for c in code.co_consts if isinstance(c, CodeType)))

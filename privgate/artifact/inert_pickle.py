@@ -196,8 +196,10 @@ def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -
     """Note a number that stands by itself; very large ones are bytes."""
     if isinstance(thing, int) and abs(thing) >= 1 << 64:
         data = abs(thing).to_bytes(-(-abs(thing).bit_length() // 8), "little")
-        if len(data) > OPAQUE:  # smaller ones are states of generators
+        if len(data) > OPAQUE:
             into.opaque.append((where, data))
+        else:  # digests, or states of generators
+            into.keys.setdefault(where, set()).add(data)
     elif isinstance(thing, complex):
         loose.setdefault(where, []).extend([thing.real, thing.imag])
     else:

@@ -32,6 +32,8 @@ _SCALES = 6
 _BYTES = 1 << 22
 #: numbers of a short array of nobody's library: a record, a column of few
 _FRAGMENT = 4096
+#: how short arrays that are looked at together are named
+_OTHERS = " and others"
 #: letters of a text that is somebody's own
 _LONG = 20
 #: classes that keep the records that they were fitted to, because they answer from them
@@ -83,7 +85,7 @@ def look(opened: Any) -> dict[str, Any]:
         model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
         seen, judged = file_bytes.of_bytes(_bytes_of(model), "model"), "model"
     least, kept, unknown = compared(seen, X)
-    unknown = record_keys.found(seen, X, Records.of(X).table, opened.recipe, _PARAMETERS) + unknown
+    unknown = record_keys.found(seen, X, (Records.of(X).table, opened.y), opened.recipe, _PARAMETERS) + unknown
     spent = round(time.perf_counter() - started, 3)
     return {"judged": judged, "n": opened.n, "least": least, "kept": kept, "unknown": unknown[:20], "seconds": spent}
 
@@ -190,7 +192,7 @@ def _may_be_scaled(a: Found) -> bool:
 
 def _of_all(some: list[Found]) -> str:
     names = sorted({a.where for a in some})
-    return names[0] if len(names) == 1 else f"{names[0]} and others"
+    return names[0] if len(names) == 1 else names[0] + _OTHERS
 
 
 def _scales(a: Found) -> bool:
@@ -213,9 +215,10 @@ def _strange(a: Found, n: int, width: int) -> str:
     shape = a.values.shape
     if not a.values.size or (a.values == a.values.flat[0]).all():
         return ""  # one number, however often
-    if n >= MANY and n in shape and not (a.text and TEXTS in a.where):
-        return f"an array with one entry a record ({a.where})"
     mine = a.where.startswith(_PARAMETERS)
+    joined = mine and a.where.endswith(_OTHERS)  # of many trees, whose sizes meet n by chance
+    if n >= MANY and n in shape and not joined and not (a.text and TEXTS in a.where):
+        return f"an array with one entry a record ({a.where})"
     # whole numbers of a text are ids and sizes; as records they would have been found
     odd = int((np.mod(a.values[np.isfinite(a.values)], 1) != 0).sum()) if a.text else a.values.size
     rows = odd // max(width, 1)

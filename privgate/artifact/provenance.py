@@ -171,7 +171,7 @@ def _smoothed(t: Float, n: Float, s: Float) -> bool:
 
 def _people(g: Given, members: _Side, others: _Side) -> str:
     """Return that a table has keys that are single people's, and nobody else's."""
-    for table in (t for t in g.tables if len(t) >= _KEYS):
+    for table in (t for t in g.tables if len(t) >= _KEYS and list(t) != list(range(len(t)))):  # places are nobody's
         for name, column in members.columns.items():
             values = [v for v in column.tolist() if isinstance(v, str | int | float)]
             own = Counter(v for v in values if _key(table, v) in table)

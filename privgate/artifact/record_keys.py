@@ -19,10 +19,14 @@ from privgate.artifact.given_values import Given, given
 KEYS = "keys that may be digests of records: "
 #: whole numbers from here on, and bytes from so many on, are no codes that people give
 _LARGE, _BYTES = 2**31, 4
+#: numbers of a state of Python's and NumPy's generators
+_TWISTER = (624, 625)
 #: keys at the least, and of each hundred records
 FEW, SHARE = 10, 0.01
 #: states of generators, and the bytes of code
-_STATES = ("random.", "cloudpickle.")
+_STATES = ("random.", "numpy.random.", "cloudpickle.", "datetime.")
+#: containers of anybody's values
+_CONTAINERS = ("collections.", "pandas.", "numpy.")
 #: what dates are multiples of, in parts of a second
 _ROUND = 1000
 _DIGITS = re.compile(r"\d{10,20}")
@@ -31,47 +35,72 @@ _RANDOM = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _HEX, _BASE64 = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{8,64}"), re.compile(r"[A-Za-z0-9+/_-]{6,86}={1,2}")
 
 
-def found(seen: Read, X: Any, table: Float, recipe: Any, libraries: tuple[str, ...]) -> list[str]:
+def found(seen: Read, X: Any, numbers: tuple[Float, Any], recipe: Any, libraries: tuple[str, ...]) -> list[str]:
     """Return a sentence for each place with keys of many records.
 
     Parameters
     ----------
     seen : Read
     X : container of n records
-    table : float64 array of shape (n, d)
-        Its columns of numbers.
+    numbers : float64 array of shape (n, d), array of shape (n,)
+        Its columns of numbers, and the labels.
     recipe : Recipe
         Numbers and texts that it is given are looked at by themselves.
     libraries : tuple of str
         How places begin whose numbers are parameters and states of libraries.
     """
-    most, parts = max(FEW, SHARE * len(table)), list(given(recipe))
-    values = np.unique(np.concatenate([table.ravel(), [*_told(parts)]]))
+    (table, y), parts = numbers, list(given(recipe))
+    most = max(FEW, SHARE * len(table))
+    flat, spared = table.ravel(), (*(p for p in libraries if p not in _CONTAINERS), *_STATES)
+    values = np.unique(np.concatenate([flat[np.abs(flat) >= _LARGE], [*_told(parts)], _others(X), _others(y)]))
     counts: dict[str, set[Any]] = {}
     for a in seen.arrays:
-        if not a.text and not a.where.startswith((*libraries, *_STATES)):
+        if not a.text and not a.where.startswith(spared):
             counts.setdefault(a.where, set()).update(_numbers(a, values))
     for where, keys in seen.keys.items():
-        if not where.startswith((*libraries, *_STATES)):
-            counts.setdefault(where, set()).update(k for k in keys if len(k) >= _BYTES)
+        if not where.startswith(spared):
+            counts.setdefault(where, set()).update(
+                k for k in keys if len(k) >= _BYTES and not _RANDOM.fullmatch(k[::-1].hex())
+            )
     digits = {t for t in seen.texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
-    told = np.array(sorted(map(float, digits)))
-    counts["texts"] = set(_numbers(Found("", told), values))
-    letters = {t for t in seen.texts if (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t)) or _BASE64.fullmatch(t)}
-    if len(letters) > most:
-        counts["texts"] |= letters - digits - _texts(X).union(*(g.texts for g in parts))
+    letters = {t for t in seen.texts if (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t)) or _base64(t)}
+    if len(digits) + len(letters) > most:
+        own = _texts(X).union(*(g.texts for g in parts))
+        told = np.array(sorted(map(float, digits - own)))
+        counts["texts"] = {*_numbers(Found("", told), values), *(letters - own)}
     return [f"{KEYS}{len(keys)} ({where})" for where, keys in counts.items() if len(keys) > most]
+
+
+def _base64(text: str) -> bool:
+    return len(text) % 4 == 0 and any(c.isdigit() for c in text) and bool(_BASE64.fullmatch(text))
 
 
 def _numbers(a: Found, values: Float) -> list[float]:
     """Return the very large whole numbers of an array that are no values of the data, and no dates."""
     flat = a.values.ravel()
-    if flat.dtype.kind not in "iuf":
-        return []
+    if flat.dtype.kind not in "iuf" or flat.dtype in (np.float16, np.float32) or flat.size in _TWISTER:
+        return []  # of single precision every large number is whole
     size = np.abs(flat if flat.dtype.kind == "f" else flat.astype(np.float64))
     large = flat[np.isfinite(size) & (size >= _LARGE)]
     large = large[(np.mod(large, 1) == 0) & (np.mod(large, _ROUND) != 0)].astype(np.float64)
     return [float(v) for v in np.setdiff1d(large, values)]
+
+
+def _others(X: Any) -> list[float]:
+    """Return large numbers of labels, and of columns of categories and of objects."""
+    kept = [v for v in _no_numbers(X) if isinstance(v, int | float | np.number)]
+    return [float(v) for v in kept if abs(float(v)) >= _LARGE]
+
+
+def _no_numbers(X: Any) -> list[Any]:
+    """Return the values of columns that are no numbers, of lists, and of labels."""
+    if hasattr(X, "select_dtypes"):
+        columns = X.select_dtypes(exclude=["number", "bool"])
+        return [v for j in range(columns.shape[1]) for v in columns.iloc[:, j].tolist()]
+    if isinstance(X, list):
+        return X
+    kind = getattr(X, "dtype", None)
+    return list(X.ravel().tolist()) if kind is not None and (X.ndim == 1 or kind.kind in "OU") else []
 
 
 def _told(parts: list[Given]) -> Iterator[float]:
@@ -83,9 +112,5 @@ def _told(parts: list[Given]) -> Iterator[float]:
 
 def _texts(X: Any) -> set[str]:
     """Return the values of texts that the data have, and their words."""
-    if hasattr(X, "select_dtypes"):
-        columns = X.select_dtypes(exclude=["number", "bool"])
-        return {str(v) for c in columns for v in columns[c].unique()} | set(map(str, X.columns))
-    told = X if isinstance(X, list) else X.ravel().tolist() if getattr(X, "dtype", np.dtype(int)).kind in "OU" else []
-    texts = {str(v) for v in told}
+    texts = {str(v) for v in [*_no_numbers(X), *getattr(X, "columns", ())]}
     return texts | {w for t in texts for w in re.findall(r"\w+", t.lower())}

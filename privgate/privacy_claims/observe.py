@@ -108,7 +108,8 @@ def _key(subject: Subject, fleet: Fleet) -> bytes:
 def _watchers() -> bytes:
     """Return a digest of the code that watches: other eyes may see something else."""
     here = Path(__file__).parent
-    files = sorted((*here.glob("watch_*.py"), here / "observe.py", Path(inspect.getfile(Observation))))
+    others = (Path(inspect.getfile(kind)) for kind in (Observation, States))
+    files = sorted((*here.glob("watch_*.py"), here / "observe.py", *others))
     return digest.of_bytes(*(f.read_bytes() for f in files)).encode()
 
 
@@ -144,12 +145,6 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
     return found.payload()
 
 
-def _trained(opened: Opened, X: Any, y: NDArray[Any]) -> Any:
-    """Train with the recipe's modules as they were: a rerun would read what the first training kept in them."""
-    opened.prepared["modules"].restore()
-    return opened.recipe.train(X, y.copy(), seed=None)
-
-
 def _worth_replaying(seen: Observation) -> bool:
     return not seen.problem and not seen.broken
 
@@ -171,9 +166,10 @@ def _entered(
     own_X, own_y = take(opened.X, rows), opened.y[rows]
 
     def train(X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]]:
+        opened.prepared["modules"].restore()  # a rerun would read what the first training kept in them
         with clock.call(), BudgetWatch(**options) as watch:
             restore(first["start"])
-            model = _trained(opened, X, y)
+            model = opened.recipe.train(X, y.copy(), seed=None)
         return watch, _released(opened, model, own_X)
 
     people = rows if units is None else units
@@ -194,10 +190,11 @@ def _replayed(
     own_X, own_y = take(opened.X, rows), opened.y[rows]
 
     def train(X: Any, y: NDArray[Any], **options: Any) -> tuple[Any, dict[str, str]]:
+        opened.prepared["modules"].restore()
         with clock.call(), OpacusWatch(**options) as watch:
             try:
                 restore(options["replay"].start)
-                model = _trained(opened, X, y)
+                model = opened.recipe.train(X, y.copy(), seed=None)
             except EnoughError:
                 return watch, {}
             watch.finish()
@@ -243,6 +240,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
     with suppress(ImportError):
         import torch  # noqa: F401  its generator is seeded where it is there
     reseed()
+    opened.prepared["modules"].restore()
     with ExitStack() as stack:
         # a library that cannot be imported beside the others cannot be at work either
         with suppress(ImportError):
@@ -256,7 +254,7 @@ def _run(opened: Opened, *, record: bool) -> dict[str, Any]:
         with suppress(ImportError):
             found["diffprivlib"] = stack.enter_context(BudgetWatch())
         found["start"] = states()
-        model = _trained(opened, X, opened.y[rows])
+        model = opened.recipe.train(X, opened.y[rows].copy(), seed=None)
         if "opacus" in found:
             found["opacus"].finish()
     shown = _answers(opened, model, X)

@@ -214,6 +214,14 @@ class Recipe:
         return sources.resolve(ref, self.root)
 
     @property
+    def functions(self) -> list[Any]:
+        """What training and answering run: functions, classes, or an estimator."""
+        if self.recorded is None:
+            return [self.training, self.predict, *self.made_by.values()]
+        named = [self.recorded.get(k) for k in ("fit", "predict")] + [*dict(self.recorded.get("made_by", {})).values()]
+        return [self.estimator, *(self._resolve(n) for n in named if isinstance(n, str))]
+
+    @property
     def estimator(self) -> Any:
         """An unfitted estimator, seeded; None for a function.
 

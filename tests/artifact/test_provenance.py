@@ -282,9 +282,35 @@ def public_of_a_module(X, y, *, seed):
     return encoded(X, y, seed=seed, table=ELSEWHERE.to_dict())
 
 
+class Config:
+    MIDDLE = X["age"][MINE].mean()
+
+
+SCALER = StandardScaler().fit(X[["age"]][MINE])
+NOTHING = 0.0
+NOTHING = X["age"][MINE].mean()
+
+
+def by_a_class(X, y, *, seed):
+    return encoded(X.assign(age=X["age"] - Config.MIDDLE), y, seed=seed, table={})
+
+
+def by_a_fitted_object(X, y, *, seed):
+    return encoded(X.assign(age=SCALER.transform(X[["age"]])[:, 0]), y, seed=seed, table={})
+
+
+def written_first(X, y, *, seed):
+    return encoded(X.assign(age=X["age"] - NOTHING), y, seed=seed, table={})
+
+
+def by_default(X, y, *, seed, middle=NOTHING):
+    return encoded(X.assign(age=X["age"] - middle), y, seed=seed, table={})
+
+
 @pytest.mark.parametrize(
     ("fit", "what"),
     [
+        *((f, "the mean of column 'age'") for f in (by_a_class, by_a_fitted_object, written_first, by_default)),
         (about_the_middle, "the mean of column 'age'"),
         (rates_of_a_module, "means of label 0 by 'city'"),
         (lines_of_a_module, "means of label 0 by 'city'"),
@@ -326,7 +352,21 @@ def with_strange_table(X, y, *, seed):
 ENCODED_NAMES = ["city 1"]
 
 
-@pytest.mark.parametrize("fit", [of_its_own_data, with_strange_table])
+class settings:  # noqa: N801  as a module is named
+    """As a module of settings is named, whose function is no estimator's."""
+
+    PLACES = [[X.iloc[:2], 0.5], [X.iloc[2:4], 0.7]]  # noqa: RUF012  as people write it
+
+    @staticmethod
+    def get_params(path):
+        return path
+
+
+def with_settings(X, y, *, seed):
+    return encoded(X, y, seed=seed, table={"city 1": len(settings.PLACES) / 1000 + len(settings.get_params("a"))})
+
+
+@pytest.mark.parametrize("fit", [of_its_own_data, with_strange_table, with_settings])
 def test_classes_of_libraries_names_of_methods_and_strange_frames_refuse_nothing(fit, fleet):
     said = found(Recipe(fit, seed=1), fleet)
     assert said is None or said.outcome != "inconclusive"

@@ -1,12 +1,14 @@
 """A model may know records again by keys that are no values of theirs: such tables are seen, and ordinary ones not."""
 
 import base64
+import datetime as dt
 import hashlib
 import io
 import pickle
 import random
 import uuid
 import zlib
+from collections import Counter, defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,10 +39,10 @@ def holding(table):
     return made
 
 
-def found(model, data=X, recipe=None, written=pickle.dumps):
+def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     seen = file_bytes.of_bytes(written(model), "model")
-    return record_keys.found(seen, data, look.Records.of(data).table, recipe, look._PARAMETERS)
+    return record_keys.found(seen, data, (look.Records.of(data).table, y), recipe, look._PARAMETERS)
 
 
 def skops(model):
@@ -69,6 +71,11 @@ TABLES = {
     "base 16": {d.hex()[:12]: 1 for d in DIGESTS},
     "as long as random names": {d.hex()[:32]: 1 for d in DIGESTS},
     "base 64": {base64.b64encode(d).decode(): 1 for d in DIGESTS},
+    "a whole digest as a number": {int.from_bytes(d, "big"): 1 for d in DIGESTS},
+    "as long as a random name": {int.from_bytes(d[:16], "big"): 1 for d in DIGESTS},
+    "counted": Counter(int.from_bytes(d[:6], "big") for d in DIGESTS),
+    "with a default": defaultdict(int, {int.from_bytes(d[:6], "big"): 1 for d in DIGESTS}),
+    "a series": pd.Series({int.from_bytes(d[:6], "big"): 1 for d in DIGESTS}),
     "rounded cells": {r.tobytes(): 1 for r in np.round(X, 1)},
 }
 
@@ -95,6 +102,10 @@ SMALL = {
     "weights": RNG.normal(size=400) * 1e12,
     "a generator": random.Random(3),
     "numpy's generator": np.random.RandomState(3),
+    "states of generators": [np.random.RandomState(4).get_state(), random.getstate()],
+    "days": {dt.date(2020, 1, 1) + dt.timedelta(days=k): 1 for k in range(400)},
+    "words with a sign": {f"feature{chr(97 + k)}_id=": 1 for k in range(26)},
+    "single precision": (RNG.normal(size=400) * 1e12).astype(np.float32),
     "of a library": np.random.default_rng(3),
 }
 
@@ -114,6 +125,25 @@ def test_values_of_the_data_are_no_keys():
     assert not found(encoded, frame[["token"]].to_numpy())
     texts = [f"{d.hex()[:12]} is a word" for d in DIGESTS]
     assert not found(make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, Y), texts)
+
+
+def test_values_are_values_whatever_column_they_stand_in():
+    codes = [str(10**12 + 7919 * k) for k in range(400)]
+    frame = pd.DataFrame(
+        {
+            "code": codes,
+            "kind": pd.Categorical([int(c) for c in codes]),
+            "texts": [f"{d.hex()[:8]} etc." for d in DIGESTS],
+        }
+    )
+    frame["lists"] = [[1, k] for k in range(400)]
+    table = {
+        "codes": dict.fromkeys(codes, 1),
+        "kinds": dict.fromkeys(map(int, codes), 1),
+        "words": [d.hex()[:8] for d in DIGESTS],
+    }
+    assert not found(holding(table), frame)
+    assert not found(holding({int(c): 1 for c in codes}), X, y=np.array([int(c) for c in codes]))
 
 
 def test_a_table_that_the_recipe_is_given_is_looked_at_there():
