@@ -38,6 +38,9 @@ def key_options(command: Any) -> Any:
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why not, in a sentence.")
 @click.option("--by", default="", metavar="NAME", help="Who states it.")
+@click.option(
+    "--bundle-key", type=click.Path(path_type=Path), help="Sign the files for OpenSSF model signing too; PEM, P-256."
+)
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
 @key_options
@@ -56,6 +59,7 @@ def sign(
     not_applicable: bool,
     reason: str,
     by: str,
+    bundle_key: Path | None,
     no_attach: bool,
     tracking_uri: str | None,
     **key: Any,
@@ -65,7 +69,7 @@ def sign(
     The key comes from --key, --signer-command or the environment variable PRIVGATE_SIGNING_KEY. Run this as another
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
-    from privgate.guard import signing
+    from privgate.guard import other_formats, signing
     from privgate.guard.checks import signer_from
     from privgate.guard.guard_config import Guard
     from privgate.guard.signing import SigningRequest
@@ -82,11 +86,14 @@ def sign(
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
     signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
+    if not_applicable and bundle_key is not None:
+        raise UsageError("--bundle-key goes with a report: --not-applicable signs none")
+    keyed = None if bundle_key is None else other_formats.bundle_key(bundle_key)
     policy = Policy.load(policy_name)
     if renew is not None:
         if guard is None:
             raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
-        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
+        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri, bundle_key=keyed)
     elif not_applicable:
         from privgate.guard import not_applicable as stated
 
@@ -110,6 +117,7 @@ def sign(
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
             asked=SigningRequest(asked_uri, nonce),
+            bundle_key=keyed,
         )
     place = to_dir or out_dir
     if place is not None:

@@ -149,7 +149,7 @@ def signer_from(
         None does, or the key file can be read by others.
     """
     if key_file is not None:
-        return KeySigner.from_pem(_private_bytes(key_file))
+        return KeySigner.from_pem(private_bytes(key_file))
     if command is not None:
         if not command_key_id:
             raise UsageError("a signer command needs the id of its key; give --key-id, as privgate keys show prints it")
@@ -160,7 +160,8 @@ def signer_from(
     return KeySigner.from_pem(held.encode())
 
 
-def _private_bytes(path: Path) -> bytes:
+def private_bytes(path: Path) -> bytes:
+    """Return what a file holds that only its owner may read; raise ``UsageError`` where others may."""
     try:
         mode = path.stat().st_mode
         content = path.read_bytes()

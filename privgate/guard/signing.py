@@ -14,7 +14,7 @@ from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
-from privgate.guard import lookalikes, statement
+from privgate.guard import lookalikes, other_formats, statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, Signer, row_of, stored_evidence
 from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
@@ -187,21 +187,35 @@ def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
 # it judges them again under its own policy, and looks itself at the registry's row and files.
 
 VERDICT_FILE = "verdict.dsse.json"
+EVALUATION_FILE = "evaluation.dsse.json"
+#: by the name that OpenSSF's model signing uses
+BUNDLE_FILE = "model.sig"
 
 
 @dataclass(frozen=True)
 class Signed:
-    """Both envelopes, what the verdict says, and the report they are about."""
+    """Both envelopes, what the verdict says, the report they are about, and the same for other readers.
+
+    ``evaluation`` is in-toto's evaluation result, absent where nothing was evaluated. ``bundle`` is OpenSSF's model
+    signature, empty where no key for it was given.
+    """
 
     claims: Claims
     evidence: Envelope
     verdict: Envelope
     report: bytes
+    evaluation: Envelope | None = None
+    bundle: str = ""
 
     def write(self, folder: Path) -> None:
-        """Write both envelopes."""
-        (folder / EVIDENCE_FILE).write_text(self.evidence.text(), encoding="utf-8")
-        (folder / VERDICT_FILE).write_text(self.verdict.text(), encoding="utf-8")
+        """Write the envelopes, and the bundle if there is one."""
+        told = {EVIDENCE_FILE: self.evidence.text(), VERDICT_FILE: self.verdict.text(), BUNDLE_FILE: self.bundle}
+        told[EVALUATION_FILE] = self.evaluation.text() if self.evaluation else ""
+        for name, text in told.items():
+            if text:
+                (folder / name).write_text(text, encoding="utf-8")
+            else:  # of an earlier signing: it would seem to belong to this one
+                (folder / name).unlink(missing_ok=True)
 
 
 def sign(
@@ -214,6 +228,7 @@ def sign(
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
     asked: SigningRequest | None = None,
+    bundle_key: Any = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``.
 
@@ -235,6 +250,8 @@ def sign(
         The operator's word that another container or host ran the check, although its files belong to this user.
     asked : Asked, optional
         What whoever started the check wants signed; anything that is checked by hand if absent.
+    bundle_key : EllipticCurvePrivateKey, optional
+        Signs the files once more as OpenSSF's model signing does; see ``other_formats.bundle_key``.
 
     Raises
     ------
@@ -258,10 +275,13 @@ def sign(
         targets=tuple(targets),
         advisory=advisory,
         asked=asked or SigningRequest(),
+        bundle_key=bundle_key,
     )
 
 
-def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
+def renew(
+    uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None, bundle_key: Any = None
+) -> Signed:
     """Return fresh statements from the evidence that is stored with a version; nothing is trained.
 
     Raises
@@ -292,6 +312,7 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
         registry=guard.registry,
         targets=before.targets,
         advisory=before.advisory,
+        bundle_key=bundle_key,
     )
 
 
@@ -305,6 +326,7 @@ def _sign(
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
     asked: SigningRequest | None = None,
+    bundle_key: Any = None,
 ) -> Signed:
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
@@ -365,7 +387,9 @@ def _sign(
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
-    return Signed(full, evidence, seal(full.summary(__version__), signer), content)
+    told = seal(other_formats.evaluation(full, document), signer)
+    bundle = "" if bundle_key is None else other_formats.bundle(name, table, bundle_key)
+    return Signed(full, evidence, seal(full.summary(__version__), signer), content, told, bundle)
 
 
 def check_target(model: str, target: str) -> None:
