@@ -100,7 +100,7 @@ def test_many_more_mutated_documents_are_refused_in_one_sentence(tmp_path):
 
 
 def quick(folder, count, seed):
-    """Mutate what is read in place by guard, signer and serve; return what went wrong or took 0.1 s of processor twice."""
+    """Mutate what is read in place; return what went wrong, or took 0.1 s of the processor twice."""
     made = [one for one in formats.formats(folder) if not one.slow]
     for one in made:
         answer(one, one.example)
