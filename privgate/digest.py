@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK = 1 << 20  # bytes
+#: folders within one another, and files and folders: of a model
+_DEEPEST, _MOST = 64, 200_000
 
 
 def of_bytes(*parts: bytes) -> str:
@@ -94,7 +97,7 @@ def of_files(
     """
     skip = tuple(exclude)
     named: dict[str, Path] = {}
-    for path in sorted(root.rglob("*")):
+    for path in below(root):
         name = path.relative_to(root).as_posix()
         if skip and name.startswith(skip):
             continue
@@ -108,6 +111,27 @@ def of_files(
             raise DocumentError(f"{name!r} is no UTF-8 name; model folders must hold plain files")
         named[name] = path
     return dict(zip(named, mapped(of_file, list(named.values())), strict=True))
+
+
+def below(root: Path) -> list[Path]:
+    """Return all that lies below a folder, sorted; links are not followed.
+
+    Raises
+    ------
+    DocumentError
+        Folders lie too deep within one another, or there is too much.
+    """
+    found: list[Path] = []
+    todo = [(root, 1)]
+    while todo:
+        folder, depth = todo.pop()
+        for entry in os.scandir(folder) if folder.is_dir() else ():
+            found.append(Path(entry.path))
+            if entry.is_dir(follow_symlinks=False):
+                todo.append((found[-1], depth + 1))
+        if depth > _DEEPEST or len(found) > _MOST:
+            raise DocumentError(f"holds folders more than {_DEEPEST} deep, or more than {_MOST} files")
+    return sorted(found)
 
 
 def of_manifest(files: Mapping[str, str]) -> str:

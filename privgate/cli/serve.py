@@ -42,6 +42,13 @@ _OWN = {"--retrain", "--observe", "--nonce", "--to", "--config", "--report-dir",
 @click.option("--sweep", "sweep_every", default=3600.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
 @click.option("--lease", default=60.0, show_default=True, type=click.FloatRange(2.0), help="Seconds a lease lasts.")
 @click.option("--settle", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds a lease is open.")
+@click.option(
+    "--check-seconds",
+    default=86400.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Time of one check; then it is ended, and not approved.",
+)
 @shared.tracking_uri
 @click.argument("options", nargs=-1)
 def serve(
@@ -60,6 +67,7 @@ def serve(
     sweep_every: float,
     lease: float,
     settle: float,
+    check_seconds: float,
     tracking_uri: str | None,
     options: tuple[str, ...],
 ) -> int:
@@ -97,14 +105,16 @@ def serve(
     holder = f"{socket.gethostname()}-{secrets.token_hex(8)}"
     reconciler = Reconciler(
         client,
-        ServeSettings(config, named, work.resolve(), options, sign_command, candidate_target, audit),
+        ServeSettings(config, named, work.resolve(), options, sign_command, candidate_target, audit, check_seconds),
         lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
     )
     swept = Swept()
     loop = Loop("reconciler", reconciler.look, every)
     loop.start()
     Loop("sweeper", lambda: sweep(client, config, swept, audit), sweep_every).start()
-    uvicorn.run(application(reconciler, loop, swept, deliveries), host=host, port=port, log_level="warning")
+    told = application(reconciler, loop, swept, deliveries)
+    # whoever keeps a connection open keeps nobody from ending this
+    uvicorn.run(told, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
     return 0
 
 

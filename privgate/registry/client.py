@@ -36,7 +36,7 @@ def answering(doing: str) -> Iterator[None]:
 
 def _problems() -> tuple[type[BaseException], ...]:
     """Return what libraries raise about a registry; one that is not loaded has raised nothing."""
-    found: list[type[BaseException]] = [OSError]  # requests' errors are such, too
+    found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
     for module, name in (("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")):
         if module in sys.modules:
             found.append(getattr(sys.modules[module], name))

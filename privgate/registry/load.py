@@ -1,14 +1,16 @@
 """Loading a subject from the registry alone: everything checked and verified by digest, nothing executed."""
 
+import ast
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from privgate import digest
-from privgate.documents import LARGE, strict_json
+from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import layout, training_data
@@ -171,10 +173,10 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     _copies.append(copy)
     place = Path(copy.name)
     folder = download(target.storage, place / "model", tracking_uri=tracking_uri or client.tracking_uri)
+    files, every = layout.model_files(folder), layout.all_files(folder)
     document = read_recipe(folder, uri)
     root = sources_of(folder, document)
     flavor = flavor_of(folder)
-    files, every = layout.model_files(folder), layout.all_files(folder)
     layout.compare(dict(document["model"]["files"]), files, "model")
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
@@ -271,7 +273,14 @@ def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
     if not root.is_relative_to(folder / layout.SOURCES):
         raise SubjectError(f"{layout.RECIPE} keeps its sources outside {layout.SOURCES}; log the recipe again")
     layout.compare(recorded, digest.of_files(root), "source")
+    limited.apart(lambda: _parsed(root), "the recipe's sources")  # whoever parses them again knows what that costs
     return root
+
+
+def _parsed(root: Path) -> None:
+    for path in root.rglob("*.py"):
+        with suppress(SyntaxError, ValueError, RecursionError):
+            ast.parse(path.read_bytes())
 
 
 # The digests of a version from the registry's own files, for a signer who believes no report: runs nobody's code.

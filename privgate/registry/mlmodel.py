@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from privgate import digest
 from privgate.documents import strict_json, strict_yaml
 from privgate.errors import SubjectError
 from privgate.registry import layout
@@ -96,7 +97,7 @@ def _check_paths(folder: Path, content: Any) -> None:
         parts = value.replace("\\", "/").split("/")
         if ".." in parts or value == layout.FOLDER or value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"}:
             raise SubjectError(f"the MLmodel file names {value!r}, which leaves the files that are checked; {_AGAIN}")
-    if nested := next((p for p in sorted(folder.rglob("MLmodel")) if p.parent != folder), None):
+    if nested := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):
         raise SubjectError(
             f"the model holds another MLmodel file ({nested.relative_to(folder).as_posix()}), by which MLflow may load "
             f"something else; {_AGAIN}"

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry import layout
@@ -177,7 +178,10 @@ class FolderFiles:
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
-        return sorted(p.relative_to(self.folder).as_posix() for p in self.folder.rglob("*") if p.is_file())
+        try:
+            return sorted(p.relative_to(self.folder).as_posix() for p in digest.below(self.folder) if p.is_file())
+        except (DocumentError, OSError) as exc:
+            raise SubjectError(f"the model's files cannot be listed: {strict_json.why(exc)}") from exc
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""

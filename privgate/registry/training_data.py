@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privgate import digest
-from privgate.documents import LARGE, strict_json
+from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.evidence import Count
 from privgate.registry import addresses, layout
@@ -44,7 +44,8 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
         data = TrainingData.from_loader(_allowed(str(reference["reference"])), **dict(reference.get("options", {})))
     elif kind == "file":
         try:
-            data = TrainingData.from_source(_near(reference["source"], folder))
+            near = _near(reference["source"], folder)
+            data = limited.apart(lambda: _named(TrainingData.from_source(near)), "the file of the training data")
         except (KeyError, TypeError, ValueError) as exc:
             raise SubjectError(
                 f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
@@ -53,7 +54,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
         found = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
         layout.compare(recorded, layout.all_files(found), "data")
-        data = read_folder(found, recorded)
+        data = limited.apart(lambda: _named(read_folder(found, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
@@ -61,6 +62,12 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
             f"the training data has digest {data.digest[:19]}…, recorded was {str(reference['digest'])[:19]}…; "
             "restore the data or log the model again"
         )
+    return data
+
+
+def _named(data: TrainingData) -> TrainingData:
+    """Return data whose digest is known: naming them costs what they are large, and is paid where that is limited."""
+    _ = data.digest
     return data
 
 

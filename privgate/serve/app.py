@@ -123,6 +123,7 @@ def sweep(client: Any, config: Path, into: Swept, audit: AuditLog | None = None)
 # Health, metrics and the webhook over HTTP, and the two loops behind them.
 
 _LARGEST_BODY = 1 << 20  # bytes
+_PATIENCE = 300.0  # seconds that the registry may take for one look, beside its longest command
 
 
 class Loop(threading.Thread):
@@ -201,6 +202,9 @@ def application(reconciler: Reconciler, loop: Loop, swept: Swept, deliveries: De
     def health() -> Response:
         if not loop.is_alive():
             return Response("the reconciler ended\n", 503)
+        work, now = reconciler.work, time.monotonic()
+        if now - work.seen.moved_on > work.settings.seconds + loop.every + _PATIENCE:
+            return Response("the queue does not move\n", 503)
         # the sentence of a problem may name addresses: it goes to the log, not to whoever asks
         return Response("looking failed; see the log\n", 503) if loop.problem else Response("ok\n")
 

@@ -48,6 +48,8 @@ class ServeSettings:
         Alias to move for an approved candidate; empty for none.
     audit : AuditLog, optional
         Where checks that were begun, refusals, approvals and moved aliases are recorded.
+    seconds : float
+        Time of one command; then it is ended, and nothing is approved.
     """
 
     config: Path
@@ -57,6 +59,7 @@ class ServeSettings:
     sign_command: str | None = None
     candidate_target: str = ""
     audit: AuditLog | None = None
+    seconds: float = 86400.0
 
 
 @dataclass
@@ -69,10 +72,12 @@ class ServeCounts:
     problems: int = 0
     pending: int = 0
     looked: float = 0.0
+    #: when something was last begun or done, by the clock that never goes back
+    moved_on: float = field(default_factory=time.monotonic)
 
     def looked_now(self, pending: int) -> None:
         """Note a look that was completed."""
-        self.pending, self.looked = pending, time.time()
+        self.pending, self.looked, self.moved_on = pending, time.time(), time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,9 @@ def environment(*, signer: bool = False) -> dict[str, str]:
     return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in (*_SECRETS, *(_OWN if signer else ()))}}
 
 
-def _child(words: Sequence[str], log: Path, lost: threading.Event) -> tuple[int, str]:
-    """Return privgate's exit code and last words; ``lost`` ends it at once, with workers and the signer's command."""
+def _child(words: Sequence[str], log: Path, lost: threading.Event, seconds: float) -> tuple[int, str]:
+    """Return privgate's exit code and last words; ``lost``, or the end of its time, ends it and all that it started."""
+    end = time.monotonic() + seconds
     command = [sys.executable, "-m", "privgate.serve.child", *words]
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
@@ -122,6 +128,8 @@ def _child(words: Sequence[str], log: Path, lost: threading.Event) -> tuple[int,
         )
         try:
             while process.poll() is None and not lost.is_set():
+                if time.monotonic() > end:
+                    return -signal.SIGKILL, f"it took more than {seconds:.0f} s (--check-seconds) and was ended"
                 time.sleep(0.1)
         finally:
             _end(process)
@@ -168,7 +176,9 @@ class Work:
             return not what
         logger.info("%s: %s", job.uri, what)
         self._record("asked", job, what)
+        self.seen.moved_on = time.monotonic()
         code, said = self._run(what, job, lost)
+        self.seen.moved_on = time.monotonic()
         result = "approved" if code in _APPROVED else "blocked" if code in _BLOCKED else "problem"
         self.seen.checks[result] += not counted
         if result == "problem":
@@ -200,7 +210,7 @@ class Work:
         if what == "promote":
             words += [f"--to={job.target}", "--forward-only", f"--config={self.settings.config}", "--sign-timeout=600"]
             words += [f"--sign-command={self.settings.sign_command}"] if self.settings.sign_command else []
-        return _child(words, folder / "check.log", lost)
+        return _child(words, folder / "check.log", lost, self.settings.seconds)
 
     def _promoted(self, guard: Guard, job: Job, *, signed: bool) -> None:
         """Note what the registry has of a promotion that ended well; its word alone is nothing."""

@@ -219,6 +219,9 @@ _CSV = frozenset(
         *("parse_dates", "true_values", "false_values", "compression"),
     )
 )
+#: what may separate columns beside one character: anything else is a regular expression, which may never end
+_SPACES = (r"\s+", None)
+_PACKED = ("infer", "gzip", "bz2", "xz", "zstd", "zip", None)
 _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 
 
@@ -254,6 +257,11 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
 
     if wrong := sorted(set(options) - _OPTIONS[form]):
         raise SubjectError(f"option {wrong[0]!r} of reading {form} is not recorded; use a loader of your own")
+    sep, packed = options.get("sep", ","), options.get("compression", "infer")
+    if sep not in _SPACES and not (isinstance(sep, str) and len(sep) == 1):
+        raise SubjectError(f"sep={str(sep)[:80]!r} is not one character or '\\s+'; use a loader of your own")
+    if packed not in _PACKED:
+        raise SubjectError(f"compression={str(packed)[:80]!r} is none of {_PACKED[1:-1]}; use a loader of your own")
     local = Path(uri.removeprefix("file://"))
     if "://" not in uri.removeprefix("file://") and not (local.is_file() or local.is_dir()):
         pull = f"; run: dvc pull {local}" if Path(f"{local}.dvc").exists() else "; the training data must lie there"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from privgate.errors import PrivgateError, RegistryError, StatementError, UsageE
 from privgate.guard.guard_config import AuditLog
 from privgate.policy import Policy
 from privgate.serve import work
-from privgate.serve.app import WINDOW, Deliveries, Loop
+from privgate.serve.app import WINDOW, Deliveries, Loop, Swept, application
 from privgate.serve.reconciler import TAG, CheckRequest, Lease, read
 from privgate.serve.work import Job, ServeSettings, Work
 from tests.guard.store.served_process import SECRET, Served, serving, until
@@ -190,6 +191,9 @@ def test_who_waits_for_a_server_that_has_ended_waits_no_longer_and_says_why(tmp_
 # what one request needs
 
 
+CHILD = work._child
+
+
 class Known(Work):
     """Work about a registry of which this is known; a command changes it as told, and ends with a code."""
 
@@ -200,7 +204,7 @@ class Known(Work):
         super().__init__(SimpleNamespace(tracking_uri="sqlite:////registry.db"), settings)
         self.has, self.ran = {"counts": counts, "result": result, "held": held}, []
 
-        def child(words, log, lost):
+        def child(words, log, lost, seconds):
             self.ran.append(words)
             self.has |= dict(after)
             return code, "error: as it says"
@@ -307,8 +311,40 @@ def test_a_lost_lease_ends_the_command_and_all_that_it_started(tmp_path, monkeyp
     program.chmod(0o700)
     monkeypatch.setattr(work.sys, "executable", str(program))
     threading.Timer(1, lost.set).start()
-    assert work._child(["promote"], log, lost) == (-9, log.read_text().strip())
+    assert work._child(["promote"], log, lost, 600.0) == (-9, log.read_text().strip())
     until(lambda: gone(int(log.read_text())))
+
+
+def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nsleep 600 & echo $! > $0.pid\nwait\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(work.sys, "executable", str(program))
+    own = Known(tmp_path, monkeypatch)
+    own.settings = replace(own.settings, seconds=1.0)
+    monkeypatch.setattr(work, "_child", CHILD)
+    began = time.monotonic()
+    with pytest.raises(RegistryError, match=r"more than 1 s \(--check-seconds\) and was ended"):
+        own.do(None, job(), threading.Event())
+    assert time.monotonic() - began < 10
+    assert own.seen.checks == {"approved": 0, "blocked": 0, "problem": 1}
+    until(lambda: gone(int(Path(f"{program}.pid").read_text())))
+
+
+def test_health_notices_a_queue_that_does_not_move(tmp_path, monkeypatch):
+    stuck = threading.Event()
+    own = Known(tmp_path, monkeypatch)
+    own.settings = replace(own.settings, seconds=10.0)
+    loop = Loop("stuck", lambda: stuck.wait(600), every=30.0)
+    loop.start()
+    served = application(SimpleNamespace(work=own), loop, Swept(), None)
+    ask = next(route.endpoint for route in served.routes if getattr(route, "path", "") == "/health")
+    assert ask().status_code == 200
+    own.seen.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
+    assert (ask().status_code, ask().body) == (503, b"the queue does not move\n")
+    own.seen.looked_now(0)
+    assert ask().status_code == 200
+    stuck.set()
 
 
 def gone(pid):
@@ -431,9 +467,10 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
         "p = subprocess.Popen([sys.executable, '-m', 'privgate.serve.child', 'demo', '--help'],"
         " stdin=subprocess.PIPE, start_new_session=True)\n"
         "print(p.wait(), flush=True)\n"
-        "p = subprocess.Popen([sys.executable, '-c', 'import threading, time, privgate.serve.child as c;"
-        "threading.Thread(target=c._end_with_starter, daemon=True).start(); time.sleep(600)'],"
-        " stdin=subprocess.PIPE, start_new_session=True)\n"
+        'holds = \'import re; re.match("(a+)+$", 40 * "a" + "b")\'\n'  # the interpreter: no thread could run
+        "own = 'import runpy, privgate.serve.child as c; runpy.run_module = lambda *a, **k: exec(%r); c.main()'\n"
+        "own = own % holds\n"
+        "p = subprocess.Popen([sys.executable, '-c', own], stdin=subprocess.PIPE, start_new_session=True)\n"
         "print(p.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -445,6 +482,8 @@ def test_a_check_ends_with_the_process_that_started_it(tmp_path):
     assert "0\n" in lines  # the command line ran through
     child = int(lines[-1])
     os.kill(child, 0)
+    time.sleep(2)  # until it has begun
+    assert not gone(child)
     starter.kill()
     starter.wait()
     until(lambda: gone(child))
