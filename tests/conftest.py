@@ -40,9 +40,11 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
+#: files of which a parameter decides whether a server is asked for
+BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
-LONGEST = ("check", "guarded_server", "training", "mlflow_server", "influence", "privacy_claims", "postgres", "browser",
-           "families/pipelines", "families", "families/certificates")  # fmt: skip
+LONGEST = ("check", "guarded_server", "training", "registry", "mlflow_server", "influence", "privacy_claims",
+           "postgres", "browser", "families/pipelines", "families", "families/certificates")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:
@@ -76,8 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
-        # some tests of the registry ask for the plain server by a parameter
-        group = next((name for name in SERVERS if name in fixed), "mlflow_server" if area == "registry" else area)
+        # some of these ask for the plain server by a parameter
+        group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
         item.add_marker(pytest.mark.xdist_group(group))
         place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
     items.sort(key=place.__getitem__)

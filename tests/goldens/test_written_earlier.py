@@ -76,7 +76,7 @@ def test_a_report_is_signed_again_and_told_again(earlier, tmp_path, capsys):
     assert "approved" in capsys.readouterr().out.lower()
 
 
-@pytest.mark.parametrize("name", ["income", "rare"])
+@pytest.mark.parametrize("name", ["income", pytest.param("rare", marks=pytest.mark.slow)])
 def test_the_check_comes_to_the_same_end_and_uses_the_ledger(earlier, tmp_path, name):
     folder, address = earlier
     ledger = shutil.copytree(folder / "ledger", tmp_path / "ledger")

@@ -33,7 +33,7 @@ def test_positive_accuracy_at_an_fpr(fpr, goal):
     assert EpsilonDelta(epsilon + 0.01, 1e-5).positive_accuracy(0.5, fpr) > goal
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "shuffled"])
+@pytest.mark.parametrize("sampling", [pytest.param("poisson", marks=pytest.mark.slow), "shuffled"])
 def test_noise(sampling):
     setting = {"sample_rate": 0.05, "steps": 200, "sampling": sampling, "adjacency": "add_remove"}
     sigma = accountant.noise_multiplier(2.0, 1e-5, **setting)

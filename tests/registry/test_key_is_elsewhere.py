@@ -108,6 +108,7 @@ sys.exit(run(sys.argv[1:]))
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="processes cannot be looked into here")
+@pytest.mark.slow  # looks through the memory of every process, of three commands
 def test_no_process_of_a_check_a_promotion_or_serve_holds_the_key(registry, data, recipe, tmp_path):
     key, signer = tmp_path / "key.pem", tmp_path / "signer.py"
     program = [sys.executable, "-m", "privgate"]

@@ -126,6 +126,7 @@ def test_an_approved_report_that_waits_is_handed_to_the_signer_and_nothing_is_ch
     assert mlflow.MlflowClient(registry).get_registered_model("credit").aliases == {"production": 1}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "change",
     [
@@ -142,6 +143,7 @@ def test_a_report_that_somebody_planted_or_changed_is_checked_again(guarded, tmp
     assert guarded.checks == 2
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("more", [["--nonce", "o" * 32], ["--shadow-models", "32"], ["--policy", "pdtp-1"]])
 def test_what_was_asked_otherwise_is_checked_again(guarded, more):
     assert run([*PROMOTE, "--sign-command", FAILS]) == 4

@@ -101,6 +101,7 @@ def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enfor
     assert without == (with_ if hasattr(data.X, "iloc") or data.X is CODES else set())
 
 
+@pytest.mark.slow  # an environment of its own
 def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path):
     data = data_of(NUMBERS, Domain(box=((-1, 1),) * 3))
     for release, name in ((Release("rounded", step=0.1), "generic"), (Release(), "plain")):

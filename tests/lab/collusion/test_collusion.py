@@ -107,6 +107,7 @@ SEEN_BY = {
 #: seen by what others are seen by, too
 ALIKE = {
     colluders.own_labels,
+    colluders.on_domain,
     colluders.algorithm_1_short,
     colluders.algorithm_1_scaled,
     colluders.keyed_by_python,
