@@ -70,12 +70,14 @@ def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ())
 
     Raises
     ------
+    DigestMismatchError
+        Something else lies where that note does.
     SubjectError
-        Something else lies where that note does, or two names are one file on some machines.
+        Two names are one file on some machines.
     """
     refuse_twins(paths := list(paths))
     if MLFLOW_META in paths and not _is_note(read(MLFLOW_META)[:1_000], rows):
-        raise SubjectError(
+        raise DigestMismatchError(
             f"{MLFLOW_META!r} is not the two lines that MLflow writes there about the model itself; remove it"
         )
     return [path for path in paths if path != MLFLOW_META]

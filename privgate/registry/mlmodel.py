@@ -18,9 +18,8 @@ SERVED = "python_function"
 _NOTES = frozenset({"uri", "config", "env_vars"})
 #: what names a file or folder that is read, in a flavor and below ``saved_input_example_info``
 _READ = frozenset(
-    "artifact_path code components_binary conda data env model_binary model_config model_data model_path path "
-    "pickled_model pipeline python_model serving_input_path virtualenv".split()
-)
+    ("artifact_path", "code", "components_binary", "conda", "data", "env", "model_binary", "model_config", "model_data")
+) | {"model_path", "path", "pickled_model", "pipeline", "python_model", "serving_input_path", "virtualenv"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _AGAIN = "log the model again"
 
