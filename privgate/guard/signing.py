@@ -341,7 +341,7 @@ def _sign(
     if row.storage != present.storage:
         raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
-        table = stored.digests()
+        table = stored.digests(((name, version),))
         files = digest.of_manifest(table)
         if files != subject["digests"].get("files"):
             raise DigestMismatchError(

@@ -244,6 +244,11 @@ class Claims:
         """Return the role of the key that has to sign this."""
         return "not_applicable" if self.task == NOT_APPLICABLE else usual
 
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """(name, version) of the rows that may serve the files; a copy's version is nobody's to know."""
+        return (self.name, self.version), *((model, "") for model, _ in self.targets if model != self.name)
+
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
         return any(model == name and target in {None, to} for name, to in self.targets)

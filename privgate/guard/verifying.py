@@ -140,7 +140,7 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, u
 
 
 def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str) -> int:
-    files = stored.digests()
+    files = stored.digests(claims.rows)
     if digest.of_manifest(files) != claims.files:
         differ = sorted(p for p in files.keys() | signed.keys() if files.get(p) != signed.get(p))
         which = f"{differ[0]!r}{f' and {len(differ) - 1} more' if len(differ) > 1 else ''}" if differ else "a file"
@@ -237,7 +237,7 @@ def verify_folder(
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():
         raise StatementError(f"{folder} is no folder")
-    files = FolderFiles(folder).digests()
+    files = FolderFiles(folder).digests(claims.rows)
     if (found := digest.of_manifest(files)) != claims.files:
         raise DigestMismatchError(
             f"the files in {folder} are not those of models:/{claims.name}/{claims.version} that were checked and "

@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 
 from privgate import digest
@@ -20,7 +21,7 @@ from privgate.errors import DigestMismatchError, SubjectError
 # Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below
 # ``privgate/``. ``files`` covers every file of the served folder, without exception; it is what a statement signs.
 # Only what MLflow itself writes into the copies that it loads (``registered_model_meta``, two lines) counts in
-# neither; anything else under that name does. An MLmodel file that points into ``privgate/`` is refused.
+# neither; anything else under that name is refused. An MLmodel file that points into ``privgate/`` is refused.
 
 FOLDER = "privgate"
 RECIPE = "privgate/recipe.json"
@@ -33,7 +34,13 @@ SCHEMA = "privgate/logged-recipe/v1"
 
 #: written by MLflow into copies that it loads, and by its local stores beside the model itself
 MLFLOW_META = "registered_model_meta"
-_META = re.compile(rb"model_name: [^\n]{1,300}\nmodel_version: ('?[0-9]{1,10}'?|null)\n?")
+_META = re.compile("model_name: ([^\\W_][\\w .,+@=()~&;-]{0,299}|'[^']{1,300}')\nmodel_version: '?([0-9]{1,10})'?\n?")
+_NAMELESS = "model_name: null\nmodel_version: null\n"  # of a model that was loaded by its id
+#: where readers of YAML 1.1 or 1.2 end a line, or a shell or an eye is led astray
+UNPLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+
+#: (name, version) of rows that serve the files; an empty version is any, and no row at all is one nobody knows
+Rows = Collection[tuple[str, str]]
 
 Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
 
@@ -43,7 +50,7 @@ def model_files(root: Path) -> dict[str, str]:
     return _table(root, (f"{FOLDER}/",))
 
 
-def all_files(root: Path, *, mapped: Mapped = map) -> dict[str, str]:
+def all_files(root: Path, *, mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder.
 
     Parameters
@@ -52,13 +59,38 @@ def all_files(root: Path, *, mapped: Mapped = map) -> dict[str, str]:
         Folder of a logged model.
     mapped : callable
         As in ``digest.of_files``.
+    rows : collection of (name, version)
+        What MLflow's own note may name.
     """
-    return _table(root, (), mapped)
+    return _table(root, (), mapped, rows)
 
 
-def is_written_by_mlflow(path: str, content: bytes) -> bool:
-    """Whether a file is what MLflow notes in a copy that it loads: name and version, nothing that could be served."""
-    return path == MLFLOW_META and _META.fullmatch(content) is not None
+def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
+    """Return the paths that a digest covers: all but MLflow's own note.
+
+    Raises
+    ------
+    DigestMismatchError
+        Something else lies where that note does.
+    SubjectError
+        Two names are one file on some machines.
+    """
+    refuse_twins(paths := list(paths))
+    if MLFLOW_META in paths and not _is_note(read(MLFLOW_META)[:1_000], rows):
+        raise DigestMismatchError(
+            f"{MLFLOW_META!r} is not the two lines that MLflow writes there about the model itself; remove it"
+        )
+    return [path for path in paths if path != MLFLOW_META]
+
+
+def _is_note(content: bytes, rows: Rows) -> bool:
+    """Whether this is what MLflow notes in a copy that it loads: name and version, to every reader of YAML."""
+    text = content.decode(errors="replace")
+    found = _META.fullmatch(text)
+    if found is None or UNPLAIN.search(text):
+        return text == _NAMELESS
+    said = found[1].strip("'"), found[2]
+    return not rows or any(said == (name, version or said[1]) for name, version in rows)
 
 
 def refuse_twins(paths: Iterable[str]) -> None:
@@ -72,16 +104,17 @@ def refuse_twins(paths: Iterable[str]) -> None:
             )
 
 
-def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map) -> dict[str, str]:
+def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
     try:
         found = digest.of_files(root, exclude=exclude, mapped=mapped)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
-    refuse_twins(found)
-    meta = root / MLFLOW_META
-    if meta.is_file() and meta.stat().st_size < 1_000 and is_written_by_mlflow(MLFLOW_META, meta.read_bytes()):
-        found.pop(MLFLOW_META, None)
-    return found
+    return {path: found[path] for path in covered(found, partial(_beginning, root), rows)}
+
+
+def _beginning(root: Path, path: str) -> bytes:
+    with (root / path).open("rb") as file:
+        return file.read(1_000)
 
 
 def path_part(text: str) -> str:

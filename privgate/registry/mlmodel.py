@@ -1,6 +1,7 @@
 """What an MLmodel file lets MLflow load: one model, by whatever flavor it is asked, from covered files alone."""
 
 import posixpath
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import strict_json, strict_yaml
+from privgate.documents import DocumentError, strict_json, strict_yaml
 from privgate.errors import SubjectError
 from privgate.registry import layout
 from privgate.subject.libraries import providing
@@ -16,6 +17,11 @@ from privgate.subject.libraries import providing
 SERVED = "python_function"
 #: what names a file but is none that is loaded: where an artifact once came from, and what a model is told
 _NOTES = frozenset({"uri", "config", "env_vars"})
+#: what names a file or folder that is read, in a flavor and below ``saved_input_example_info``
+_READ = frozenset(
+    ("artifact_path", "code", "components_binary", "conda", "data", "env", "model_binary", "model_config", "model_data")
+) | {"model_path", "path", "pickled_model", "pipeline", "python_model", "serving_input_path", "virtualenv"}
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _AGAIN = "log the model again"
 
 
@@ -52,7 +58,10 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
     if not path.is_file():
         raise SubjectError("the logged model has no MLmodel file; log it again")
     try:
-        content = strict_yaml.as_mlflow_reads(strict_json.content(path).decode("utf-8"))
+        text = strict_json.content(path).decode("utf-8")
+        if odd := layout.UNPLAIN.search(text.replace("\r\n", "\n")):
+            raise DocumentError(f"holds the character U+{ord(odd[0]):04X}, where some readers end a line")
+        content = strict_yaml.as_mlflow_reads(text)
         flavors = {str(name): dict(conf) for name, conf in dict(content["flavors"]).items()}
     except (OSError, *strict_json.GARBLED) as exc:
         raise SubjectError(f"the MLmodel file cannot be read: {strict_json.why(exc)}; log the model again") from exc
@@ -95,13 +104,32 @@ def _check_paths(folder: Path, content: Any) -> None:
             raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); {_AGAIN}")
     for value in _texts(content.get("flavors"), _NOTES):
         parts = value.replace("\\", "/").split("/")
-        if ".." in parts or value == layout.FOLDER or value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"}:
+        leaves = value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"} or _URL.match(value)
+        if ".." in parts or value == layout.FOLDER or leaves:
             raise SubjectError(f"the MLmodel file names {value!r}, which leaves the files that are checked; {_AGAIN}")
+    for value in _read_from(content):
+        whole = str(value).rstrip("/")
+        inside = whole == posixpath.normpath(whole) and whole.split("/")[0] not in {"", ".", "..", layout.MLFLOW_META}
+        if not (inside and _is_file(folder, value)):
+            raise SubjectError(f"the MLmodel file names {value!r}, which is none of the model's files; {_AGAIN}")
     if nested := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):
         raise SubjectError(
             f"the model holds another MLmodel file ({nested.relative_to(folder).as_posix()}), by which MLflow may load "
             f"something else; {_AGAIN}"
         )
+
+
+def _read_from(content: Any) -> Iterator[Any]:
+    """Give what must be a file or folder of the model; a model of another place is none that is checked."""
+    todo = [("", conf) for conf in dict(content["flavors"]).values()] + [("", content.get("saved_input_example_info"))]
+    while todo:
+        key, value = todo.pop()
+        if isinstance(value, dict):
+            if value.get("source_model_name") and not value.get("model_binary"):
+                yield value["source_model_name"]
+            todo += [(str(k), v) for k, v in value.items() if k not in _NOTES]
+        elif key in _READ and value:
+            yield value
 
 
 def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:

@@ -55,9 +55,9 @@ class BucketFiles:
         self._s3 = _client()
         self.paths = sorted(self._listed())
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        covered = [p for p in self.paths if not self._is_written_by_mlflow(p)]
+        covered = layout.covered(self.paths, self.read, rows)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(covered, pool.map(self._digest, covered), strict=True))
 
@@ -73,9 +73,6 @@ class BucketFiles:
             with place.open("wb") as written:
                 for chunk in self._chunks(path):
                     written.write(chunk)
-
-    def _is_written_by_mlflow(self, path: str) -> bool:
-        return path == layout.MLFLOW_META and layout.is_written_by_mlflow(path, self.read(path))
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
@@ -149,7 +146,7 @@ def _answering(doing: str) -> Iterator[None]:
 class StoredFiles(Protocol):
     """Files below a location, wherever they lie."""
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
         ...
 
@@ -172,9 +169,9 @@ class FolderFiles:
 
     folder: Path
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        return layout.all_files(self.folder, mapped=_at_once)
+        return layout.all_files(self.folder, mapped=_at_once, rows=rows)
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -217,10 +214,9 @@ class ServedFiles:
         if len(set(self.paths)) != len(self.paths):
             raise OddNameError("a name that is listed twice")
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        layout.refuse_twins(self.paths)
-        covered = [p for p in self.paths if not self._is_written_by_mlflow(p)]
+        covered = layout.covered(self.paths, self.read, rows)
         with answering(f"reading the files at {self.location}"):
             return dict(zip(covered, _at_once(self._digest, covered), strict=True))
 
@@ -236,9 +232,6 @@ class ServedFiles:
             with answering(f"reading {path} at {self.location}"), place.open("wb") as written:
                 for chunk in self.client.chunks(self.location, path):
                     written.write(chunk)
-
-    def _is_written_by_mlflow(self, path: str) -> bool:
-        return path == layout.MLFLOW_META and layout.is_written_by_mlflow(path, self.read(path))
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes.

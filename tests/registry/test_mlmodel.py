@@ -1,16 +1,19 @@
 """What an MLmodel file may say: one model, from files that are checked; all else is refused before it is opened."""
 
+import copy
 import sys
 from importlib import metadata
 
 import pytest
 import yaml
+from mlflow.utils.yaml_utils import write_yaml
 
 from privgate.errors import SubjectError
 from privgate.registry import layout
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import oddity
 
+FILES = ("model.skops", "other.pkl", "conda.yaml", "python_model.pkl", "artifacts/a", "code/mine.py")
 PYFUNC = {"loader_module": "mlflow.sklearn", "model_path": "model.skops", "env": {"conda": "conda.yaml"}}
 SKLEARN = {"pickled_model": "model.skops", "serialization_format": "skops"}
 
@@ -20,7 +23,7 @@ def model(tmp_path):
     """Return a function that writes a model of these flavors and returns its folder."""
 
     def written(flavors, *, extra=(), **more):
-        for name in ("model.skops", "other.pkl", "conda.yaml", *extra):
+        for name in (*FILES, *extra):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text("x")
         (tmp_path / "MLmodel").write_text(yaml.safe_dump({"flavors": flavors, **more}))
@@ -101,7 +104,7 @@ def test_code_of_ones_own_is_taken(model):
     )
     flavors = {"python_function": {**PYFUNC, "code": "code"}, "sklearn": {**SKLEARN, "code": "code"}}
     assert flavor_of(model(flavors, extra=(f"code/{own}/__init__.py",))) == "sklearn"
-    with pytest.raises(SubjectError, match="no folder of its own"):
+    with pytest.raises(SubjectError, match="none of the model's files"):
         flavor_of(model({"python_function": {**PYFUNC, "code": "."}}))
 
 
@@ -117,20 +120,101 @@ def test_files_that_are_one_on_some_machines_are_refused(model, twin):
         layout.all_files(folder)
 
 
+ENDS = ("\r", "\x85", "\u2028", "\u2029", "\x0b", "\x0c")  # a line, to some reader
 NOTES = [
     ("model_name: credit\nmodel_version: '3'\n", True),
     ("model_name: null\nmodel_version: null\n", True),
     ("model_name: credit\nmodel_version: '3'\nmore: 1\n", False),
     ("model_name: credit\nmodel_version: __import__('os')\n", False),
     ("", False),
+    *((f"model_name: credit{end}dependencies: [evil]\nmodel_version: '3'\n", False) for end in ENDS),
+    *((f"model_name: 'credit{end}dependencies: [evil]'\nmodel_version: '3'\n", False) for end in ENDS),
+    ("model_name: [credit]\nmodel_version: '3'\n", False),
+    ("model_name: {python: 3.9}\nmodel_version: '3'\n", False),
+    ("model_name: 'credit'\nmodel_version: '3'\n" + " " * 2_000, False),
 ]
 
 
 @pytest.mark.parametrize(("text", "own"), NOTES)
-def test_only_what_mlflow_itself_notes_counts_in_no_digest(model, text, own):
+def test_only_what_mlflow_itself_notes_may_lie_there_and_counts_in_no_digest(model, text, own):
     folder = model({"python_function": PYFUNC})
-    (folder / layout.MLFLOW_META).write_text(text)
-    assert (layout.MLFLOW_META not in layout.all_files(folder)) is own
+    before = layout.all_files(folder)
+    (folder / layout.MLFLOW_META).write_bytes(text.encode())
+    if own:
+        assert layout.all_files(folder) == before
+    else:
+        with pytest.raises(SubjectError, match="is not the two lines that MLflow writes there"):
+            layout.all_files(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "3", "null", "yes", "a: b"]
+)
+def test_what_mlflow_writes_is_taken_for_its_note(model, name):
+    folder = model({"python_function": PYFUNC})
+    before = layout.all_files(folder)
+    write_yaml(str(folder), layout.MLFLOW_META, {"model_name": name, "model_version": "3"}, ensure_yaml_extension=False)
+    assert layout.all_files(folder, rows=[("other", "1"), (name, "3")]) == before
+    assert layout.all_files(folder, rows=[(name, "")]) == before
+    for rows in ([(name, "4")], [("other", "")]):
+        with pytest.raises(SubjectError, match="about the model itself"):
+            layout.all_files(folder, rows=rows)
+
+
+# where MLflow reads a file by what an MLmodel file says
+NAMES = [
+    *(("flavors", "python_function", key) for key in ("model_path", "data", "code", "python_model", "env")),
+    *(("flavors", "python_function", "env", kind) for kind in ("conda", "virtualenv")),
+    ("flavors", "python_function", "artifacts", "a", "path"),
+    *(("flavors", "sklearn", key) for key in ("pickled_model", "model_data", "code", "model_binary")),
+    *(("saved_input_example_info", key) for key in ("artifact_path", "serving_input_path")),
+]
+TARGETS = [
+    *("registered_model_meta", "./registered_model_meta", "code/../registered_model_meta", "absent.yaml", "."),
+    *("../conda.yaml", "/etc/hostname", "~/conda.yaml", "https://host/conda.yaml", "s3://bucket/conda.yaml"),
+    *(
+        "file:///etc/hostname",
+        "file:/etc/hostname",
+        "C:/conda.yaml",
+        "code//mine.py",
+        "conda.yaml\0",
+        7,
+        ["conda.yaml"],
+    ),
+]
+
+
+@pytest.mark.parametrize("place", NAMES, ids="-".join)
+def test_whatever_it_names_is_a_file_of_the_model(model, place):
+    """Each place where a file is named, with each odd target: law."""
+    flavors = {"python_function": PYFUNC, "sklearn": SKLEARN}
+    assert flavor_of(model(flavors, saved_input_example_info={"artifact_path": "conda.yaml"})) == "sklearn"
+    for target in TARGETS:
+        content = copy.deepcopy({"flavors": flavors, "saved_input_example_info": {}})
+        inner = content
+        for key in place[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[place[-1]] = target
+        folder = model(content.pop("flavors"), **content)
+        (folder / layout.MLFLOW_META).write_text("model_name: credit\nmodel_version: '3'\n")
+        with pytest.raises(SubjectError, match="again"):
+            flavor_of(folder)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_mlmodel_file_has_one_reading_of_its_lines(model, end):
+    folder = model({"sklearn": SKLEARN})
+    text = (folder / "MLmodel").read_text()
+    (folder / "MLmodel").write_bytes(text.replace("\n", "\r\n").encode())  # as written on Windows
+    assert flavor_of(folder) == "sklearn"
+    (folder / "MLmodel").write_bytes(f"{text}# a remark{end}run_id: x\n".encode())
+    with pytest.raises(SubjectError, match="where some readers end a line"):
+        flavor_of(folder)
+
+
+def test_a_model_that_lies_elsewhere_is_refused(model):
+    with pytest.raises(SubjectError, match="none of the model's files"):
+        flavor_of(model({"transformers": {"source_model_name": "somebody/model", "task": "text"}}))
 
 
 ODD = [
