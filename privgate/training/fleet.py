@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from privgate import door
 from privgate.arrays import Index
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
@@ -415,6 +416,8 @@ class Fleet:
         from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 
+        if isinstance(self.cluster, str):
+            door.admit_cluster(self.cluster)
         if isinstance(self.cluster, str) and spark.is_master(self.cluster):
             return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:
