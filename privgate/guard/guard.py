@@ -126,10 +126,10 @@ def _check_places(inner: str, watch: Watch) -> None:
     guard = watch.guard()
     own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]
     if inner.startswith("sqlite"):
-        place, _, query = inner.partition(":///")[2].partition("?")
-        if place.startswith("file:") or "uri=" in query.lower():
+        named, _, query = inner.partition(":///")[2].partition("?")
+        if named.startswith("file:") or "uri=" in query.lower():
             raise PolicyError(f"the database {inner!r:.200} is named by an address; name its file by the path alone")
-        own.append(Path(urllib.parse.unquote(place)))
+        own.append(Path(urllib.parse.unquote(named)))
     for variable in _DESTINATIONS:
         place = _local(os.environ.get(variable, ""))
         for path in own if place is not None else ():
