@@ -1,7 +1,7 @@
 """The door out: while a command runs, its process asks the registry, what the operator configured, what was vetted.
 
 Whoever may write to a registry says where data, files and reports lie. Each such address is vetted before it is used
-(``privgate.registry.addresses``), and only what was vetted is let through here: a name that nobody vetted is not even
+(by the addresses of the registry), and only what was vetted is let through: a name that nobody vetted is not even
 looked up, so a caller who forgets to ask reaches nobody. Libraries of other people connect in this process, too; the
 interpreter asks this module about each of their sockets. What connects without the interpreter (psycopg2, pyarrow's
 own S3 and HDFS) is not seen: such libraries are given addresses of the operator's, or vetted ones, and no others.

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from privgate import door
 from privgate.arrays import Index
+from privgate.door import admit_cluster
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, recognition
@@ -417,7 +417,7 @@ class Fleet:
         from privgate.training.clusters import DaskPool, JoblibPool
 
         if isinstance(self.cluster, str):
-            door.admit_cluster(self.cluster)
+            admit_cluster(self.cluster)
         if isinstance(self.cluster, str) and spark.is_master(self.cluster):
             return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
-from privgate import door
+from privgate.door import admit
 
 
 class Place(Protocol):
@@ -180,5 +180,5 @@ def place(where: str | Path | None) -> Place:
         return MemoryPlace()
     if text.startswith("file://"):
         return LocalPlace(Path(text.removeprefix("file://")))
-    door.admit(text)
+    admit(text)
     return RemotePlace(text) if "://" in text else LocalPlace(Path(text).expanduser())
