@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from privgate import door
 from privgate.cli import console, options
 from privgate.errors import UsageError
 
@@ -29,13 +30,13 @@ def adopt(
     from privgate.subject.data import TrainingData
     from privgate.subject.recipe import Recipe
 
-    recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
+    with door.held_open():  # the operator's own modules
+        recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
+        data = data() if callable(data) and not isinstance(data, TrainingData) else data
     if not isinstance(recipe, Recipe):
         recipe = Recipe(recipe, seed=seed)
     elif seed is not None:
         raise UsageError(f"--seed: {recipe_name} is a Recipe, which has its own")
-    if not isinstance(data, TrainingData) and callable(data):
-        data = data()
     if not isinstance(data, TrainingData):
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
     found = registry.adopt(uri, recipe, data, tracking_uri=tracking_uri, store=store)

@@ -6,6 +6,7 @@ import traceback
 
 import click
 
+from privgate import door
 from privgate.errors import ExitCode, PrivgateError
 
 
@@ -23,7 +24,8 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     try:
         # https://no-color.org: any value but an empty one
         color = False if os.environ.get("NO_COLOR") else None
-        code = command.main(args=arguments, prog_name=name, standalone_mode=False, color=color)
+        with door.shut():
+            code = command.main(args=arguments, prog_name=name, standalone_mode=False, color=color)
     except PrivgateError as exc:
         # names in it may hold bytes that are no text
         click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)

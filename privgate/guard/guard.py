@@ -126,7 +126,10 @@ def _check_places(inner: str, watch: Watch) -> None:
     guard = watch.guard()
     own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]
     if inner.startswith("sqlite"):
-        own.append(Path(inner.partition(":///")[2].partition("?")[0]))
+        named, _, query = inner.partition(":///")[2].partition("?")
+        if named.startswith("file:") or "uri=" in query.lower():
+            raise PolicyError(f"the database {inner!r:.200} is named by an address; name its file by the path alone")
+        own.append(Path(urllib.parse.unquote(named)))
     for variable in _DESTINATIONS:
         place = _local(os.environ.get(variable, ""))
         for path in own if place is not None else ():
@@ -139,8 +142,12 @@ def _check_places(inner: str, watch: Watch) -> None:
 
 def _local(uri: str) -> Path | None:
     """Return the folder that an artifact destination means on this machine; None for a store elsewhere."""
-    scheme, _, rest = uri.partition("://") if "://" in uri else ("", "", uri.removeprefix("file:"))
-    return Path(urllib.parse.unquote(rest) if scheme else rest).resolve() if scheme in {"", "file"} and rest else None
+    parsed = urllib.parse.urlsplit(uri)
+    if not uri or parsed.scheme not in {"", "file"}:
+        return None
+    if parsed.netloc not in {"", "localhost"} or (parsed.scheme and (parsed.query or parsed.fragment)):
+        raise PolicyError(f"artifacts go to {uri!r:.200}, which is no plain path; name the folder by its path alone")
+    return Path(urllib.parse.unquote(parsed.path) if parsed.scheme else uri).resolve()
 
 
 def _writes_of(store: Any) -> set[str]:

@@ -12,6 +12,8 @@ import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 
+from privgate import door
+from privgate.door import PLACES
 from privgate.errors import RegistryError, SubjectError
 from privgate.subject.sources import check_path
 
@@ -25,11 +27,10 @@ from privgate.subject.sources import check_path
 # anybody, sets it so unless the operator did.
 #
 # Nothing is written on a stranger's word: whoever makes an experiment says where its artifacts lie. Reports go to the
-# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
+# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike. An
+# address that was vetted here is let through ``privgate.door``; no other is.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
-#: where the registry keeps artifacts, beside its own proxy and the place of its first experiment
-PLACES = "PRIVGATE_ARTIFACT_PLACES"
 #: where names of hosts are the provider's, and credentials the environment's
 _STORES = frozenset({"s3", "gs", "dbfs"})
 _AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
@@ -51,10 +52,9 @@ def refuse_data(uri: str) -> None:
     """
     scheme, plain = _plain(uri)
     listed = _listed()
-    if listed is None and plain and (scheme in {"", "file"} or _is_store(uri)):
-        return
-    if plain and any(_begins(prefix, uri) for prefix in listed or ()):
-        return
+    stored = listed is None and (scheme in {"", "file"} or _is_store(uri))
+    if plain and (stored or any(_begins(prefix, uri) for prefix in listed or ())):
+        return None if scheme in {"http", "https"} else door.admit(uri)  # those are connected to by ``fetch`` alone
     raise SubjectError(
         f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
         f"would have it ask there; if that is meant, list the address, or what it begins with, in {VARIABLE}"
@@ -80,14 +80,14 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
         or (scheme in {"http", "https"} and bool(server) and (scheme, host) == (asked.scheme, server))
     )
     if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
-        return
+        return door.admit(uri)
     raise SubjectError(
         f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store: whoever "
         f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
     )
 
 
-def refuse_written(uri: str, *, tracking_uri: str, first: str) -> None:
+def refuse_written(uri: str, *, tracking_uri: str) -> None:
     """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
 
     Parameters
@@ -96,18 +96,15 @@ def refuse_written(uri: str, *, tracking_uri: str, first: str) -> None:
         Where a run or an experiment says that its artifacts lie.
     tracking_uri : str
         The registry that says so.
-    first : str
-        Where the registry's first experiment has its artifacts: no client chose that. Empty where it is not known.
 
     Raises
     ------
     RegistryError
         It is neither the registry's own nor listed; nothing was sent.
     """
-    root = first.rstrip("/").rpartition("/")[0]
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
-        if _plain(uri)[1] and (_is_own(uri, tracking_uri) or (root and _lies_below(root, uri)) or _is_place(uri)):
-            return
+        if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
+            return door.admit(uri)
     raise RegistryError(
         f"reports on this model would be written to {uri!r:.200}, a place of its experiment and not the registry's "
         f"own; if artifacts are meant to lie there, list it, or what it begins with, in {PLACES}"
@@ -150,7 +147,17 @@ def _lies_below(prefix: str, uri: str) -> bool:
 
 
 def _is_place(uri: str) -> bool:
-    return any(_lies_below(prefix, uri) for prefix in os.environ.get(PLACES, "").split())
+    return any(_lies_below(prefix, uri) for prefix in (*os.environ.get(PLACES, "").split(), *_given))
+
+
+#: where whoever started the command said, by an option, that something is to be written
+_given: set[str] = set()
+
+
+def give(uri: str) -> None:
+    """Let what lies below an address be written and read: an option of the command names it."""
+    _given.add(uri)
+    door.admit(uri)
 
 
 def reachable(uri: str) -> list[str]:
@@ -164,6 +171,7 @@ def reachable(uri: str) -> list[str]:
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
     host = parsed.hostname or ""
+    door.admit_name(host)
     named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed() or ())
     try:
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
@@ -178,6 +186,8 @@ def reachable(uri: str) -> list[str]:
                     f"{uri!r:.200} leads to {address}, an address of this {inside}, which is asked only where "
                     f"{VARIABLE} lists {address if inside == 'machine' else host!r} itself"
                 )
+    for address in found:
+        door.admit(f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}")
     return found
 
 
@@ -201,6 +211,8 @@ def _plain(uri: str) -> tuple[str, bool]:
     scheme, colon, rest = uri.partition(":")
     scheme = scheme.lower() if colon and re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
     odd = re.search(r"[\x00-\x20\\]|::", uri) if scheme else re.search(r"[\x00-\x1f]|://", uri)
+    if scheme not in {"http", "https"}:  # pandas' file systems take a host, a proxy or a password from a query
+        odd = odd or re.search("[?#]", uri if scheme else "")
     if scheme in {"", "file"}:
         path = _folder(uri)
         # MLflow takes a plain path for an address and decodes it, so "%2e%2e" would be a step up after this look
@@ -223,7 +235,9 @@ def _folder(uri: str) -> Path | None:
 
 def _is_store(uri: str) -> bool:
     parsed = urllib.parse.urlsplit(uri)
-    return parsed.scheme in _STORES or (parsed.scheme in _AZURE and bool(_AZURE_HOST.fullmatch(parsed.netloc)))
+    return (parsed.scheme in _STORES and ":" not in parsed.netloc) or (
+        parsed.scheme in _AZURE and bool(_AZURE_HOST.fullmatch(parsed.netloc))
+    )
 
 
 def _listed() -> list[str] | None:

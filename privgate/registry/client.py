@@ -1,17 +1,19 @@
 """Talking to MLflow: one client, and errors in our words."""
 
+import functools
 import re
 import shutil
 import sys
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from privgate import door
 from privgate.errors import PrivgateError, RegistryError
-from privgate.registry.addresses import refuse_files
+from privgate.registry.addresses import refuse_files, refuse_written
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
 _ADDRESSES: dict[str, str] = {}
@@ -31,7 +33,10 @@ def answering(doing: str) -> Iterator[None]:
     except PrivgateError:
         raise
     except _problems() as exc:
-        raise RegistryError(f"{doing}: {_sentence(exc)}") from exc
+        inner: BaseException | None = exc
+        while inner is not None and not isinstance(inner, PrivgateError):  # the door's own sentence, wrapped by MLflow
+            inner = inner.__cause__ or inner.__context__
+        raise RegistryError(f"{doing}: {inner or _sentence(exc)}") from exc
 
 
 def _problems() -> tuple[type[BaseException], ...]:
@@ -74,7 +79,46 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     if not make:
         _present(tracking_uri)
     with answering("connecting to MLflow"):
-        return MlflowClient(tracking_uri=tracking_uri)
+        made = MlflowClient(tracking_uri=tracking_uri)
+    door.registry(str(made.tracking_uri))
+    _vet_artifacts()
+    return made
+
+
+@functools.cache
+def _vet_artifacts() -> None:
+    """Have MLflow ask, while a command runs, before it reads or writes artifacts anywhere: runs and models name it."""
+    from mlflow.store.artifact.artifact_repository_registry import ArtifactRepositoryRegistry
+
+    get = ArtifactRepositoryRegistry.get_artifact_repository
+
+    def vetted(self: Any, artifact_uri: str, *args: Any, **kwargs: Any) -> Any:
+        if not door.is_shut() or artifact_uri.startswith(("runs:", "models:")):  # those lead to the place itself
+            return get(self, artifact_uri, *args, **kwargs)
+        registries = door.registries()
+        _any_of(registries, lambda registry: refuse_files(artifact_uri, tracking_uri=registry))
+        made = get(self, artifact_uri, *args, **kwargs)
+        for name in ("log_artifact", "log_artifacts", "delete_artifacts"):
+            setattr(made, name, _written(getattr(made, name), artifact_uri, registries))
+        return made
+
+    ArtifactRepositoryRegistry.get_artifact_repository = vetted
+
+
+def _written(write: Any, uri: str, registries: list[str]) -> Any:
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        _any_of(registries, lambda registry: refuse_written(uri, tracking_uri=registry))
+        return write(*args, **kwargs)
+
+    return asked
+
+
+def _any_of(registries: list[str], refuse: Callable[[str], None]) -> None:
+    """Refuse what is refused for each of the registries of this command."""
+    for registry in registries[:-1]:
+        with suppress(PrivgateError):
+            return refuse(registry)
+    return refuse(registries[-1])
 
 
 def _present(tracking_uri: str | None) -> None:
@@ -100,7 +144,10 @@ def reader(tracking_uri: str | None = None) -> Any:
     from privgate.registry.rest import RestClient
 
     address = http_settings.address_for(tracking_uri)
-    return connect(tracking_uri) if address is None else RestClient(address)
+    if address is None:
+        return connect(tracking_uri)
+    door.registry(address)
+    return RestClient(address)
 
 
 def remember_address(model_id: str, client: Any) -> None:

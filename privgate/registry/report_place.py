@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from privgate.errors import RegistryError, SubjectError
+from privgate.errors import SubjectError
 from privgate.registry import layout
 from privgate.registry.addresses import refuse_written
 from privgate.registry.client import answering
@@ -62,12 +62,7 @@ def refuse_elsewhere(client: Any, model_id: str) -> str:
 
 def refuse_place(client: Any, place: str) -> None:
     """Refuse to write at a place of artifacts that is neither the registry's own nor listed."""
-    try:
-        with answering("reading the first experiment"):
-            first = location_of_experiment(client, "0")
-    except RegistryError:  # deleted for good, or not ours to read
-        first = ""
-    refuse_written(place, tracking_uri=str(client.tracking_uri), first=first)
+    refuse_written(place, tracking_uri=str(client.tracking_uri))
 
 
 def location_of_experiment(client: Any, experiment_id: str) -> str:

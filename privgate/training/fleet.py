@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privgate.arrays import Index
+from privgate.door import admit_cluster
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, recognition
@@ -415,6 +416,8 @@ class Fleet:
         from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 
+        if isinstance(self.cluster, str):
+            admit_cluster(self.cluster)
         if isinstance(self.cluster, str) and spark.is_master(self.cluster):
             return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:

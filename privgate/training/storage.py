@@ -7,6 +7,8 @@ import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
+from privgate.door import admit
+
 
 class Place(Protocol):
     """A flat set of immutable files."""
@@ -178,4 +180,5 @@ def place(where: str | Path | None) -> Place:
         return MemoryPlace()
     if text.startswith("file://"):
         return LocalPlace(Path(text.removeprefix("file://")))
+    admit(text)
     return RemotePlace(text) if "://" in text else LocalPlace(Path(text).expanduser())

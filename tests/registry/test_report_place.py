@@ -23,9 +23,9 @@ def nothing_listed(monkeypatch):
     monkeypatch.delenv(PLACES, raising=False)
 
 
-def written(uri, tracking_uri, first=""):
+def written(uri, tracking_uri):
     try:
-        refuse_written(uri, tracking_uri=tracking_uri, first=first)
+        refuse_written(uri, tracking_uri=tracking_uri)
     except RegistryError as exc:
         said = str(exc)
     else:
@@ -36,24 +36,20 @@ def written(uri, tracking_uri, first=""):
 
 
 @pytest.mark.parametrize(
-    ("uri", "tracking_uri", "first"),
+    ("uri", "tracking_uri"),
     [
-        ("mlflow-artifacts:/1/run/artifacts", SERVER, ""),
-        ("mlflow-artifacts://registry:5000/1", SERVER, ""),
-        ("https://registry/api/2.0/mlflow-artifacts/artifacts/1", "https://registry/", ""),
-        ("mlflow-artifacts://artifacts:5500/1", SERVER, "mlflow-artifacts://artifacts:5500/0"),
-        ("s3://bucket/base/1/run", SERVER, "s3://bucket/base/0"),
-        ("/srv/artifacts/1", SERVER, "file:///srv/artifacts/0"),
-        ("file:///srv/artifacts/1", "postgresql://db/mlflow", "/srv/artifacts/0"),
-        ("/srv/registry/artifacts/1", "sqlite:////srv/registry/mlflow.db", ""),
-        ("file:///home/anna/notebooks/mlruns/12/run", "sqlite:////srv/registry/mlflow.db", ""),
-        ("/srv/store/1/run", "file:///srv/store", ""),
-        ("/srv/store/1/run", "/srv/store", ""),
-        ("dbfs:/databricks/mlflow-tracking/1/run", "databricks://profile", ""),
+        ("mlflow-artifacts:/1/run/artifacts", SERVER),
+        ("mlflow-artifacts://registry:5000/1", SERVER),
+        ("https://registry/api/2.0/mlflow-artifacts/artifacts/1", "https://registry/"),
+        ("/srv/registry/artifacts/1", "sqlite:////srv/registry/mlflow.db"),
+        ("file:///home/anna/notebooks/mlruns/12/run", "sqlite:////srv/registry/mlflow.db"),
+        ("/srv/store/1/run", "file:///srv/store"),
+        ("/srv/store/1/run", "/srv/store"),
+        ("dbfs:/databricks/mlflow-tracking/1/run", "databricks://profile"),
     ],
 )
-def test_the_registrys_own_places_are_written_to(uri, tracking_uri, first):
-    assert written(uri, tracking_uri, first)
+def test_the_registrys_own_places_are_written_to(uri, tracking_uri):
+    assert written(uri, tracking_uri)
 
 
 ELSEWHERE = [
@@ -72,6 +68,8 @@ ELSEWHERE = [
     "/srv/evil",
     "//evil/share",
     "s3://evil/1",
+    "s3://bucket/base/1/run",
+    "file:///srv/artifacts/1",
     "gs://evil/1",
     "dbfs:/databricks/mlflow-tracking/1",
     "hdfs://evil/mlflow/1",
@@ -90,13 +88,10 @@ ELSEWHERE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "first", ["", "mlflow-artifacts:/0", "s3://bucket/0", "hdfs:///mlflow/0", "file:///srv/base/0"]
-)
-def test_no_other_place_is(first):
-    assert [uri for uri in ELSEWHERE if written(uri, SERVER, first)] == []
+def test_no_other_place_is():
+    assert [uri for uri in ELSEWHERE if written(uri, SERVER)] == []
     local = "sqlite:////srv/registry/mlflow.db"
-    assert [uri for uri in ELSEWHERE if written(uri, local, first) and not re.search(r"/mlruns/[0-9]+$", uri)] == []
+    assert [uri for uri in ELSEWHERE if written(uri, local) and not re.search(r"/mlruns/[0-9]+$", uri)] == []
 
 
 def test_an_operator_lists_other_places_exactly(monkeypatch):

@@ -1,6 +1,8 @@
 """What the guard rests on lies where no client of the server can write."""
 
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from privgate.guard import guard
 from privgate.guard.guard import guarded
 from privgate.guard.guard_config import Watch
 
+ROOT_POLICIES = Path(__file__).resolve().parents[3] / "policies"
 DESTINATION, ROOT = "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT"
 
 
@@ -23,11 +26,39 @@ def place(site, tmp_path, empty_database, monkeypatch):
 
 
 @pytest.mark.parametrize("variable", [DESTINATION, ROOT])
-@pytest.mark.parametrize("spelled", ["{}", "file://{}", "file:{}", "{}/artifacts/..", "."])
+@pytest.mark.parametrize("spelled", ["{}", "file://{}", "file:{}", "file://localhost{}", "{}/artifacts/..", "."])
 def test_clients_may_not_write_what_the_guard_reads(place, monkeypatch, variable, spelled):
     monkeypatch.chdir(place)
     monkeypatch.setenv(variable, spelled.format(place))
     with pytest.raises(PolicyError, match="where any client may write artifacts"):
+        guarded(f"privgate:sqlite:///{place}/registry.db")
+
+
+@pytest.mark.parametrize("variable", [DESTINATION, ROOT])
+@pytest.mark.parametrize("spelled", ["file:{}?x=1", "file://{}?x=1", "file://{}#x", "file://otherhost{}"])
+def test_a_destination_that_is_no_plain_path_is_refused(place, monkeypatch, variable, spelled):
+    monkeypatch.setenv(variable, spelled.format(place))
+    with pytest.raises(PolicyError, match="no plain path"):
+        guarded(f"privgate:sqlite:///{place}/registry.db")
+
+
+@pytest.mark.parametrize("inner", ["sqlite:///file:{}/registry.db?uri=true", "sqlite:///{}/registry.db?URI=1"])
+def test_a_database_that_is_named_by_an_address_is_refused(place, inner):
+    with pytest.raises(PolicyError, match="by the path alone"):
+        guard._check_places(inner.format(place), Watch(place / "guard.yaml"))
+
+
+def test_a_policy_that_another_extends_counts(place, monkeypatch):
+    served = place / "artifacts"
+    served.mkdir()
+    (served / "base.yaml").write_text((ROOT_POLICIES / "dtp-1.yaml").read_text())
+    (place / "own.yaml").write_text(
+        'schema: privgate/policy/v1\nname: own\nversion: "1"\nextends: artifacts/base.yaml\n'
+    )
+    text = (place / "guard.yaml").read_text()
+    (place / "guard.yaml").write_text(re.sub("(?m)^policy:.*$", "policy: own.yaml", text))
+    monkeypatch.setenv(DESTINATION, str(served))
+    with pytest.raises(PolicyError, match=r"base\.yaml lies below"):
         guarded(f"privgate:sqlite:///{place}/registry.db")
 
 

@@ -95,6 +95,8 @@ ELSEWHERE = [
     "wasbs://box@evil.example/blob.core.windows.net",
     "jdbc:postgresql://db/people",
     "s3://bucket\\@10.0.0.1/x",
+    "s3://bucket/people.parquet?endpoint_override=10.0.0.1:9000&scheme=http",
+    "s3://bucket:9000/x",
 ]
 
 
