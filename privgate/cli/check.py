@@ -308,6 +308,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
     from privgate.evaluation.context_stated import with_context
+    from privgate.guard.verifying import approved_report
     from privgate.registry.attaching import refuse_unattachable
 
     run = options.build(uri, settings)
@@ -328,7 +329,8 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
         announce=console.note,
     )
     verdict = with_context(verdict, run.subject, run.fleet, settings)
-    before = registry.baseline(run.subject.name, settings["baseline"], tracking_uri=settings["tracking_uri"])
+    held = f"models:/{run.subject.name}@{settings['baseline']}"
+    before = approved_report(held, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
     try:
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # it could be written before: a full disk

@@ -84,6 +84,7 @@ def _uri(model: Any) -> str:
 def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate import registry, report
     from privgate.advice.evaluate import evaluate
+    from privgate.guard.verifying import approved_report
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to, refuse_unattachable
     from privgate.registry.report_place import refuse_place
@@ -101,7 +102,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
         verdict = with_context(verdict, subject, fleet, config)
         folder = Path(scratch, _PLACE)
-        report.write(verdict, folder, hash_key=key, baseline=registry.baseline(subject.name, "production"))
+        report.write(verdict, folder, hash_key=key, baseline=approved_report(f"models:/{subject.name}@production"))
         for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data
             (folder / name).unlink(missing_ok=True)
         metrics = log_to(client, run_id, subject, verdict)

@@ -1,5 +1,6 @@
 """Verifying at deployment: the statement, and every byte of the files that are about to be served."""
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +9,14 @@ from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
+from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.checks import Row, Terms, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.guard_config import Guard
+from privgate.guard.guard_config import VARIABLE, Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry import layout
-from privgate.registry.client import reader
-from privgate.registry.named import named
+from privgate.registry.client import answering, reader
+from privgate.registry.named import named, plain_name
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 # Verifying at deployment: the statement, and every byte of the files that are about to be served.
@@ -94,17 +95,23 @@ def verify(
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (found.storage, found.model_id):
         raise StatementError(f"{exact} was replaced while it was being verified; verify again")
-    report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
-    if statement.payload_digest(report) != claims.report:
-        raise StatementError(f"the report stored with {exact} is not the one that was signed")
-    moments = (claims.signed, statement.now())
-    guard.trust.verify(evidence, claims.role("evidence"), model=claims.name, moments=moments)
+    _, evidence = _signed_report(client, claims, guard, exact)
     signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, row.storage) as stored:
         n_files = (
             _compare(claims, signed, stored, exact) if to is None else _hand_over(claims, signed, stored, exact, to)
         )
     return Verified(claims, exact, n_files, row.storage)
+
+
+def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple[bytes, Envelope]:
+    """Return the stored report and evidence that a verified statement names by digest."""
+    report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
+    if statement.payload_digest(report) != claims.report:
+        raise StatementError(f"the report stored with {uri} is not the one that was signed")
+    moments = (claims.signed, statement.now())
+    guard.trust.verify(evidence, claims.role("evidence"), model=claims.name, moments=moments)
+    return report, evidence
 
 
 def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> None:
@@ -178,6 +185,54 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
     return again(document, folder)
+
+
+# What was approved before: whoever may write reports could forge one, so only what somebody trusted signed counts.
+
+#: newest versions among which an approved one is looked for
+_LOOKED_AT = 10
+
+
+def approved_report(
+    uri: str, *, config: Path | None = None, tracking_uri: str | None = None
+) -> Mapping[str, Any] | None:
+    """Return the signed report of an approved version; None where none counts, or no guard's configuration is known.
+
+    Parameters
+    ----------
+    uri : str
+        ``models:/name@alias`` or ``models:/name/version``.
+    config : Path, optional
+        The guard's configuration; what ``PRIVGATE_GUARD`` names if absent.
+    tracking_uri : str, optional
+        MLflow server or store; the environment's if absent.
+    """
+    place = config or os.environ.get(VARIABLE)
+    if not place:
+        return None
+    try:
+        guard, client = Guard.load(Path(place)), reader(tracking_uri)
+        found = named(client, uri)
+        row, text = row_and_statement(client, found.name, found.version)
+        target = uri.rpartition("@")[2] if "@" in uri else None
+        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
+        _compare_original(client, claims, row, guard)
+        document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
+    except (PrivgateError, DocumentError):
+        return None  # a comparison is an extra, never a condition
+    return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
+
+
+def approved_before(name: str, version: str, *, tracking_uri: str | None) -> Mapping[str, Any] | None:
+    """Return the signed report of the newest other version of a model that was approved; None where there is none."""
+    if not (name and version and tracking_uri and os.environ.get(VARIABLE)):
+        return None
+    client = reader(tracking_uri)
+    with answering(f"listing the versions of {name}"):
+        found = client.search_model_versions(f"name='{plain_name(name, name)}'")
+    others = sorted((int(v.version) for v in found if str(v.version) != version), reverse=True)
+    reports = (approved_report(f"models:/{name}/{v}", tracking_uri=tracking_uri) for v in others[:_LOOKED_AT])
+    return next((r for r in reports if r is not None), None)
 
 
 # Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.

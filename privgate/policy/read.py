@@ -266,7 +266,17 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Documen
         )
     if len(here) > _DEEPEST:
         raise PolicyFileError(Problem(*mark, "extends", f"more than {_DEEPEST} policies deep", "a shorter chain"))
+    if not _is_policy(target, base):  # any file can be named, and nothing of it is anybody's to read
+        expected = "a shipped name, or a policy file without mistakes"
+        raise PolicyFileError(Problem(*mark, "extends", f"{base!r} is no policy that can be read", expected))
     return resolve(target, base, Document, here)
+
+
+def _is_policy(path: Path, name: str) -> bool:
+    try:
+        return str(read(path, name).value.get("schema")).startswith("privgate/policy/")
+    except PolicyFileError:
+        return False
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -374,7 +384,8 @@ def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
             for i, one in enumerate(data["suite"]):
                 if isinstance(one, str):
                     yield data["suite"], i, ("data", "suite", i)
-    for i, rule in enumerate(tree.value.get("rules") or []):
+    given = tree.value.get("rules")
+    for i, rule in enumerate(given if isinstance(given, list) else []):
         kind = rules.ALL.get(str(rule.get("metric"))) if isinstance(rule, dict) else None
         for key in kind.files if kind else ():
             if isinstance(rule.get(key), str):

@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from privgate.registry.client import local_registry
     from privgate.registry.load import load_subject
     from privgate.registry.log import adopt, log_model, log_recipe
-    from privgate.registry.reports import attached, baseline, in_use
+    from privgate.registry.reports import attached, in_use
 
 _HOME = {
     "adopt": "log",
     "attach": "attaching",
     "attached": "reports",
-    "baseline": "reports",
     "in_use": "reports",
     "load_subject": "load",
     "local_registry": "client",
@@ -27,7 +26,6 @@ __all__ = [
     "adopt",
     "attach",
     "attached",
-    "baseline",
     "in_use",
     "load_subject",
     "local_registry",

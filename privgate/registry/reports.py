@@ -1,20 +1,15 @@
 """Reports that were attached before: one version's, and those of every version that an alias names."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import PrivgateError, RegistryError, SubjectError
+from privgate.errors import PrivgateError, SubjectError
 from privgate.registry import layout, report_place
 from privgate.registry.addresses import refuse_files
-from privgate.registry.client import address_of, answering, connect
-from privgate.registry.named import named, plain_name
+from privgate.registry.client import answering, connect
+from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
-from privgate.subject.subject import Subject
-
-#: newest versions among which an approved one is looked for
-_LOOKED_AT = 10
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
@@ -74,18 +69,6 @@ def _document(content: bytes, name: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def baseline(subject_name: str, alias: str, *, tracking_uri: str | None = None) -> Mapping[str, Any] | None:
-    """Return the report of the approved version that ``alias`` names now, or None where there is none."""
-    if not subject_name:
-        return None
-    try:
-        document = attached(f"models:/{subject_name}@{alias}", tracking_uri=tracking_uri)
-    except (SubjectError, RegistryError):
-        # nothing was approved before: a comparison is an extra, never a condition
-        return None
-    return document if document.get("approved") is True else None
-
-
 def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield one row a registered model that ``alias`` names: name, version, alias, document or problem."""
     client = connect(tracking_uri)
@@ -108,23 +91,3 @@ def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str,
         token = page.token
         if not token:
             return
-
-
-def approved_before(subject: Subject) -> Mapping[str, Any] | None:
-    """Return the report of the newest other version of the same model that was approved; None where there is none.
-
-    A report is display, no evidence: whoever compares with one may find more by it, never less.
-    """
-    address = address_of(str(subject.detail.get("model_id", "")))
-    if not (subject.name and subject.version and address):
-        return None
-    client = connect(address)
-    with answering(f"listing the versions of {subject.name}"):
-        found = client.search_model_versions(f"name='{plain_name(subject.name, subject.name)}'")
-    others = sorted((int(v.version) for v in found if str(v.version) != subject.version), reverse=True)
-    for version in others[:_LOOKED_AT]:
-        with contextlib.suppress(SubjectError, RegistryError):
-            document = attached(f"models:/{subject.name}/{version}", tracking_uri=address)
-            if document.get("approved") is True:
-                return document
-    return None

@@ -50,3 +50,53 @@ def test_every_message_names_the_file_and_a_line_that_exists(name, monkeypatch):
         assert found, line
         assert 1 <= int(found[1]) <= lines + 1
         assert not line.endswith((".", "None"))
+
+
+WRONG = ["1.5", "yes", "text", "[1.5]", "[[1]]", "{a: 1}", "{a: {b: [c]}}", "null", "'2020-01-01'", "-1", ".nan", "[]"]
+#: what is right for the key
+RIGHT = {
+    "schema": (), "name": ("yes", "text", "'2020-01-01'"), "version": ("yes", "text", "'2020-01-01'"),
+    "description": ("yes", "text", "'2020-01-01'"), "extends": ("null",), "waivers": ("[]",), "never_waivable": ("[]",),
+    "approves": ("yes", "text", "'2020-01-01'"), "applies_to": (), "audit": (), "data": (), "valid_days": (), "file": (), "rules": (),
+    "not_applicable": (),
+}  # fmt: skip
+
+
+def test_every_key_of_a_policy_is_tried_with_wrong_kinds():
+    from privgate.policy.document_shape import Document
+
+    assert set(RIGHT) == {name.rstrip("_") for name in Document.model_fields}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["beside the other keys", "alone"])
+@pytest.mark.parametrize("key", sorted(RIGHT))
+def test_a_value_of_a_wrong_kind_is_one_sentence(tmp_path, key, whole):
+    base = {"schema": "privgate/policy/v1", "name": "n", "version": "'1'", "rules": "[{metric: dtp, max: 1}]"}
+    path = tmp_path / "policy.yaml"
+    for value in (v for v in WRONG if v not in RIGHT[key]):
+        keys = {**(base if whole else {}), key: value}
+        path.write_text("".join(f"{k}: {v}\n" for k, v in keys.items()))
+        said = message(str(path))
+        assert key in said, value
+        assert all(len(line) < 600 for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "password: hunter2",
+        "hunter2\n: [",
+        "{hunter2: [",
+        "- hunter2",
+        "hunter2",
+        "schema: hunter2",
+        "name: &hunter2 x\nb: *hunter3",
+    ],
+)
+def test_nothing_is_printed_of_a_file_that_is_no_policy(tmp_path, content):
+    (tmp_path / "other.yaml").write_text(content)
+    path = tmp_path / "policy.yaml"
+    path.write_text("schema: privgate/policy/v1\nname: n\nversion: '1'\nextends: ./other.yaml\nrules: []\n")
+    said = message(str(path))
+    assert "is no policy" in said
+    assert "hunter" not in said

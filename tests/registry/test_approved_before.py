@@ -1,47 +1,70 @@
-"""Which version of a model was approved last: what the next check compares its sources with."""
+"""What was approved before counts only if somebody trusted signed it: whoever may write reports could forge one."""
 
-from types import SimpleNamespace
+import json
 
+import mlflow
 import pytest
 
-from privgate.errors import RegistryError, SubjectError
-from privgate.registry import reports
+from privgate.guard import checks, signing, verifying
+from privgate.guard.guard_config import Guard
+from tests.registry.test_signing import checked, guard_for, sign, signer  # noqa: F401  fixtures
 
 
 @pytest.fixture
-def registry(monkeypatch):
-    """Reports by version: approved, refused, none, unreadable; and what was asked for."""
-    known = {"1": True, "2": True, "3": False, "4": None, "5": RegistryError("down"), "6": True}
-    asked = []
-
-    def attached(uri, *, tracking_uri):
-        version = uri.rpartition("/")[2]
-        asked.append(version)
-        if known[version] is None:
-            raise SubjectError("no report")
-        if isinstance(known[version], Exception):
-            raise known[version]
-        return {"approved": known[version], "subject": {"version": version}, "at": tracking_uri}
-
-    client = SimpleNamespace(search_model_versions=lambda _: [SimpleNamespace(version=v) for v in known])
-    monkeypatch.setattr(reports, "connect", lambda _: client)
-    monkeypatch.setattr(reports, "address_of", lambda model_id: "sqlite:///there" if model_id == "m-1" else None)
-    monkeypatch.setattr(reports, "attached", attached)
-    return asked
+def trusting(signer, tmp_path, monkeypatch):  # noqa: F811
+    """A guard's configuration that trusts the signer alone."""
+    place = tmp_path / "guard.yaml"
+    monkeypatch.setattr(Guard, "load", classmethod(lambda _, path: guard_for(signer)))
+    monkeypatch.setenv("PRIVGATE_GUARD", str(place))
+    return place
 
 
-def subject(name="credit", version="6", model_id="m-1"):
-    return SimpleNamespace(name=name, version=version, detail={"model_id": model_id})
+def ask():
+    return verifying.approved_report("models:/credit/1", tracking_uri=mlflow.get_tracking_uri())
 
 
-def test_it_is_the_newest_other_version_with_an_approving_report(registry):
-    found = reports.approved_before(subject())
+@pytest.fixture
+def attached(checked, signer):  # noqa: F811
+    """The version with a signed statement; it is taken away again, since others share the registry."""
+    made = sign(checked, signer)
+    signing.attach_statement(made)
+    yield made
+    mlflow.MlflowClient().delete_model_version_tag("credit", "1", checks.TAG)
 
-    assert (found["subject"]["version"], found["at"]) == ("2", "sqlite:///there")
-    assert registry == ["5", "4", "3", "2"]
+
+def test_a_signed_report_counts(attached, trusting):
+    assert ask() == json.loads(attached.report)
+    found = verifying.approved_before("credit", "2", tracking_uri=mlflow.get_tracking_uri())
+    assert found == json.loads(attached.report)
+    assert verifying.approved_before("credit", "1", tracking_uri=mlflow.get_tracking_uri()) is None
 
 
-def test_there_is_none_for_a_model_of_no_registry(registry):
-    for other in (subject(name=""), subject(version=""), subject(model_id="elsewhere")):
-        assert reports.approved_before(other) is None
-    assert registry == []
+def test_without_a_configuration_no_report_counts(attached, trusting, monkeypatch):
+    monkeypatch.delenv("PRIVGATE_GUARD")
+    assert ask() is None
+    assert verifying.approved_report("models:/credit/1", config=trusting, tracking_uri=mlflow.get_tracking_uri())
+
+
+def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting):  # noqa: F811
+    document = json.loads((checked[1] / "report.json").read_text())
+    client = mlflow.MlflowClient()
+    held = client.get_model_version("credit", "1")
+    place = f"privgate_reports/{held.source.rpartition('/')[2]}/forged"
+    client.log_dict(held.run_id, {**document, "approved": True}, f"{place}/report.json")
+    assert ask() is None
+
+
+def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, trusting):  # noqa: F811
+    stranger = checks.new_key()
+    signing.attach_statement(sign(checked, stranger))
+    assert ask() is None
+
+    made = sign(checked, signer)
+    signing.attach_statement(made)
+    assert ask() is not None
+    client = mlflow.MlflowClient()
+    place = f"privgate_reports/{made.claims.model_id}/dtp-1/signed/{made.claims.report.removeprefix('sha256:')[:16]}"
+    forged = {**json.loads(made.report), "evidence": {"collusion": {"sources": {}}}}
+    client.log_dict(made.claims.run_id, forged, f"{place}/report.json")
+    assert ask() is None
+    client.delete_model_version_tag("credit", "1", checks.TAG)

@@ -10,8 +10,9 @@ from privgate import digest
 from privgate.check.questions import Question
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.evidence import SIGNS, CollusionPart, CollusionSign, Measurement, Request, Sign
+from privgate.guard import verifying
 from privgate.lab.collusion import off_domain, reads, rerun
-from privgate.registry import reports
+from privgate.registry.client import address_of
 from privgate.run import changed
 from privgate.run.reproduction import REPRODUCED
 from privgate.run.run import Run
@@ -53,7 +54,8 @@ def pinned(subject: Subject, unrecorded: tuple[str, ...]) -> Pinned:
     environment = subject.detail.get("environment", {})
     if different := tuple(environment.get("differences", ())):
         loose.append(f"libraries are not the recorded ones ({different[0]})")
-    before = reports.approved_before(subject)
+    address = address_of(str(subject.detail.get("model_id", "")))
+    before = verifying.approved_before(subject.name, subject.version, tracking_uri=address)
     if before is None:
         return Pinned(tuple(loose))
     version = str(before["subject"]["version"])

@@ -408,7 +408,7 @@ def test_sources_are_pinned_where_they_are_files_and_compared_with_the_version_b
         "subject": {"version": "3", "digests": {"recipe": "sha256:other"}},
         "evidence": {"collusion": {"sources": {**now, "colluders.py": "sha256:0"}}},
     }
-    monkeypatch.setattr(collusion_signs.reports, "approved_before", lambda _: before)
+    monkeypatch.setattr(collusion_signs.verifying, "approved_before", lambda *_, **__: before)
     changed = collusion_signs.pinned(subject, ())
     assert (changed.before, changed.changed) == ("3", ("colluders.py",))
     before["evidence"]["collusion"] = None
