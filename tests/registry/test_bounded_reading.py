@@ -59,6 +59,7 @@ FILES = {
 }
 
 
+@pytest.mark.attack("23 data that never end or need all memory", "check, sign", "one sentence")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_data_is_one_sentence_within_its_limits(name, tmp_path, monkeypatch):
     monkeypatch.setenv(limited.MEMORY, "0.3")
@@ -76,6 +77,7 @@ def test_a_file_of_data_is_one_sentence_within_its_limits(name, tmp_path, monkey
         assert "PRIVGATE_READ_MEMORY" in str(caught.value) or "memory" in str(caught.value)
 
 
+@pytest.mark.attack("23 a regular expression that never ends", "check", "refused")
 @pytest.mark.parametrize("option", [{"sep": "(a+)+$"}, {"sep": ["a"]}, {"sep": ""}, {"compression": {"method": "tar"}},
                                     {"engine": "python"}, {"converters": {}}, {"storage_options": {}}])  # fmt: skip
 def test_what_runs_or_may_never_end_is_no_option(option, tmp_path):
@@ -160,6 +162,7 @@ def test_what_is_read_is_the_same_as_in_this_process(tmp_path):
     again[0, 0] = 7.0  # as one's own
 
 
+@pytest.mark.attack("23 a reader that outlives who waits for it", "any", "ended")
 def test_a_reader_ends_with_the_process_that_waits_for_it(tmp_path):
     code = (
         "import os, sys, time; from pathlib import Path; from privgate.documents import limited\n"
@@ -180,6 +183,7 @@ def test_a_reader_ends_with_the_process_that_waits_for_it(tmp_path):
         time.sleep(0.05)
 
 
+@pytest.mark.attack("23 folders within folders", "any", "refused")
 def test_folders_within_folders_are_refused(tmp_path):
     here = Path.cwd()
     try:  # by steps: the whole path is longer than the system takes at once
@@ -198,6 +202,7 @@ def test_folders_within_folders_are_refused(tmp_path):
         subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # Python's own way recurses
 
 
+@pytest.mark.attack("23 sources that break parsers", "check, sign", "one sentence")
 @pytest.mark.parametrize("text", ["-" * 200_000 + "1", "(" * 5_000, "x = " + "+".join(["a"] * 50_000), "\0"])
 def test_sources_that_break_parsers_are_a_sentence_or_parsed(text, tmp_path, monkeypatch):
     monkeypatch.setenv(limited.MEMORY, "0.5")

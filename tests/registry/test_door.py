@@ -73,6 +73,7 @@ WAYS = {
 }
 
 
+@pytest.mark.attack("21 an address of an author's is asked", "any command", "refused")
 @pytest.mark.parametrize("way", WAYS)
 def test_nobody_else_is_asked(listeners, way):
     ours, evil = listeners
@@ -88,11 +89,13 @@ def test_without_a_command_nothing_is_changed(listeners):
     assert listeners[1].connected == 1
 
 
+@pytest.mark.attack("21 a name of an author's is looked up", "any command", "refused")
 def test_a_name_that_nobody_vetted_is_not_looked_up(monkeypatch):
     with door.shut(), pytest.raises(RegistryError, match=door.PLACES):
         socket.getaddrinfo("author.example", 443)
 
 
+@pytest.mark.attack("21 the registry redirects elsewhere", "any command", "refused")
 def test_a_redirect_of_the_registrys_leads_nowhere(listeners):
     ours, evil = listeners
     ours.leads = f"http://{evil.host}/"
@@ -104,6 +107,7 @@ def test_a_redirect_of_the_registrys_leads_nowhere(listeners):
     assert evil.connected == 0
 
 
+@pytest.mark.attack("21 the password goes to another host", "any command", "withheld")
 def test_a_place_of_the_operators_is_asked_and_gets_no_password(listeners, monkeypatch):
     ours, other = listeners
     monkeypatch.setenv(door.PLACES, f"mlflow-artifacts://{other.host}/")
@@ -116,6 +120,7 @@ def test_a_place_of_the_operators_is_asked_and_gets_no_password(listeners, monke
     assert all("Authorization" not in headers for _, headers in other.asked)
 
 
+@pytest.mark.attack("21 a proxy is told to ask an author", "any command", "refused")
 def test_a_proxy_is_not_told_to_ask_anybody_else(listeners, monkeypatch):
     proxy, _ = listeners
     monkeypatch.setenv("http_proxy", f"http://{proxy.host}")
@@ -126,6 +131,7 @@ def test_a_proxy_is_not_told_to_ask_anybody_else(listeners, monkeypatch):
     assert proxy.asked == []
 
 
+@pytest.mark.attack("21 reports are written where an author says", "MLflow's client", "refused")
 @pytest.mark.parametrize("place", ["file://{}", "mlflow-artifacts://evil:1/x", "s3://evil/x"])
 def test_mlflow_writes_nowhere_that_nobody_vetted(tmp_path, place):
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository

@@ -54,6 +54,7 @@ def folder(checked, signer, tmp_path):  # noqa: F811
     return made, signed, model, public
 
 
+@pytest.mark.attack("26 other files under a model signature", "model_signing", "refused")
 def test_open_ssf_model_signing_verifies_the_very_files_and_no_others(folder):
     made, signed, model, public = folder
     assert sorted(made.evidence.statement["predicate"]["files"]) == sorted(
@@ -141,6 +142,7 @@ def test_thresholds_are_decimal_strings_that_read_back_exactly(folder, limit):
         assert not math.isnan(float(claim["threshold"]))
 
 
+@pytest.mark.attack("26 an evaluation result or a bundle as verdict", "guard", "refused")
 def test_no_statement_for_others_is_taken_for_a_verdict(folder, signer):  # noqa: F811
     made, *_ = folder
     for body in (

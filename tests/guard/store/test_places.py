@@ -34,6 +34,7 @@ def test_clients_may_not_write_what_the_guard_reads(place, monkeypatch, variable
         guarded(f"privgate:sqlite:///{place}/registry.db")
 
 
+@pytest.mark.attack("25 an artifact destination spelled as an address", "server", "refused")
 @pytest.mark.parametrize("variable", [DESTINATION, ROOT])
 @pytest.mark.parametrize("spelled", ["file:{}?x=1", "file://{}?x=1", "file://{}#x", "file://otherhost{}"])
 def test_a_destination_that_is_no_plain_path_is_refused(place, monkeypatch, variable, spelled):
@@ -42,12 +43,14 @@ def test_a_destination_that_is_no_plain_path_is_refused(place, monkeypatch, vari
         guarded(f"privgate:sqlite:///{place}/registry.db")
 
 
+@pytest.mark.attack("25 a database named by an address", "server", "refused")
 @pytest.mark.parametrize("inner", ["sqlite:///file:{}/registry.db?uri=true", "sqlite:///{}/registry.db?URI=1"])
 def test_a_database_that_is_named_by_an_address_is_refused(place, inner):
     with pytest.raises(PolicyError, match="by the path alone"):
         guard._check_places(inner.format(place), Watch(place / "guard.yaml"))
 
 
+@pytest.mark.attack("25 an extended policy below the artifact destination", "server", "refused")
 def test_a_policy_that_another_extends_counts(place, monkeypatch):
     served = place / "artifacts"
     served.mkdir()
