@@ -5,6 +5,7 @@ out, it refuses. Reads, and writes that promote nothing, are MLflow's own.
 """
 
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -14,9 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from privgate.errors import PolicyError
-from privgate.guard.guard_config import VARIABLE, Watch
-from privgate.guard.transaction import check_equality, check_scheme, share_sessions
+from privgate.errors import PolicyError, StatementError
+from privgate.guard import statement
+from privgate.guard.checks import counting
+from privgate.guard.guard_config import VARIABLE, Guard, Watch
+from privgate.guard.lookalikes import fold
+from privgate.guard.rows import DELETED, TAG
+from privgate.guard.transaction import check_equality, check_scheme, refusing, share_sessions, transaction
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # What a guarded server must not do for its clients: run code of theirs as the user who may write everything.
@@ -38,6 +43,7 @@ def leave_out_assistant() -> None:
     """
     if not _serves_guarded():
         return
+    guard_workspaces()
     try:
         from fastapi import APIRouter
     except ImportError:  # an older MLflow, which has no assistant
@@ -63,6 +69,61 @@ def check_runs_nothing() -> None:
             "this server's assistant lets clients run commands as this server, past any guard, and could not be left "
             "out; start the server by: mlflow server --registry-store-uri privgate:<inner uri>"
         )
+
+
+def guard_workspaces() -> None:
+    """Let nobody move or delete, with its workspace, what this process guards: no registry's store is asked for that.
+
+    Called before MLflow's server answers anybody, and again wherever a guarded registry is opened.
+    """
+    for module, name in (("sqlalchemy_store", "SqlAlchemyStore"), ("rest_store", "RestWorkspaceStore")):
+        try:
+            kind = getattr(importlib.import_module(f"mlflow.store.workspace.{module}"), name)
+        except ModuleNotFoundError:  # an older MLflow, which has no workspaces
+            return
+        if not hasattr(kind.delete_workspace, "__wrapped__"):
+            kind.delete_workspace = _looking_first(kind.delete_workspace)
+
+
+def _looking_first(delete: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(delete)
+    def delete_workspace(store: Any, workspace_name: str, *args: Any, **kwargs: Any) -> Any:
+        with refusing(f"deleting workspace {workspace_name!r}"):
+            guard = Watch(_configured()).guard()
+            check_equality(store)
+            # once for each: a store that was opened before is guarded, too
+            if not getattr(store, "privgate_shares", False):
+                share_sessions(store)
+                store.privgate_shares = True
+            with transaction(store, None) as session:
+                if session is None and "RESTRICT" not in {*args, *kwargs.values()}:
+                    raise StatementError("the guard cannot see what another server's workspace holds; empty it first")
+                if session is not None and (held := _held(session, workspace_name, guard)):
+                    raise StatementError(f"it holds {held}; withdraw and delete that first, for which the guard asks")
+                return delete(store, workspace_name, *args, **kwargs)
+
+    return delete_workspace
+
+
+def _held(session: Any, workspace: str, guard: Guard) -> str:
+    """Return what a workspace holds that must not be moved or deleted with it; empty if nothing."""
+    from mlflow.store.model_registry.dbmodels.models import SqlModelVersion, SqlRegisteredModel
+
+    for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
+        if guard.protects_model(model.name):
+            return f"protected model {model.name!r}"
+        for held in model.registered_model_aliases:
+            if guard.alias_meant(held.alias):
+                return f"protected alias {held.alias!r} of {model.name!r}"
+    versions = session.query(SqlModelVersion).filter(SqlModelVersion.workspace == workspace)
+    for kept in versions.filter(SqlModelVersion.current_stage != DELETED):
+        if fold(kept.current_stage or "") in guard.stages:
+            return f"version {kept.version} of {kept.name!r} in stage {kept.current_stage}"
+        for tag in kept.model_version_tags:
+            said = counting(tag.value, guard.trust, statement.now()) if tag.key == TAG else None
+            if said is not None and not said.passed:
+                return f"a refusal of {kept.name!r} version {kept.version}"
+    return ""
 
 
 def _serves_guarded() -> bool:
@@ -112,6 +173,7 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
     store.privgate_watch = watch
     share_sessions(store)
+    guard_workspaces()
     return store
 
 

@@ -13,7 +13,7 @@ from privgate.errors import StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
-from privgate.guard.transaction import PASSING, refusing, transaction
+from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -57,12 +57,19 @@ class GuardedRows:
             held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
             storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]  # mixin
             created, run_id = int(held.creation_timestamp), str(held.run_id or "")
-            return Row(name, str(held.version), str(held.source), storage, created, run_id), dict(held.tags)
+            at = self._privgate_workspace()
+            return Row(name, str(held.version), str(held.source), storage, created, run_id, at), dict(held.tags)
         with sessions() as session:
             kept = find(session, name, version)
             storage, run_id = str(kept.storage_location or kept.source), str(kept.run_id or "")
-            row = Row(name, str(kept.version), str(kept.source), storage, int(kept.creation_time), run_id)
+            created, at = int(kept.creation_time), self._privgate_workspace()
+            row = Row(name, str(kept.version), str(kept.source), storage, created, run_id, at)
             return row, {str(tag.key): str(tag.value) for tag in kept.model_version_tags}
+
+    def _privgate_workspace(self) -> str:
+        """Return the workspace that this request is about; the default one where the store knows none."""
+        active = getattr(self, "_get_active_workspace", statement.workspace)
+        return str(active())
 
     def _privgate_before(self, name: str, version: str, target: str) -> Row | None:
         """Check before the write where that takes long, or no transaction could take it back; return the row."""
@@ -98,7 +105,7 @@ class GuardedRows:
         row, tags = self._privgate_row(name, version)
         targets = self._privgate_released_as(name, row.version, session)
         present = self._privgate_counting(row, tags.get(TAG, ""))
-        itself = (claims.name, claims.version, claims.created) == (name, row.version, row.created)
+        itself = _about(claims, row)
         if present is not None and (itself or not present.passed) and claims.signed < present.signed:
             raise StatementError("the version carries a statement that was signed later")
         if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
@@ -117,8 +124,7 @@ class GuardedRows:
         claims = counting(text, self.privgate_watch.guard().trust, statement.now())
         if claims is None:
             return None
-        itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
-        return claims if itself or (not claims.passed and claims.storage == row.storage) else None
+        return claims if _about(claims, row) or (not claims.passed and claims.storage == row.storage) else None
 
     def _privgate_model_tags(self, name: str) -> Mapping[str, str]:
         # its public tags leave out the one that is looked for
@@ -195,6 +201,12 @@ class GuardedRows:
                 return found
 
 
+def _about(claims: statement.Claims, row: Row) -> bool:
+    """Whether a statement is about this very row, and not about one of its name that was, or is in another workspace."""
+    said = (claims.workspace, claims.name, claims.version, claims.created)
+    return said == (row.workspace, row.name, row.version, row.created)
+
+
 def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
     """Whether a version is a prompt: nothing lies at its source, and it and its model say so to MLflow's readers."""
     return {source, storage} <= _PROMPT_SOURCES and all(dict(held).get(PROMPT_TAG) == "true" for held in tags)
@@ -234,7 +246,7 @@ def _seen_from_server(location: str) -> str:
 # and the version that was signed stays while something released rests on it: else a refusal would end with its row.
 
 #: MLflow keeps the rows of deleted versions
-_DELETED = "Deleted_Internal"
+DELETED = "Deleted_Internal"
 
 
 class Copies(GuardedRows):
@@ -258,6 +270,8 @@ class Copies(GuardedRows):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if claims is None or claims.name != name or claims.version != (version or claims.version):
                 continue
+            if not claims.workspace == copy.workspace == self._privgate_workspace():
+                continue
             if self._privgate_released_as(copy.name, copy.version, session):
                 raise StatementError(
                     f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
@@ -266,26 +280,34 @@ class Copies(GuardedRows):
 
     def _privgate_refuse_copies(self, session: Any, row: Row, tag: Any, claims: statement.Claims) -> None:
         """Write a refusal of ``row`` to every row that serves the same files and carries nothing younger."""
-        if claims.passed or (claims.name, claims.version, claims.created) != (row.name, row.version, row.created):
+        if claims.passed or not _about(claims, row):
             return
         for copy, tags in self._privgate_same_files(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if held is None or held.signed <= claims.signed:
-                super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
+                with in_workspace(copy.workspace):
+                    super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 
     def _privgate_same_files(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
-        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model."""
+        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model.
+
+        In all workspaces: files are the same in each, and MLflow's own queries see the active one alone.
+        """
         if session is None:
             return
         from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
-        from sqlalchemy import and_, func, not_
+        from sqlalchemy import and_, func, not_, true
 
         storage = func.coalesce(SqlModelVersion.storage_location, SqlModelVersion.source)
-        present = self._get_query(session, SqlModelVersion).filter(SqlModelVersion.current_stage != _DELETED)  # type: ignore[attr-defined]  # mixin
-        own = SqlModelVersion.name == name
+        present = session.query(SqlModelVersion).filter(SqlModelVersion.current_stage != DELETED)
+        column = getattr(SqlModelVersion, "workspace", None)  # older lines have none
+        here = true() if column is None else column == self._privgate_workspace()
+        own = and_(here, SqlModelVersion.name == name)
         if version is not None:
             own = and_(own, SqlModelVersion.version == int(version))
         places = {str(kept.storage_location or kept.source) for kept in present.filter(own)}
         others = present.filter(storage.in_(places), not_(own)).all() if places else []
         for kept in others:
-            yield self._privgate_row(kept.name, str(kept.version))
+            with in_workspace(getattr(kept, "workspace", None)):
+                found = self._privgate_row(kept.name, str(kept.version))
+            yield found

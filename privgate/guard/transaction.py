@@ -6,8 +6,9 @@ model wait for one another, SQLite's for any other write to the database.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -148,9 +149,15 @@ def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def in_workspace(name: str | None) -> AbstractContextManager[Any]:
+    """Let MLflow's store act in another workspace than the request's; None on lines that have no workspaces."""
+    mlflow = sys.modules.get("mlflow.utils.workspace_context")
+    return nullcontext() if name is None or mlflow is None else mlflow.ServerWorkspaceContext(name)
+
+
 @contextmanager
-def transaction(store: Any, model: str) -> Iterator[Any]:
-    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked.
+def transaction(store: Any, model: str | None) -> Iterator[Any]:
+    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked; None for all.
 
     Gives None where the store has no sessions, because its registry is another server's.
     """
@@ -173,13 +180,15 @@ def transaction(store: Any, model: str) -> Iterator[Any]:
         raise problem
 
 
-def _lock(store: Any, session: Any, model: str) -> None:
+def _lock(store: Any, session: Any, model: str | None) -> None:
     """Let no other transaction change this model, its versions or its aliases until this one ends."""
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
     from sqlalchemy import text
 
     if session.get_bind().dialect.name == "sqlite":
         session.execute(text("BEGIN IMMEDIATE"))
+    elif model is None:  # every transaction of the guard waits for this one, and no model is added meanwhile
+        session.execute(text("LOCK TABLE registered_models IN EXCLUSIVE MODE"))
     else:
         # a renaming waits here, or has happened: then there is no such row any more
         store._get_query(session, SqlRegisteredModel).filter(SqlRegisteredModel.name == model).with_for_update().all()  # noqa: SLF001  with the workspace's filter
