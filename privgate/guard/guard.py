@@ -18,7 +18,7 @@ from typing import Any
 from privgate.errors import PolicyError, StatementError
 from privgate.guard import statement
 from privgate.guard.checks import counting
-from privgate.guard.guard_config import VARIABLE, Guard, Watch
+from privgate.guard.guard_config import VARIABLE, Watch
 from privgate.guard.lookalikes import fold
 from privgate.guard.rows import DELETED, TAG
 from privgate.guard.transaction import check_equality, check_scheme, refusing, share_sessions, transaction
@@ -72,10 +72,7 @@ def check_runs_nothing() -> None:
 
 
 def guard_workspaces() -> None:
-    """Let nobody move or delete, with its workspace, what this process guards: no registry's store is asked for that.
-
-    Called before MLflow's server answers anybody, and again wherever a guarded registry is opened.
-    """
+    """Let nobody move or delete what is guarded with its workspace: MLflow asks no registry's store for that."""
     for module, name in (("sqlalchemy_store", "SqlAlchemyStore"), ("rest_store", "RestWorkspaceStore")):
         try:
             kind = getattr(importlib.import_module(f"mlflow.store.workspace.{module}"), name)
@@ -87,42 +84,33 @@ def guard_workspaces() -> None:
 
 def _looking_first(delete: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(delete)
-    def delete_workspace(store: Any, workspace_name: str, *args: Any, **kwargs: Any) -> Any:
-        with refusing(f"deleting workspace {workspace_name!r}"):
-            guard = Watch(_configured()).guard()
-            check_equality(store)
-            # once for each: a store that was opened before is guarded, too
-            if not getattr(store, "privgate_shares", False):
-                share_sessions(store)
-                store.privgate_shares = True
-            with transaction(store, None) as session:
-                if session is None and "RESTRICT" not in {*args, *kwargs.values()}:
-                    raise StatementError("the guard cannot see what another server's workspace holds; empty it first")
-                if session is not None and (held := _held(session, workspace_name, guard)):
-                    raise StatementError(f"it holds {held}; withdraw and delete that first, for which the guard asks")
-                return delete(store, workspace_name, *args, **kwargs)
+    def delete_workspace(store: Any, workspace: str, *args: Any, **kwargs: Any) -> Any:
+        share_sessions(store)
+        with refusing(f"deleting workspace {workspace!r}"), transaction(store, None) as session:
+            held = "what another server knows" if session is None else _held(session, workspace)
+            if held and (session is not None or "RESTRICT" not in {*args, *kwargs.values()}):
+                raise StatementError(f"it holds {held}; withdraw and delete that first")
+            return delete(store, workspace, *args, **kwargs)
 
     return delete_workspace
 
 
-def _held(session: Any, workspace: str, guard: Guard) -> str:
+def _held(session: Any, workspace: str) -> str:
     """Return what a workspace holds that must not be moved or deleted with it; empty if nothing."""
-    from mlflow.store.model_registry.dbmodels.models import SqlModelVersion, SqlRegisteredModel
+    from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
 
+    guard, now = Watch(_configured()).guard(), statement.now()
     for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
         if guard.protects_model(model.name):
             return f"protected model {model.name!r}"
-        for held in model.registered_model_aliases:
-            if guard.alias_meant(held.alias):
-                return f"protected alias {held.alias!r} of {model.name!r}"
-    versions = session.query(SqlModelVersion).filter(SqlModelVersion.workspace == workspace)
-    for kept in versions.filter(SqlModelVersion.current_stage != DELETED):
-        if fold(kept.current_stage or "") in guard.stages:
-            return f"version {kept.version} of {kept.name!r} in stage {kept.current_stage}"
-        for tag in kept.model_version_tags:
-            said = counting(tag.value, guard.trust, statement.now()) if tag.key == TAG else None
-            if said is not None and not said.passed:
-                return f"a refusal of {kept.name!r} version {kept.version}"
+        for alias in (a.alias for a in model.registered_model_aliases if guard.alias_meant(a.alias)):
+            return f"protected alias {alias!r} of {model.name!r}"
+        for kept in (v for v in model.model_versions if v.current_stage != DELETED):
+            if fold(kept.current_stage or "") in guard.stages:
+                return f"version {kept.version} of {model.name!r} in stage {kept.current_stage}"
+            said = [counting(tag.value, guard.trust, now) for tag in kept.model_version_tags if tag.key == TAG]
+            if any(claims is not None and not claims.passed for claims in said):
+                return f"a refusal of {model.name!r} version {kept.version}"
     return ""
 
 

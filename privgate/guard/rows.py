@@ -68,8 +68,7 @@ class GuardedRows:
 
     def _privgate_workspace(self) -> str:
         """Return the workspace that this request is about; the default one where the store knows none."""
-        active = getattr(self, "_get_active_workspace", statement.workspace)
-        return str(active())
+        return str(getattr(self, "_get_active_workspace", statement.workspace)())
 
     def _privgate_before(self, name: str, version: str, target: str) -> Row | None:
         """Check before the write where that takes long, or no transaction could take it back; return the row."""
@@ -105,7 +104,7 @@ class GuardedRows:
         row, tags = self._privgate_row(name, version)
         targets = self._privgate_released_as(name, row.version, session)
         present = self._privgate_counting(row, tags.get(TAG, ""))
-        itself = _about(claims, row)
+        itself = (claims.name, claims.version, claims.created) == (name, row.version, row.created)
         if present is not None and (itself or not present.passed) and claims.signed < present.signed:
             raise StatementError("the version carries a statement that was signed later")
         if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
@@ -124,7 +123,8 @@ class GuardedRows:
         claims = counting(text, self.privgate_watch.guard().trust, statement.now())
         if claims is None:
             return None
-        return claims if _about(claims, row) or (not claims.passed and claims.storage == row.storage) else None
+        itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
+        return claims if itself or (not claims.passed and claims.storage == row.storage) else None
 
     def _privgate_model_tags(self, name: str) -> Mapping[str, str]:
         # its public tags leave out the one that is looked for
@@ -201,12 +201,6 @@ class GuardedRows:
                 return found
 
 
-def _about(claims: statement.Claims, row: Row) -> bool:
-    """Whether a statement is about this very row, and not about one of its name that was, or is in another workspace."""
-    said = (claims.workspace, claims.name, claims.version, claims.created)
-    return said == (row.workspace, row.name, row.version, row.created)
-
-
 def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
     """Whether a version is a prompt: nothing lies at its source, and it and its model say so to MLflow's readers."""
     return {source, storage} <= _PROMPT_SOURCES and all(dict(held).get(PROMPT_TAG) == "true" for held in tags)
@@ -280,7 +274,7 @@ class Copies(GuardedRows):
 
     def _privgate_refuse_copies(self, session: Any, row: Row, tag: Any, claims: statement.Claims) -> None:
         """Write a refusal of ``row`` to every row that serves the same files and carries nothing younger."""
-        if claims.passed or not _about(claims, row):
+        if claims.passed or (claims.name, claims.version, claims.created) != (row.name, row.version, row.created):
             return
         for copy, tags in self._privgate_same_files(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
@@ -289,25 +283,21 @@ class Copies(GuardedRows):
                     super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 
     def _privgate_same_files(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
-        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model.
-
-        In all workspaces: files are the same in each, and MLflow's own queries see the active one alone.
-        """
+        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model."""
         if session is None:
             return
         from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
-        from sqlalchemy import and_, func, not_, true
+        from sqlalchemy import and_, func
 
         storage = func.coalesce(SqlModelVersion.storage_location, SqlModelVersion.source)
-        present = session.query(SqlModelVersion).filter(SqlModelVersion.current_stage != DELETED)
-        column = getattr(SqlModelVersion, "workspace", None)  # older lines have none
-        here = true() if column is None else column == self._privgate_workspace()
-        own = and_(here, SqlModelVersion.name == name)
+        present, own = SqlModelVersion.current_stage != DELETED, SqlModelVersion.name == name
         if version is not None:
             own = and_(own, SqlModelVersion.version == int(version))
-        places = {str(kept.storage_location or kept.source) for kept in present.filter(own)}
-        others = present.filter(storage.in_(places), not_(own)).all() if places else []
+        mine = set(self._get_query(session, SqlModelVersion).filter(present, own))  # type: ignore[attr-defined]  # mixin
+        places = {str(kept.storage_location or kept.source) for kept in mine}
+        # in all workspaces: files are the same in each, and MLflow's own query sees the active one alone
+        others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
         for kept in others:
-            with in_workspace(getattr(kept, "workspace", None)):
+            with in_workspace(str(getattr(kept, "workspace", ""))):
                 found = self._privgate_row(kept.name, str(kept.version))
             yield found

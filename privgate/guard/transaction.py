@@ -128,8 +128,8 @@ def share_sessions(store: Any) -> None:
     Outside of them the guard's reads never come from a replica: what it reads must be what is written.
     """
     sessions = getattr(store, "ManagedSessionMaker", None)
-    if sessions is not None:
-        store.ManagedSessionMaker = shared(store, sessions)
+    if sessions is not None and "privgate_shares" not in vars(store):
+        store.ManagedSessionMaker, store.privgate_shares = shared(store, sessions), True
 
 
 def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,10 +149,10 @@ def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def in_workspace(name: str | None) -> AbstractContextManager[Any]:
-    """Let MLflow's store act in another workspace than the request's; None on lines that have no workspaces."""
+def in_workspace(name: str) -> AbstractContextManager[Any]:
+    """Let MLflow's store act in another workspace than the request's, where MLflow has workspaces."""
     mlflow = sys.modules.get("mlflow.utils.workspace_context")
-    return nullcontext() if name is None or mlflow is None else mlflow.ServerWorkspaceContext(name)
+    return mlflow.ServerWorkspaceContext(name) if mlflow else nullcontext()
 
 
 @contextmanager

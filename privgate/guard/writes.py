@@ -105,8 +105,7 @@ class GuardedWrites(Copies):
         with refusing(f"a new version of {name!r}"), transaction(self, name) as session:
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
             if not is_prompt(source, source, tags):
-                storage, workspace = self._privgate_storage(source), self._privgate_workspace()
-                row = Row(name, "", source, storage, workspace=workspace)
+                row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
                 self._privgate_check(row, tags.get(TAG, ""), None)
             done = create(name, source, *args, **kwargs)
             if session is not None:

@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+import os
 import sqlite3
+import subprocess
+import sys
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -219,3 +222,13 @@ def test_verify_and_doctor_ask_for_the_statement_of_their_workspace(team, site):
             verify("models:/read@production", guard, tracking_uri=here.address)
         said = [a.text for a in examine(guard, tracking_uri=here.address) if a.state == "wrong"]
     assert any("workspace 'default', not 'read'" in text for text in said)
+
+
+def test_deleting_is_guarded_before_the_registry_is_first_asked(site):
+    """A worker that has answered nothing yet has not opened the registry, and may be asked for this first."""
+    asked = "import mlflow.server.handlers, mlflow.store.workspace.sqlalchemy_store as s;"
+    asked += "print(hasattr(s.SqlAlchemyStore.delete_workspace, '__wrapped__'))"
+    for registry, guarded in (("privgate:sqlite:///x.db", "True"), ("sqlite:///x.db", "False")):
+        environment = {**os.environ, **site.env, "_MLFLOW_SERVER_REGISTRY_STORE": registry}
+        ran = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
+        assert ran.stdout.split()[-1] == guarded
