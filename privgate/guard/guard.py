@@ -84,13 +84,13 @@ def guard_workspaces() -> None:
 
 def _looking_first(delete: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(delete)
-    def delete_workspace(store: Any, workspace: str, *args: Any, **kwargs: Any) -> Any:
+    def delete_workspace(store: Any, workspace_name: str, *args: Any, **kwargs: Any) -> Any:
         share_sessions(store)
-        with refusing(f"deleting workspace {workspace!r}"), transaction(store, None) as session:
-            held = "what another server knows" if session is None else _held(session, workspace)
+        with refusing(f"deleting workspace {workspace_name!r}"), transaction(store, None) as session:
+            held = "what another server knows" if session is None else _held(session, workspace_name)
             if held and (session is not None or "RESTRICT" not in {*args, *kwargs.values()}):
                 raise StatementError(f"it holds {held}; withdraw and delete that first")
-            return delete(store, workspace, *args, **kwargs)
+            return delete(store, workspace_name, *args, **kwargs)
 
     return delete_workspace
 

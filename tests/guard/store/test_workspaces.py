@@ -224,11 +224,31 @@ def test_verify_and_doctor_ask_for_the_statement_of_their_workspace(team, site):
     assert any("workspace 'default', not 'read'" in text for text in said)
 
 
-def test_deleting_is_guarded_before_the_registry_is_first_asked(site):
-    """A worker that has answered nothing yet has not opened the registry, and may be asked for this first."""
-    asked = "import mlflow.server.handlers, mlflow.store.workspace.sqlalchemy_store as s;"
-    asked += "print(hasattr(s.SqlAlchemyStore.delete_workspace, '__wrapped__'))"
-    for registry, guarded in (("privgate:sqlite:///x.db", "True"), ("sqlite:///x.db", "False")):
-        environment = {**os.environ, **site.env, "_MLFLOW_SERVER_REGISTRY_STORE": registry}
-        ran = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
-        assert ran.stdout.split()[-1] == guarded
+FRESH = """
+import mlflow.server.handlers
+from mlflow.entities.workspace import WorkspaceDeletionMode
+from mlflow.store.workspace import rest_store
+from mlflow.store.workspace.sqlalchemy_store import SqlAlchemyStore
+
+print(hasattr(SqlAlchemyStore.delete_workspace, "__wrapped__"))
+store = rest_store.RestWorkspaceStore(lambda: None)
+rest_store.call_endpoint = lambda **request: print("the other server was asked")
+for mode in WorkspaceDeletionMode:
+    try:
+        print(mode.value, end=": ")
+        store.delete_workspace("team", mode=mode)
+    except Exception as exc:
+        print(exc)
+"""
+
+
+def test_a_worker_that_has_not_opened_its_registry_is_guarded(site):
+    """It may be asked to delete a workspace first; one of another server only if that one sees that it is empty."""
+    environment = {**os.environ, **site.env, "_MLFLOW_SERVER_REGISTRY_STORE": "privgate:http://127.0.0.1:9"}
+    ran = subprocess.run([sys.executable, "-c", FRESH], env=environment, capture_output=True, text=True, check=True)
+    wrapped, *modes = ran.stdout.splitlines()
+    assert wrapped == "True"
+    said = dict(line.split(": ", 1) for line in modes)
+    assert said.pop("RESTRICT") == "the other server was asked"
+    assert set(said) == {"SET_DEFAULT", "CASCADE"}
+    assert all("refused: it holds what another server knows" in text for text in said.values())
