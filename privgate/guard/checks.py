@@ -36,6 +36,8 @@ class Row:
         Creation time, milliseconds; 0 for a row that is about to be created.
     run_id : str
         The row's run; empty where it has none.
+    workspace : str
+        Where the row lies.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Row:
     storage: str
     created: int = 0
     run_id: str = ""
+    workspace: str = statement.DEFAULT_WORKSPACE
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,10 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
         (
             claims.registry == terms.registry,
             f"the statement is for registry {claims.registry!r}, not {terms.registry!r}",
+        ),
+        (
+            claims.workspace == row.workspace,
+            f"the statement is for workspace {claims.workspace!r}, not {row.workspace!r}",
         ),
         (itself or copied, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
@@ -243,7 +250,8 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
-    row = Row(name, str(held.version), str(held.source), storage, int(held.creation_timestamp), str(held.run_id or ""))
+    created, run_id = int(held.creation_timestamp), str(held.run_id or "")
+    row = Row(name, str(held.version), str(held.source), storage, created, run_id, statement.workspace())
     return row, str(dict(held.tags).get(TAG, ""))
 
 

@@ -5,6 +5,7 @@ out, it refuses. Reads, and writes that promote nothing, are MLflow's own.
 """
 
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -14,9 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from privgate.errors import PolicyError
+from privgate.errors import PolicyError, StatementError
+from privgate.guard import statement
+from privgate.guard.checks import counting
 from privgate.guard.guard_config import VARIABLE, Watch
-from privgate.guard.transaction import check_equality, check_scheme, share_sessions
+from privgate.guard.lookalikes import fold
+from privgate.guard.rows import DELETED, TAG
+from privgate.guard.transaction import check_equality, check_scheme, refusing, share_sessions, transaction
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # What a guarded server must not do for its clients: run code of theirs as the user who may write everything.
@@ -38,6 +43,7 @@ def leave_out_assistant() -> None:
     """
     if not _serves_guarded():
         return
+    guard_workspaces()
     try:
         from fastapi import APIRouter
     except ImportError:  # an older MLflow, which has no assistant
@@ -63,6 +69,49 @@ def check_runs_nothing() -> None:
             "this server's assistant lets clients run commands as this server, past any guard, and could not be left "
             "out; start the server by: mlflow server --registry-store-uri privgate:<inner uri>"
         )
+
+
+def guard_workspaces() -> None:
+    """Let nobody move or delete what is guarded with its workspace: MLflow asks no registry's store for that."""
+    for module, name in (("sqlalchemy_store", "SqlAlchemyStore"), ("rest_store", "RestWorkspaceStore")):
+        try:
+            kind = getattr(importlib.import_module(f"mlflow.store.workspace.{module}"), name)
+        except ModuleNotFoundError:  # an older MLflow, which has no workspaces
+            return
+        if not hasattr(kind.delete_workspace, "__wrapped__"):
+            kind.delete_workspace = _looking_first(kind.delete_workspace)
+
+
+def _looking_first(delete: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(delete)
+    def delete_workspace(store: Any, workspace_name: str, *args: Any, **kwargs: Any) -> Any:
+        share_sessions(store)
+        with refusing(f"deleting workspace {workspace_name!r}"), transaction(store, None) as session:
+            held = "what another server knows" if session is None else _held(session, workspace_name)
+            if held and (session is not None or "RESTRICT" not in {*args, *kwargs.values()}):
+                raise StatementError(f"it holds {held}; withdraw and delete that first")
+            return delete(store, workspace_name, *args, **kwargs)
+
+    return delete_workspace
+
+
+def _held(session: Any, workspace: str) -> str:
+    """Return what a workspace holds that must not be moved or deleted with it; empty if nothing."""
+    from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
+
+    guard, now = Watch(_configured()).guard(), statement.now()
+    for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
+        if guard.protects_model(model.name):
+            return f"protected model {model.name!r}"
+        for alias in (a.alias for a in model.registered_model_aliases if guard.alias_meant(a.alias)):
+            return f"protected alias {alias!r} of {model.name!r}"
+        for kept in (v for v in model.model_versions if v.current_stage != DELETED):
+            if fold(kept.current_stage or "") in guard.stages:
+                return f"version {kept.version} of {model.name!r} in stage {kept.current_stage}"
+            said = [counting(tag.value, guard.trust, now) for tag in kept.model_version_tags if tag.key == TAG]
+            if any(claims is not None and not claims.passed for claims in said):
+                return f"a refusal of {model.name!r} version {kept.version}"
+    return ""
 
 
 def _serves_guarded() -> bool:
@@ -112,6 +161,7 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
     store.privgate_watch = watch
     share_sessions(store)
+    guard_workspaces()
     return store
 
 

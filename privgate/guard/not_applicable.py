@@ -138,6 +138,7 @@ def sign(
         advisory=False,  # nothing ran that could have signed
         recomputed=("files",),
         task=NOT_APPLICABLE,
+        workspace=row.workspace,
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))

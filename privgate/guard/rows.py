@@ -13,7 +13,7 @@ from privgate.errors import StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
-from privgate.guard.transaction import PASSING, refusing, transaction
+from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -57,12 +57,18 @@ class GuardedRows:
             held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
             storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]  # mixin
             created, run_id = int(held.creation_timestamp), str(held.run_id or "")
-            return Row(name, str(held.version), str(held.source), storage, created, run_id), dict(held.tags)
+            at = self._privgate_workspace()
+            return Row(name, str(held.version), str(held.source), storage, created, run_id, at), dict(held.tags)
         with sessions() as session:
             kept = find(session, name, version)
             storage, run_id = str(kept.storage_location or kept.source), str(kept.run_id or "")
-            row = Row(name, str(kept.version), str(kept.source), storage, int(kept.creation_time), run_id)
+            created, at = int(kept.creation_time), self._privgate_workspace()
+            row = Row(name, str(kept.version), str(kept.source), storage, created, run_id, at)
             return row, {str(tag.key): str(tag.value) for tag in kept.model_version_tags}
+
+    def _privgate_workspace(self) -> str:
+        """Return the workspace that this request is about; the default one where the store knows none."""
+        return str(getattr(self, "_get_active_workspace", statement.workspace)())
 
     def _privgate_before(self, name: str, version: str, target: str) -> Row | None:
         """Check before the write where that takes long, or no transaction could take it back; return the row."""
@@ -234,7 +240,7 @@ def _seen_from_server(location: str) -> str:
 # and the version that was signed stays while something released rests on it: else a refusal would end with its row.
 
 #: MLflow keeps the rows of deleted versions
-_DELETED = "Deleted_Internal"
+DELETED = "Deleted_Internal"
 
 
 class Copies(GuardedRows):
@@ -258,6 +264,8 @@ class Copies(GuardedRows):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if claims is None or claims.name != name or claims.version != (version or claims.version):
                 continue
+            if not claims.workspace == copy.workspace == self._privgate_workspace():
+                continue
             if self._privgate_released_as(copy.name, copy.version, session):
                 raise StatementError(
                     f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
@@ -271,21 +279,25 @@ class Copies(GuardedRows):
         for copy, tags in self._privgate_same_files(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if held is None or held.signed <= claims.signed:
-                super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
+                with in_workspace(copy.workspace):
+                    super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 
     def _privgate_same_files(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
         """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model."""
         if session is None:
             return
         from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
-        from sqlalchemy import and_, func, not_
+        from sqlalchemy import and_, func
 
         storage = func.coalesce(SqlModelVersion.storage_location, SqlModelVersion.source)
-        present = self._get_query(session, SqlModelVersion).filter(SqlModelVersion.current_stage != _DELETED)  # type: ignore[attr-defined]  # mixin
-        own = SqlModelVersion.name == name
+        present, own = SqlModelVersion.current_stage != DELETED, SqlModelVersion.name == name
         if version is not None:
             own = and_(own, SqlModelVersion.version == int(version))
-        places = {str(kept.storage_location or kept.source) for kept in present.filter(own)}
-        others = present.filter(storage.in_(places), not_(own)).all() if places else []
+        mine = set(self._get_query(session, SqlModelVersion).filter(present, own))  # type: ignore[attr-defined]  # mixin
+        places = {str(kept.storage_location or kept.source) for kept in mine}
+        # in all workspaces: files are the same in each, and MLflow's own query sees the active one alone
+        others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
         for kept in others:
-            yield self._privgate_row(kept.name, str(kept.version))
+            with in_workspace(str(getattr(kept, "workspace", ""))):
+                found = self._privgate_row(kept.name, str(kept.version))
+            yield found

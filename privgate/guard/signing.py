@@ -296,6 +296,8 @@ def renew(
     before = Claims.read(Envelope.parse(text).statement) if text else None
     if before is None:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+    if before.workspace != statement.workspace():
+        raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")
     if before.task == statement.NOT_APPLICABLE:
         raise StatementError(f"{uri} was not judged; state it again: privgate sign --not-applicable")
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
@@ -384,6 +386,7 @@ def _sign(
         recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
         withheld=bool(evidence_given.subject.get("file")),
+        workspace=row.workspace,
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})

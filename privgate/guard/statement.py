@@ -4,6 +4,8 @@ import base64
 import binascii
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -158,6 +160,15 @@ EXTENSION = "urn:privgate:verdict:v2"
 #: the task of a model about which nothing can be asked, because it holds no training data of its owner's
 NOT_APPLICABLE = "not applicable"
 _EXTENSION_1 = "urn:privgate:verdict:v1"
+#: MLflow's name of the workspace of who names none, and of everything on a server without workspaces
+DEFAULT_WORKSPACE = "default"
+
+
+def workspace() -> str:
+    """Return the workspace that MLflow's clients in this process ask, by their own setting."""
+    mlflow = sys.modules.get("mlflow.utils.workspace_context")
+    active = mlflow.get_request_workspace() if mlflow else os.environ.get("MLFLOW_WORKSPACE", "").strip()
+    return str(active or DEFAULT_WORKSPACE)
 
 
 @dataclass(frozen=True)
@@ -210,6 +221,8 @@ class Claims:
         applicable" where somebody states that it holds no training data of its owner's.
     withheld : bool
         Whoever ran the check stated that nobody who may ask the model can get its file.
+    workspace : str
+        MLflow's, in which the row lies; statements that name none are about the default one.
     """
 
     registry: str
@@ -239,6 +252,7 @@ class Claims:
     recomputed: tuple[str, ...] = ()
     task: str = ""
     withheld: bool = False
+    workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:
         """Return the role of the key that has to sign this."""
@@ -295,6 +309,7 @@ class Claims:
                     "recomputed": list(self.recomputed),
                     **({"task": self.task} if self.task else {}),
                     **({"file": "not downloadable"} if self.withheld else {}),
+                    **({"workspace": self.workspace} if self.workspace != DEFAULT_WORKSPACE else {}),
                 },
             },
         }
@@ -373,6 +388,7 @@ class Claims:
                 recomputed=tuple(str(name) for name in own["recomputed"]),
                 task=str(own.get("task", "")),
                 withheld="file" in own,
+                workspace=str(own.get("workspace", DEFAULT_WORKSPACE)),
             )
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")

@@ -6,8 +6,9 @@ model wait for one another, SQLite's for any other write to the database.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -127,8 +128,8 @@ def share_sessions(store: Any) -> None:
     Outside of them the guard's reads never come from a replica: what it reads must be what is written.
     """
     sessions = getattr(store, "ManagedSessionMaker", None)
-    if sessions is not None:
-        store.ManagedSessionMaker = shared(store, sessions)
+    if sessions is not None and "privgate_shares" not in vars(store):
+        store.ManagedSessionMaker, store.privgate_shares = shared(store, sessions), True
 
 
 def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,9 +149,15 @@ def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def in_workspace(name: str) -> AbstractContextManager[Any]:
+    """Let MLflow's store act in another workspace than the request's, where MLflow has workspaces."""
+    mlflow = sys.modules.get("mlflow.utils.workspace_context")
+    return mlflow.ServerWorkspaceContext(name) if mlflow else nullcontext()
+
+
 @contextmanager
-def transaction(store: Any, model: str) -> Iterator[Any]:
-    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked.
+def transaction(store: Any, model: str | None) -> Iterator[Any]:
+    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked; None for all.
 
     Gives None where the store has no sessions, because its registry is another server's.
     """
@@ -173,13 +180,15 @@ def transaction(store: Any, model: str) -> Iterator[Any]:
         raise problem
 
 
-def _lock(store: Any, session: Any, model: str) -> None:
+def _lock(store: Any, session: Any, model: str | None) -> None:
     """Let no other transaction change this model, its versions or its aliases until this one ends."""
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
     from sqlalchemy import text
 
     if session.get_bind().dialect.name == "sqlite":
         session.execute(text("BEGIN IMMEDIATE"))
+    elif model is None:  # every transaction of the guard waits for this one, and no model is added meanwhile
+        session.execute(text("LOCK TABLE registered_models IN EXCLUSIVE MODE"))
     else:
         # a renaming waits here, or has happened: then there is no such row any more
         store._get_query(session, SqlRegisteredModel).filter(SqlRegisteredModel.name == model).with_for_update().all()  # noqa: SLF001  with the workspace's filter

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,9 +282,9 @@ def verify_folder(
         raise StatementError(f"statement {statement_file} cannot be read: {exc}") from exc
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
-    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)
+    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id, statement.workspace())
     if model not in {None, said.name}:
-        row = Row(str(model), "", said.source, said.storage)
+        row = replace(row, name=str(model), version="", created=0, run_id="")
     try:
         asked = terms or guard.terms(target, row.name)
         claims = check(text, guard.trust, row, asked, target=target, now=statement.now())

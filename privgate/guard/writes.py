@@ -105,7 +105,8 @@ class GuardedWrites(Copies):
         with refusing(f"a new version of {name!r}"), transaction(self, name) as session:
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
             if not is_prompt(source, source, tags):
-                self._privgate_check(Row(name, "", source, self._privgate_storage(source)), tags.get(TAG, ""), None)
+                row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
+                self._privgate_check(row, tags.get(TAG, ""), None)
             done = create(name, source, *args, **kwargs)
             if session is not None:
                 self._privgate_released(name, str(done.version), None, None)

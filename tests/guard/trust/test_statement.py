@@ -1,6 +1,7 @@
 """DSSE and in-toto: the envelope is what others verify too, and garbling it is noticed."""
 
 import base64
+import dataclasses
 import json
 
 import pytest
@@ -56,6 +57,15 @@ def test_a_verdict_statement_is_a_verification_summary(world):
     assert predicate["inputAttestations"][0]["digest"] == {"sha256": "e" * 64}
     assert not [level for level in predicate["verifiedLevels"] if level.startswith("SLSA_")]
     assert len(world.envelope().text()) < 5000  # older registries cut tags there
+
+
+def test_a_statement_names_its_workspace_where_it_is_not_the_default_one(world):
+    told = world.claims.summary("1")["predicate"][statement.EXTENSION]
+    assert "workspace" not in told
+    there = dataclasses.replace(world.claims, workspace="research")
+    assert there.summary("1")["predicate"][statement.EXTENSION] == {**told, "workspace": "research"}
+    assert Claims.read(there.summary("1")) == there
+    assert Claims.read(world.claims.summary("1")).workspace == "default"
 
 
 def test_a_verdict_that_does_not_pass_says_so_in_every_field(world):
