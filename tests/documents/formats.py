@@ -272,7 +272,8 @@ def formats(folder):
         bodies = Ledger(folder / "ledger").read([bytes([i]) * 32 for i in range(8)])
         return any(b is not None and bytes(b) != bytes([i]) * 99 for i, b in enumerate(bodies))
 
-    world.write("model.pkl", b"")
+    for name in ("model.pkl", "conda.yaml", "python_env.yaml"):
+        world.write(name, b"")
 
     def stored(content):
         world.write("MLmodel", content)

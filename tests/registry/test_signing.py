@@ -17,7 +17,6 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.signing import SigningRequest
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import verify
-from privgate.training import isolation
 
 
 @pytest.fixture
@@ -59,7 +58,8 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert made.claims.digests.keys() == {"model", "recipe", "data"}
     held = mlflow.MlflowClient().get_model_version("credit", "1")
     assert (made.claims.model_id, made.claims.run_id) == (held.source.rpartition("/")[2], held.run_id)
-    assert (made.claims.versions, made.claims.isolation) == (1, isolation.of("auto"))
+    ran = json.loads((checked[1] / "report.json").read_text())["evidence"]["run"]
+    assert (made.claims.versions, made.claims.isolation) == (1, ran["isolation"])
     assert made.claims.recomputed == ("files", "model", "recipe", "data")
     assert "MLmodel" in made.evidence.statement["predicate"]["files"]
     signing.attach_statement(made)
