@@ -111,60 +111,18 @@ def test_every_confusable_of_a_letter_is_taken_for_it(letter):
 
 
 #: what eyes take for ``prod.credit``
-KNOWN = [
-    "prоd.credit",
-    "рrod.credit",
-    "prod.сredit",
-    "prod.crеdit",
-    "prod.credіt",
-    "proԁ.credit",
-    "рrоd.сrеdіt",
-    "ргоԁ.сгеԁіт",
-    "ρrod.credit",
-    "prοd.credit",
-    "prod.credιt",
-    "prod.cʀedit",
-    "pɾod.credit",
-    "prøđ.credit",
-    "proɗ.credit",
-    "prod.ƈredit",
-    "prod․credit",
-    "prodꓸcredit",
-    "prod.cred1t",
-    "prod.cred|t",
-    "pr0d.credit",
-    "procl.credit",
-    "prod.creclit",
-    "p𝗋od.credit",
-    "ｐrod.credit",
-    "ⓟrod.credit",
-    "prod.credi𝐭",
-    "prod.ⅽredit",
-    "pro\u200bd.credit",
-    "prod.cre̵dit",
-    "Prod.CREDIT",
-    "PROD.СREDIT",
-    "pŗod.credit",
-    "ᏢᎡod.credit",
-    "ꓑꓣꓳꓓ.credit",
-    "𝓹𝓻𝓸𝓭.credit",
-    "prod.creԁit",
-    "prod.credℹt",
-    "prod.ϲredit",
-    "prod.ᴄredit",
-    "prod.credꙇt",
-    "prod.credıt",
-    "prod.cꭇedit",
-    "pꮁod.credit",
-    "prᴏd.credit",
-    "prσd.credit",
-    "prօd.credit",
-    "prod܁credit",
-    "pro𝑑.credit",
-]
+KNOWN = """
+prоd.credit рrod.credit prod.сredit prod.crеdit prod.credіt proԁ.credit рrоd.сrеdіt ргоԁ.сгеԁіт
+ρrod.credit prοd.credit prod.credιt prod.cʀedit pɾod.credit prøđ.credit proɗ.credit prod.ƈredit
+prod․credit prodꓸcredit prod.cred1t prod.cred|t pr0d.credit procl.credit prod.creclit p𝗋od.credit
+ｐrod.credit ⓟrod.credit prod.credi𝐭 prod.ⅽredit pro\u200bd.credit prod.cre\u0335dit Prod.CREDIT PROD.СREDIT
+pŗod.credit ᏢᎡod.credit ꓑꓣꓳꓓ.credit 𝓹𝓻𝓸𝓭.credit prod.creԁit prod.credℹt prod.ϲredit prod.ᴄredit
+prod.credꙇt prod.credıt prod.cꭇedit pꮁod.credit prᴏd.credit prσd.credit prօd.credit prod܁credit
+pro𝑑.credit
+"""
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", KNOWN.split())
 def test_known_look_alikes_are_taken_for_the_protected_one(name):
     assert taken("prod.credit", name)
     assert taken("prod.*", name)
