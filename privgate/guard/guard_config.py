@@ -293,7 +293,7 @@ class Guard:
         if self.protects_model(name):
             return ""
         seen = lookalikes.looks(name)
-        return next((p for p in self.models if any(lookalikes.pattern(p).fullmatch(look) for look in seen)), "")
+        return next((p for p in self.models if lookalikes.taken_for(seen, p)), "")
 
     def terms(self, target: str | None, model: str) -> Terms:
         """Return what a statement must meet for a target of a model; None is entering a protected model.

@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
+from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import product
+from itertools import chain, pairwise
 
 # Names of models, aliases and stages as databases and eyes see them: what they take for one is one.
 
@@ -28,79 +29,105 @@ def looks_like(target: str) -> str:
     return fold(target).translate(_ALIKE).replace("rn", "m").replace("vv", "w")
 
 
-# Names of models that eyes take for protected ones: letters of other scripts, digits for letters, two letters for one.
-#
-# A name is reduced to what it looks like in plain Latin letters. Letters of other scripts are those of Unicode's list
-# of confusable characters that models are named by; in a word that mixes scripts, an unknown letter may look like any.
+# Names of models that eyes take for protected ones: every letter is read in each way that Unicode's confusables know.
 
-#: stands for a letter that may look like any
-_ANY = "\uffff"
-_CYRILLIC = "аaвbгrеeзеиuкkмmнhоoпnрpсcтtуyхxьbѕsіiјjһhӏlԁdԛqԝwѵvөoғfүyҫcԍgԑeӕaҡkӄkқkңhҳxҽeӏlєeґrљnњhћhђh"
-_GREEK = "αaβbγyεeζzηnιiκkμuνvοoπnρpσoςcτtυuχxωwϳjϲcϵeᴦrϱpϝf"
-_ARMENIAN = "աwզqլlհhյjոnսuօoցgքpռnւiեtբpգqվy"
-_CHEROKEE = "ᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᎽyᏀgᏃzᏍaᏎsᏏbᏒrᏔwᏕsᏙvᏚsᏞlᏟcᏢpᏦkᏧdᏮgᏴbᎩyᎸqᏳgᏂhᎾo"
-_LISU = "ꓐbꓑpꓓdꓔtꓖgꓗkꓙjꓚcꓜzꓝfꓟmꓠnꓡlꓢsꓣrꓦvꓧhꓪwꓫxꓬyꓮaꓰeꓲlꓳoꓴu"
-_COPTIC = "ⲁaⲃbⲅrⲉeⲏhⲓiⲕkⲙmⲛnⲟoⲡnⲣpⲥcⲧtⲩyⲭxⲱwⲫo"
-_SIGNS = "0o1l|l5s2z8b_-‐-‑-‒-–-—-―-−-·.•.ǀl∣l⁄/∕/ⵏlⵔoⵎcօoჿoꞏ."
-_EYES = {
-    ord(pair[0]): pair[1]
-    for script in (_CYRILLIC, _GREEK, _ARMENIAN, _CHEROKEE, _LISU, _COPTIC, _SIGNS)
-    for pair in (script[at : at + 2] for at in range(0, len(script), 2))
-}
-#: ones in a name up to which each is read both ways
-_ONES = 6
+#: beside the table: eyes take these for one another as well, and two letters for one
+_ALSO = {"0": "o", "1": "il", "|": "il", "5": "s", "2": "z", "8": "b", "-": "_", "_": "-", "·": ".", "β": "b"}
+_TWO = {"m": "rn", "w": "vv", "d": "cl"}
+#: a letter that may look like any: nothing plain looks like it, in a word that has plain letters
+_ANY = frozenset({"?"})
+_MARKS = frozenset({"Cf", "Cc", "Mn", "Me"})
 _WORD = re.compile(r"[^\W\d_]+")
+_TOKEN = re.compile(r"\[!?+\]?+[^\]]*\]|.", re.DOTALL)
 
 
-def looks(name: str) -> frozenset[str]:
-    """Return what a name may be read as: a capital I is an i, and is an l; so is a 1."""
-    return frozenset(_look(v) for read in _ones(name) for v in (read, read.replace("I", "l"), read.casefold()))
-
-
-def _ones(name: str) -> set[str]:
-    """Return a name with each 1 in it read as an l and as an i; beyond a few, all of them as the one or the other."""
-    parts = name.split("1")
-    if len(parts) - 1 > _ONES:
-        return {"l".join(parts), "i".join(parts)}
-    ends = product("li", repeat=len(parts) - 1)
-    return {parts[0] + "".join(c + part for c, part in zip(read, parts[1:], strict=True)) for read in ends}
+def looks(name: str) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """Return what each letter of a name may be read as, and what it and the one before may be read as together."""
+    shown = [c for c in name if unicodedata.category(c) not in _MARKS or any(map(str.isascii, _readings(c)))]
+    read = [_readings(c) | ({""} if unicodedata.category(c) in _MARKS else set()) for c in shown]
+    for word in _WORD.finditer("".join(shown)):
+        if any(c.isascii() for c in word[0]):
+            part = slice(*word.span())
+            read[part] = [r if any(map(str.isascii, r)) else _ANY for r in read[part]]
+    pairs = (
+        frozenset(a + b for a in one for b in two if len(a) == len(b) == 1 and (a + b).isalpha())
+        for one, two in pairwise(read)
+    )
+    return list(zip(read, chain([frozenset[str]()], pairs), strict=False))
 
 
 @lru_cache(maxsize=4096)
-def pattern(protected: str) -> re.Pattern[str]:
-    """Return what matches the look of every name that may be taken for one of an operator's pattern."""
-    made = []
-    for read in sorted(_ones(protected)):
-        parts = re.split(r"(\[[^\]]+\]|[*?])", read)
-        made.append(
-            "".join(
-                {"*": ".*", "?": "."}.get(part, ".")
-                if at % 2
-                else "".join(f"[{re.escape(c)}{_ANY}]" for c in _look(part))
-                for at, part in enumerate(parts)
-            )
-        )
-    return re.compile("|".join(made), re.DOTALL)
+def _readings(letter: str) -> frozenset[str]:
+    """Return a letter as it is, case aside, and each plain text that it may be read as."""
+    found = {fold(letter) or letter} | ({"l"} if letter == "I" else set())
+    if not letter.isascii():
+        near = _near({letter})
+        plain = {t for t in near if t.isascii()} or {t for t in _near({letter.upper()}) if t.isascii()}
+        found |= plain or set(filter(None, map(_latin, near)))
+        found |= {"i"} if "l" in found and not _latin(letter) else set()  # a stroke: capital I, or l
+        found |= {"-"} if unicodedata.category(letter) in {"Pd", "Pc"} else set()
+    found |= {also for text in found for also in _ALSO.get(text, "")}
+    return frozenset(found | {_TWO[one] for one in found & _TWO.keys()} | {m for m, rn in _TWO.items() if rn in found})
 
 
-def _look(name: str) -> str:
-    seen = "".join(_read(word) for word in re.split(r"([^\W\d_]+)", name))
-    return seen.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+def _near(texts: set[str]) -> set[str]:
+    """Return what the table takes for one of some texts, and for what these are in another form or case."""
+    for _ in range(2):
+        texts = {t for text in texts for like in (text, *_table().get(text, ())) for t in (text, like, fold(like))}
+    return {text.strip("'") for text in texts} - {""}
 
 
-def _read(part: str) -> str:
-    """Return a word, or what stands between words, as eyes read it."""
-    folded = fold("".join(c for c in part if unicodedata.category(c) not in {"Cf", "Cc", "Mn", "Me"}))
-    read = "".join(_EYES.get(ord(c)) or _EYES.get(ord(c.upper()[0])) or _latin(c) for c in folded)
-    if any(c.isascii() for c in folded) and _WORD.fullmatch(part):
-        return "".join(c if c.isascii() else _ANY for c in read)
-    return read
+@lru_cache(maxsize=1)
+def _table() -> dict[str, list[str]]:
+    from confusable_homoglyphs.confusables import confusables_data as table
+
+    # reading ends at plain letters; marks of direction stand around some of the others
+    bare = ((text.strip("\u200e"), found) for text, found in table.items() if not text.isascii())
+    return {text: [like["c"].strip("\u200e") for like in found] for text, found in bare}
 
 
-def _latin(character: str) -> str:
+def _latin(letter: str) -> str:
     """Return the plain letter that a letter of the Latin script is a form of: a stroke, a hook or a tail hides much."""
-    if character.isascii():
-        return character
-    words = unicodedata.name(character, "").split()
+    words = unicodedata.name(letter, "").split() if len(letter) == 1 else []
     letters = [word for word in words[1:] if len(word) == 1]
-    return letters[0].lower() if words[:1] == ["LATIN"] and letters else character
+    return letters[0].lower() if words[:1] == ["LATIN"] and letters else ""
+
+
+@lru_cache(maxsize=4096)
+def _automaton(pattern: str) -> tuple[dict[str, int], int, int, int]:
+    """Return reading -> places in an operator's pattern that take it, those of ``?`` and ``*``, and their number."""
+    places: dict[str, int] = {}
+    free = stars = at = 0
+    for part in _TOKEN.findall(pattern):
+        stars |= (part == "*") << at
+        free |= (part == "?" or (len(part) > 1 and part[1] == "!")) << at
+        members = {c for c in map(chr, range(33, 127)) if fnmatchcase(c, part)} | set(part[1:-1]) - {"-", "!"}
+        letters = () if part in {"?", "*"} else members if len(part) > 1 else part
+        for text in {text for c in letters for text in _readings(c)}:
+            places[text] = places.get(text, 0) | 1 << at
+        at += part != "*"
+    return places, free, stars, at
+
+
+def taken_for(seen: list[tuple[frozenset[str], frozenset[str]]], pattern: str) -> bool:
+    """Whether a name, as `looks` gives it, has a reading that an operator's pattern matches.
+
+    Bit n of a state: n places are matched. All readings are followed at once, so time is linear in the name.
+    """
+    places, free, stars, last = _automaton(pattern)
+    before, now = 0, 1
+    for readings, pairs in seen:
+        then = now & stars | (now & (-1 if readings is _ANY else free)) << 1 | (now if "" in readings else 0)
+        for text in readings:
+            then |= (now & places.get(text, 0)) << 1
+            if len(text) > 1:
+                along = now
+                for c in text:
+                    along = (along & places.get(c, 0)) << 1
+                then |= along
+        for text in pairs:
+            then |= (before & (places.get(text, 0) | (free if text in _TWO.values() else 0))) << 1
+        before, now = now, then
+        if not before | now:
+            return False
+    return bool(now >> last & 1)
