@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
+import logging
 import mmap
 import os
 import pickle
@@ -50,7 +51,7 @@ def apart(read: Callable[[], T], what: str) -> T:
     """
     seconds, memory = _limit(SECONDS, _USUAL_SECONDS), int(_limit(MEMORY, _most() / 2**30) * 2**30)
     allowed = f"{memory / 2**30:.3g} GiB ({MEMORY}) and {seconds:.3g} s ({SECONDS})"
-    with tempfile.TemporaryFile(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as answer:  # noqa: S108  no name
+    with _nameless() as answer:
         gc.collect(0)
         child = os.fork()
         if not child:
@@ -65,6 +66,11 @@ def apart(read: Callable[[], T], what: str) -> T:
     raise SubjectError(
         f"{what} cannot be read within {allowed}: it took too {_which(status)}; whoever runs privgate may raise either"
     )
+
+
+def _nameless() -> Any:
+    """Return a file in memory: containers give /dev/shm 64 MB and their disks little more."""
+    return os.fdopen(os.memfd_create("read"), "w+b") if sys.platform == "linux" else tempfile.TemporaryFile()
 
 
 def _limit(variable: str, usual: float) -> float:
@@ -143,6 +149,9 @@ def _confine(memory: int, seconds: float) -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
+    # another thread may have held the locks of these, and of the files of its log, when this was forked
+    sys.stdout = sys.stderr = os.fdopen(quiet, "w", encoding="utf-8")
+    logging.disable()
     processor = int(seconds * (os.cpu_count() or 1)) + 1
     limits = [(resource.RLIMIT_CPU, processor), (resource.RLIMIT_FSIZE, memory), (resource.RLIMIT_CORE, 0)]
     if sys.platform == "linux":  # what the parent holds is inherited, and counts

@@ -4,12 +4,15 @@ import contextlib
 import gzip
 import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -163,6 +166,31 @@ def test_what_is_read_is_the_same_as_in_this_process(tmp_path):
 
 
 @pytest.mark.attack("23 a reader that outlives who waits for it", "any", "ended")
+def test_what_is_read_needs_no_room_on_a_disk_nor_in_small_shared_memory(monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Path("/dev/full").open("r+b"))  # noqa: SIM115
+    assert limited.apart(lambda: np.ones(100_000), "the data").sum() == 100_000
+
+
+def test_what_another_thread_holds_does_not_stop_a_reader(monkeypatch):
+    class Held:
+        """A stream on which another thread wrote while this process was forked."""
+
+        def write(self, _):
+            threading.Event().wait()
+
+    def read():
+        warnings.warn("odd", stacklevel=1)
+        logging.getLogger("pandas").error("odd")
+        return 7
+
+    handler = logging.StreamHandler(Held())
+    monkeypatch.setattr(sys, "stderr", Held())
+    monkeypatch.setattr(logging.getLogger("pandas"), "handlers", [handler])
+    monkeypatch.setenv(limited.SECONDS, "3")
+    warnings.simplefilter("always")
+    assert limited.apart(read, "the data") == 7
+
+
 def test_a_reader_ends_with_the_process_that_waits_for_it(tmp_path):
     code = (
         "import os, sys, time; from pathlib import Path; from privgate.documents import limited\n"
