@@ -24,6 +24,7 @@ from privgate.errors import RegistryError
 #: where the registry keeps artifacts beside its own proxy; also hosts that a command may ask besides
 PLACES = "PRIVGATE_ARTIFACT_PLACES"
 _USUAL = {"http": 80, "https": 443, "mlflow-artifacts": 80, "ftp": 21, "sftp": 22, "ssh": 22}
+_USUAL |= {"mysql": 3306, "postgresql": 5432, "mssql": 1433}
 #: variables in which an operator names services; others (of a CI job) may repeat what a stranger wrote
 _OPERATORS = re.compile(r"(AWS|AZURE|MLFLOW|PRIVGATE|DATABRICKS|GOOGLE|GCE|STORAGE|DASK)_\w+|\w+_PROXY", re.IGNORECASE)
 _CLOUD = r"169\.254\.169\.254|169\.254\.170\.2|169\.254\.170\.23|metadata\.google\.internal"
@@ -135,12 +136,13 @@ def admit_name(host: str) -> None:
         _door.hosts.add((host.lower().rstrip("."), -1))
 
 
-def registry(tracking_uri: str) -> None:
-    """Let the registry through, with its credentials, and no other."""
+def registry(tracking_uri: str, host: str = "") -> None:
+    """Let the registry through, with its credentials, and no other; ``host`` is asked where the address is a name."""
     if _door is None:
         return
     admit(tracking_uri)
-    _door.registries[tracking_uri] = _origin(tracking_uri) if tracking_uri.startswith("http") else None
+    admit(host := host or tracking_uri)
+    _door.registries[tracking_uri] = _origin(host) if host.startswith("http") else None
     if "requests" not in _installed:
         from requests.adapters import HTTPAdapter
 

@@ -80,7 +80,12 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
         _present(tracking_uri)
     with answering("connecting to MLflow"):
         made = MlflowClient(tracking_uri=tracking_uri)
-    door.registry(str(made.tracking_uri))
+    door.registry(uri := str(made.tracking_uri))
+    if uri.startswith("databricks") and door.is_shut():
+        from mlflow.utils.databricks_utils import get_databricks_host_creds
+
+        with suppress(Exception):  # without credentials, the first question to it says so
+            door.registry(uri, get_databricks_host_creds(uri).host)
     _vet_artifacts()
     return made
 

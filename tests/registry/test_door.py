@@ -149,3 +149,31 @@ def test_mlflow_writes_nowhere_that_nobody_vetted(tmp_path, place):
 def test_what_the_operator_named_himself_asks_whom_it_likes(listeners):
     with door.shut(), door.held_open():
         WAYS["socket"](listeners[1].host).close()
+
+
+@pytest.mark.parametrize(("uri", "port"), [("mysql+pymysql://u@db/m", 3306), ("postgresql+pg8000://u@db/m", 5432)])
+def test_a_database_is_asked_at_its_usual_port(monkeypatch, uri, port):
+    monkeypatch.setattr(door, "_lookup", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", 9))])
+    with door.shut(), pytest.raises(RegistryError, match=f"127.0.0.1:{port}"), socket.socket() as asked:
+        asked.connect(("127.0.0.1", port))
+    with door.shut(), socket.socket() as asked:
+        door.registry(uri)
+        socket.getaddrinfo("db", port)
+        with pytest.raises(ConnectionRefusedError):
+            asked.connect(("127.0.0.1", port))
+
+
+def test_a_databricks_registry_is_told_who_asks_by_either_of_mlflows_ways(monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", "https://dbc-1.cloud.databricks.com")
+    monkeypatch.setenv("DATABRICKS_TOKEN", "secret")
+    monkeypatch.setenv("MLFLOW_ENABLE_DB_SDK", "false")
+    headers = {"User-Agent": "mlflow-python-client/3.17", "Authorization": "Bearer secret"}
+    told = {}
+    with door.shut():
+        monkeypatch.setattr(requests.Session, "send", lambda *_, **__: pytest.fail("the network was asked"))
+        connect("databricks")
+        for host in ("dbc-1", "dbc-2"):
+            request = requests.Request("GET", f"https://{host}.cloud.databricks.com/api", headers=headers).prepare()
+            door._vet(request)
+            told[host] = "Authorization" in request.headers
+    assert told == {"dbc-1": True, "dbc-2": False}
