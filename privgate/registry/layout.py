@@ -34,7 +34,9 @@ SCHEMA = "privgate/logged-recipe/v1"
 
 #: written by MLflow into copies that it loads, and by its local stores beside the model itself
 MLFLOW_META = "registered_model_meta"
-_META = re.compile("model_name: ([^\\W_][\\w .,+@=()~&;-]{0,299}|'[^']{1,300}')\nmodel_version: '?([0-9]{1,10})'?\n?")
+#: names that need no quotes in YAML, of either version: none begins with a sign of its own or holds ": " or " #"
+_NAME = r"""(?:[\w$(]|[-~](?=\w))(?:[]\w .,+@=()~&;!%$*'"[{}<>|?^-]|(?<! )\#){0,299}"""
+_META = re.compile(f"model_name: (?:({_NAME})|'([^']{{1,300}})')\nmodel_version: '?([0-9]{{1,10}})'?\n?")
 _NAMELESS = "model_name: null\nmodel_version: null\n"  # of a model that was loaded by its id
 #: where readers of YAML 1.1 or 1.2 end a line, or a shell or an eye is led astray
 UNPLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
@@ -89,7 +91,7 @@ def _is_note(content: bytes, rows: Rows) -> bool:
     found = _META.fullmatch(text)
     if found is None or UNPLAIN.search(text):
         return text == _NAMELESS
-    said = found[1].strip("'"), found[2]
+    said = found[1] or found[2], found[3]
     return not rows or any(said == (name, version or said[1]) for name, version in rows)
 
 

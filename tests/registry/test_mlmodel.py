@@ -130,6 +130,8 @@ NOTES = [
     *((f"model_name: credit{end}dependencies: [evil]\nmodel_version: '3'\n", False) for end in ENDS),
     *((f"model_name: 'credit{end}dependencies: [evil]'\nmodel_version: '3'\n", False) for end in ENDS),
     ("model_name: [credit]\nmodel_version: '3'\n", False),
+    ("model_name: ~\nmodel_version: '3'\n", False),
+    ("model_name: credit #1\nmodel_version: '3'\n", False),
     ("model_name: {python: 3.9}\nmodel_version: '3'\n", False),
     ("model_name: 'credit'\nmodel_version: '3'\n" + " " * 2_000, False),
 ]
@@ -148,9 +150,10 @@ def test_only_what_mlflow_itself_notes_may_lie_there_and_counts_in_no_digest(mod
             layout.all_files(folder)
 
 
-@pytest.mark.parametrize(
-    "name", ["credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "3", "null", "yes", "a: b"]
-)
+PLAIN = ("credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "_own", "100% [v2]", "bob's", "-a#1!", "x'")
+
+
+@pytest.mark.parametrize("name", [*PLAIN, "3", "null", "yes", "a: b", "#a", "a #b"])
 def test_what_mlflow_writes_is_taken_for_its_note(model, name):
     folder = model({"python_function": PYFUNC})
     before = layout.all_files(folder)
