@@ -118,7 +118,7 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
         if place.scheme == "mlflow-artifacts":  # MLflow's client asks that host by the registry's own scheme
             return not place.netloc or _host(place, registry.scheme) == _host(registry, registry.scheme)
         return _lies_below(f"{tracking_uri.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts", uri)
-    if registry.scheme.startswith("databricks"):
+    if tracking_uri == "databricks" or registry.scheme == "databricks":
         return _lies_below("dbfs:/databricks/mlflow-tracking", uri)
     here = _folder(uri) if place.scheme in {"", "file"} else None
     if here is None:

@@ -46,6 +46,7 @@ def written(uri, tracking_uri):
         ("/srv/store/1/run", "file:///srv/store"),
         ("/srv/store/1/run", "/srv/store"),
         ("dbfs:/databricks/mlflow-tracking/1/run", "databricks://profile"),
+        ("dbfs:/databricks/mlflow-tracking/1/run", "databricks"),
     ],
 )
 def test_the_registrys_own_places_are_written_to(uri, tracking_uri):
