@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 80_750),
+    "package, lines": (42_000, 80_765),
     "package, files": (280, 432),
     "lab, lines": (6_000, 3_796),
     "families, kernel and engines, lines": (7_000, 16_300),
-    "tests, lines": (32_000, 65_370),
-    "a yes by theorem rests on, lines": (6_000, 14_005),
-    "a yes by refits and attacks rests on, lines": (12_000, 54_590),
+    "tests, lines": (32_000, 65_430),
+    "a yes by theorem rests on, lines": (6_000, 14_010),
+    "a yes by refits and attacks rests on, lines": (12_000, 54_600),
     "the kernel, lines": (1_500, 3_352),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an
