@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 432),
     "lab, lines": (6_000, 3_796),
     "families, kernel and engines, lines": (7_000, 16_300),
-    "tests, lines": (32_000, 65_430),
+    "tests, lines": (32_000, 65_431),
     "a yes by theorem rests on, lines": (6_000, 14_010),
     "a yes by refits and attacks rests on, lines": (12_000, 54_600),
     "the kernel, lines": (1_500, 3_352),
