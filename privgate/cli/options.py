@@ -71,7 +71,9 @@ def run(command: F) -> F:
             click.option("--owner", default="", help="Who answers for the model; on page one."),
             click.option("--data-name", default="", help="What the training data are called; on page one."),
             click.option("--data-source", default="", help="Where the training data come from; on page one."),
-            click.option("--baseline", default="production", show_default=True, help="Alias to compare with."),
+            click.option(
+                "--baseline", default="production", show_default=True, help="Alias whose signed report is compared."
+            ),
             jobs,
             click.option(
                 "--cluster",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
+from privgate.guard import checks
 
 
 @pytest.fixture
@@ -42,6 +43,22 @@ def approved(empty_database, tmp_path_factory, data, recipe):
     report.write(verdict, folder / "out", hash_key=b"k" * 32)
     mlflow.set_tracking_uri(None)
     return uri, policy, folder
+
+
+@pytest.fixture
+def checked(approved, tmp_path, monkeypatch):
+    """The policy, and a copy of the report that a test may change."""
+    uri, policy, folder = approved
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mlflow.set_tracking_uri(uri)
+    shutil.copytree(folder / "out", tmp_path / "out")
+    return policy, tmp_path / "out"
+
+
+@pytest.fixture
+def signer():
+    return checks.new_key()
 
 
 @pytest.fixture(autouse=True)

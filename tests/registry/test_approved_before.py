@@ -7,11 +7,11 @@ import pytest
 
 from privgate.guard import checks, signing, verifying
 from privgate.guard.guard_config import Guard
-from tests.registry.test_signing import checked, guard_for, sign, signer  # noqa: F401  fixtures
+from tests.registry.test_signing import guard_for, sign
 
 
 @pytest.fixture
-def trusting(signer, tmp_path, monkeypatch):  # noqa: F811
+def trusting(signer, tmp_path, monkeypatch):
     """A guard's configuration that trusts the signer alone."""
     place = tmp_path / "guard.yaml"
     monkeypatch.setattr(Guard, "load", classmethod(lambda _, path: guard_for(signer)))
@@ -24,7 +24,7 @@ def ask():
 
 
 @pytest.fixture
-def attached(checked, signer):  # noqa: F811
+def attached(checked, signer):
     """The version with a signed statement; it is taken away again, since others share the registry."""
     made = sign(checked, signer)
     signing.attach_statement(made)
@@ -46,7 +46,7 @@ def test_without_a_configuration_no_report_counts(attached, trusting, monkeypatc
 
 
 @pytest.mark.attack("22 a forged earlier report", "check", "not believed")
-def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting):  # noqa: F811
+def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting):
     document = json.loads((checked[1] / "report.json").read_text())
     client = mlflow.MlflowClient()
     held = client.get_model_version("credit", "1")
@@ -56,7 +56,7 @@ def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting): 
 
 
 @pytest.mark.attack("22 an earlier report that a stranger signed, or changed", "check", "not believed")
-def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, trusting):  # noqa: F811
+def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, trusting):
     stranger = checks.new_key()
     signing.attach_statement(sign(checked, stranger))
     assert ask() is None

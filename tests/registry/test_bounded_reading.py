@@ -167,7 +167,7 @@ def test_what_is_read_is_the_same_as_in_this_process(tmp_path):
 
 @pytest.mark.attack("23 a reader that outlives who waits for it", "any", "ended")
 def test_what_is_read_needs_no_room_on_a_disk_nor_in_small_shared_memory(monkeypatch):
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Path("/dev/full").open("r+b"))  # noqa: SIM115
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Path("/dev/full").open("r+b"))  # noqa: SIM115  the reader closes it
     assert limited.apart(lambda: np.ones(100_000), "the data").sum() == 100_000
 
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from privgate.errors import StatementError, UsageError
 from privgate.guard import checks, other_formats, signing, statement
-from tests.registry.test_signing import checked, guard_for, sign, signer  # noqa: F401  fixtures
+from tests.registry.test_signing import guard_for, sign
 
 CURVES = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}
 
@@ -41,7 +41,7 @@ def model_signing(folder, public, signature):
 
 
 @pytest.fixture
-def folder(checked, signer, tmp_path):  # noqa: F811
+def folder(checked, signer, tmp_path):
     """A folder with what was signed, the model's files as they are served, and the public half of the bundle's key."""
     private, public = written_key(tmp_path)
     made = sign(checked, signer, bundle_key=other_formats.bundle_key(private))
@@ -88,7 +88,7 @@ def test_each_curve_that_model_signing_knows_signs(tmp_path, curve):
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_in_toto_s_own_library_reads_and_verifies_the_evaluation(folder, signer):  # noqa: F811
+def test_in_toto_s_own_library_reads_and_verifies_the_evaluation(folder, signer):
     from google.protobuf import json_format
     from in_toto_attestation.v1 import statement_pb2
     from in_toto_attestation.v1.statement import Statement
@@ -143,7 +143,7 @@ def test_thresholds_are_decimal_strings_that_read_back_exactly(folder, limit):
 
 
 @pytest.mark.attack("26 an evaluation result or a bundle as verdict", "guard", "refused")
-def test_no_statement_for_others_is_taken_for_a_verdict(folder, signer):  # noqa: F811
+def test_no_statement_for_others_is_taken_for_a_verdict(folder, signer):
     made, *_ = folder
     for body in (
         made.evaluation.statement,
@@ -179,7 +179,7 @@ def test_a_key_that_model_signing_does_not_know_or_others_may_read_is_refused(tm
         other_formats.bundle_key(private)
 
 
-def test_what_is_attached_and_renewed_carries_them(checked, signer, tmp_path):  # noqa: F811
+def test_what_is_attached_and_renewed_carries_them(checked, signer, tmp_path):
     key = other_formats.bundle_key(written_key(tmp_path)[0])
     made = sign(checked, signer, bundle_key=key)
     signing.attach_statement(made)

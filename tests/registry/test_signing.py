@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import json
 import os
-import shutil
 from datetime import timedelta
 
 import mlflow
@@ -17,22 +16,6 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.signing import SigningRequest
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import verify
-
-
-@pytest.fixture
-def checked(approved, tmp_path, monkeypatch):
-    """The policy, and a copy of the report that a test may change."""
-    uri, policy, folder = approved
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    mlflow.set_tracking_uri(uri)
-    shutil.copytree(folder / "out", tmp_path / "out")
-    return policy, tmp_path / "out"
-
-
-@pytest.fixture
-def signer():
-    return checks.new_key()
 
 
 def guard_for(*signers):
