@@ -154,6 +154,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
+        (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
         (
             claims.policy_digest == terms.policy_digest

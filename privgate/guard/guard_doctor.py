@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -92,10 +92,13 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
     except (urllib.error.URLError, OSError) as exc:
         yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
         return
-    apart = abs(parsedate_to_datetime(stated) - statement.now()) if stated else None
-    if apart is None:
+    try:
+        told = parsedate_to_datetime(stated)
+        apart = abs(told.replace(tzinfo=told.tzinfo or UTC) - statement.now())
+    except (ValueError, OverflowError):
         yield DoctorAnswer("look", "the server does not tell its time")
-    elif apart > _CLOCKS:
+        return
+    if apart > _CLOCKS:
         yield DoctorAnswer(
             "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
         )

@@ -86,7 +86,7 @@ class GuardedRows:
             raise StatementError("the version was replaced while it was being released")
         prompt = is_prompt(row.source, row.storage, tags)
         if not (prompt and is_prompt(row.source, row.storage, self._privgate_model_tags(name))):
-            self._privgate_check(row, tags.get(TAG, ""), target, files=files or target is None)
+            self._privgate_check(row, tags.get(TAG, ""), target, files=files)
         return row
 
     def _privgate_released_as(self, name: str, version: str, session: Any) -> list[str | None]:
@@ -109,8 +109,8 @@ class GuardedRows:
             raise StatementError("the version carries a statement that was signed later")
         if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
             raise StatementError("the version was refused in the second in which this was signed")
-        if present is not None and claims.passed and not present.passed and claims.decided < present.decided:
-            raise StatementError("a later check than the one that is signed here refused the version; check again")
+        if present is not None and claims.passed and not present.passed and claims.decided <= present.decided:
+            raise StatementError("no later check than the one that refused the version is signed here; check again")
         if targets and claims.signed < _signed(tags.get(TAG, "")):
             raise StatementError("the version is released on a statement that was signed later")
         if not claims.passed and itself:

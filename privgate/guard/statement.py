@@ -33,11 +33,11 @@ def when(text: str) -> datetime:
     """
     try:
         value = datetime.fromisoformat(text)
-    except (ValueError, TypeError) as exc:
+        if value.tzinfo is None:
+            raise StatementError(f"{text!r} says no time zone")
+        return value.astimezone(UTC)
+    except (ValueError, TypeError, OverflowError) as exc:
         raise StatementError(f"{text!r} is no time") from exc
-    if value.tzinfo is None:
-        raise StatementError(f"{text!r} says no time zone")
-    return value
 
 
 def stamp(moment: datetime) -> str:

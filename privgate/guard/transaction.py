@@ -1,8 +1,8 @@
 """One transaction for a promoting write and everything the guard asks about it, by the database's own equality.
 
 MLflow's store opens a session for each of its methods. While one of the guard's transactions lasts, they are all given
-the guard's session: what is checked, written and looked at again is committed at once, or not at all. Moves of the same
-model wait for one another, SQLite's for any other write to the database.
+the guard's session: what is checked, written and looked at again is committed at once, or not at all. Such writes
+wait for one another, SQLite's for any other write to the database.
 """
 
 import inspect
@@ -69,7 +69,14 @@ def _unavailable(message: str) -> Any:
 SUPPORTED = "SQLite and PostgreSQL"
 _DIALECTS = frozenset({"sqlite", "postgresql"})
 _CLIENTS = frozenset({"http", "https"})
-_TABLES = ("registered_models", "model_versions", "registered_model_aliases", "model_version_tags")
+_TABLES = (
+    "registered_models",
+    "registered_model_tags",
+    "registered_model_aliases",
+    "model_versions",
+    "model_version_tags",
+)
+_MOVE = int.from_bytes(b"privgate", "big")  # PostgreSQL's lock that each of the guard's transactions takes
 
 _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
 
@@ -111,7 +118,9 @@ def check_equality(store: Any) -> None:
     else:
         found = (
             "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "  # noqa: S608  ours
-            f"JOIN pg_collation k ON k.oid = a.attcollation WHERE c.relname IN ({tables}) AND NOT k.collisdeterministic"
+            "JOIN pg_collation k ON k.oid = a.attcollation JOIN pg_type t ON t.oid = a.atttypid "
+            f"WHERE c.relname IN ({tables}) AND pg_table_is_visible(c.oid) AND "
+            "(NOT k.collisdeterministic OR t.typname NOT IN ('varchar', 'text'))"  # citext has a plain collation
         )
     with engine.connect() as connection:
         odd = [str(row[0]) for row in connection.execute(text(found))]
@@ -181,13 +190,17 @@ def transaction(store: Any, model: str | None) -> Iterator[Any]:
 
 
 def _lock(store: Any, session: Any, model: str | None) -> None:
-    """Let no other transaction change this model, its versions or its aliases until this one ends."""
+    """Let nobody change this model, its versions or its aliases, nor the guard write anything else, meanwhile."""
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
     from sqlalchemy import text
 
     if session.get_bind().dialect.name == "sqlite":
         session.execute(text("BEGIN IMMEDIATE"))
-    elif model is None:  # every transaction of the guard waits for this one, and no model is added meanwhile
+        return
+    # after waiting, what others committed is read; what a copy rests on is a row of another model
+    session.connection(execution_options={"isolation_level": "READ COMMITTED"})
+    session.execute(text(f"SELECT pg_advisory_xact_lock({_MOVE})"))
+    if model is None:  # no model is added meanwhile
         session.execute(text("LOCK TABLE registered_models IN EXCLUSIVE MODE"))
     else:
         # a renaming waits here, or has happened: then there is no such row any more

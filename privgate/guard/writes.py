@@ -102,15 +102,16 @@ class GuardedWrites(Copies):
             protected = self.privgate_watch.guard().protects_model(name)
         if not protected:
             return create(name, source, *args, **kwargs)
-        with refusing(f"a new version of {name!r}"), transaction(self, name) as session:
+        with refusing(f"a new version of {name!r}"):
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            if not is_prompt(source, source, tags):
+            if not is_prompt(source, source, tags):  # before the transaction, because files may take long to read
                 row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
                 self._privgate_check(row, tags.get(TAG, ""), None)
-            done = create(name, source, *args, **kwargs)
-            if session is not None:
-                self._privgate_released(name, str(done.version), None, None)
-            return done
+            with transaction(self, name) as session:
+                done = create(name, source, *args, **kwargs)
+                if session is not None:
+                    self._privgate_released(name, str(done.version), None, None)
+                return done
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
         """Rename; never onto a protected name, and never what is in production: aliases move with the name."""

@@ -319,3 +319,15 @@ def postgres(tmp_path_factory, free_port):
         subprocess.run([*control, "-m", "immediate", "stop"], check=False, stdout=subprocess.DEVNULL, cwd="/")
         if as_user:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", params=["1", pytest.param("2", marks=pytest.mark.slow)])
+def on_postgres(postgres, tmp_path_factory, site, running_mlflow, request):
+    """A guarded registry on PostgreSQL, of one worker or two; use names of your own in it."""
+    folder = tmp_path_factory.mktemp("on-postgres")
+    options = ("--registry-store-uri", f"privgate:{postgres}", "--backend-store-uri", postgres)
+    options += ("--workers", request.param)
+    with running_mlflow(folder, *options, env=site.env) as address:
+        made = Registry(address, site)
+        made.database, made.folder = postgres, folder
+        yield made

@@ -13,15 +13,6 @@ from privgate.guard.signing import TAG
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
-@pytest.fixture(scope="module", params=["1", pytest.param("2", marks=pytest.mark.slow)])
-def on_postgres(postgres, tmp_path_factory, site, running_mlflow, registry_type, request):
-    folder = tmp_path_factory.mktemp("on-postgres")
-    options = ("--registry-store-uri", f"privgate:{postgres}", "--backend-store-uri", postgres)
-    options += ("--workers", request.param)
-    with running_mlflow(folder, *options, env=site.env) as address:
-        yield registry_type(address, site)
-
-
 def test_the_gate_holds_over_postgresql(on_postgres, name, tmp_path):
     registry = on_postgres
     version = registry.log(name)

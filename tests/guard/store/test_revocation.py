@@ -89,7 +89,7 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
         client.delete_model_version_tag(name, version, TAG)
     with pytest.raises(MlflowException, match="not an approval"):
         client.set_registered_model_alias(name, "production", version)
-    with pytest.raises(MlflowException, match="a later check than the one that is signed here"):
+    with pytest.raises(MlflowException, match="no later check than the one that refused"):
         registry.sign(name, version, tmp_path, decided=earlier, signed=statement.now() + timedelta(seconds=2))
     time.sleep(1.1)  # of a refusal and an approval of one second the refusal counts
     registry.sign(name, version, tmp_path)

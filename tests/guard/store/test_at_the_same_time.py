@@ -1,0 +1,224 @@
+"""Several workers on PostgreSQL: two writes at the same time end as one after the other would have ended."""
+
+import dataclasses
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import sqlalchemy
+
+from privgate.guard import statement
+from privgate.guard.signing import TAG
+from privgate.guard.statement import Claims, Envelope
+
+pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+FIRST, GATE = 1, 2
+#: the first transaction that writes one of these waits at its commit for whoever holds the gate; others pass
+HOLD = f"""
+CREATE OR REPLACE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_try_advisory_xact_lock(7, {FIRST}) THEN PERFORM pg_advisory_xact_lock_shared(7, {GATE}); END IF;
+  RETURN NULL;
+END $$
+"""
+TABLES = ("registered_models", "registered_model_aliases", "model_versions", "model_version_tags")
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.fixture
+def database(on_postgres):
+    """Connections of the database's owner."""
+    engine = sqlalchemy.create_engine(on_postgres.database, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def held(database):
+    """Return a function that does the first of two at the same time up to its commit, then the second."""
+    with database.connect() as rows:
+        rows.execute(sqlalchemy.text(HOLD))
+        for table in TABLES:
+            rows.execute(
+                sqlalchemy.text(
+                    f"CREATE CONSTRAINT TRIGGER held AFTER INSERT OR UPDATE OR DELETE ON {table} "
+                    "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION held()"
+                )
+            )
+
+        def both(one, other):
+            rows.execute(sqlalchemy.text(f"SELECT pg_advisory_lock(7, {GATE})"))
+            with ThreadPoolExecutor(2) as pool:
+                try:
+                    ends = [pool.submit(one)]
+                    most = settle(rows, ends, 1)
+                    ends.append(pool.submit(other))
+                    settle(rows, ends[1:], most + 1)
+                finally:
+                    rows.execute(sqlalchemy.text(f"SELECT pg_advisory_unlock(7, {GATE})"))
+                return tuple(end.result() for end in ends)
+
+        yield both
+        for table in TABLES:
+            rows.execute(sqlalchemy.text(f"DROP TRIGGER held ON {table}"))
+
+
+def settle(rows, ends, most):
+    """Wait until all are done, or ``most`` transactions wait for a lock; return how many do."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        waiting = rows.execute(sqlalchemy.text(WAITING)).scalar()
+        if all(end.done() for end in ends) or waiting >= most:
+            return waiting
+        time.sleep(0.01)
+    pytest.fail("neither done nor waiting")
+
+
+class World:
+    """A signed version of one model, a copy of it in another, and what anybody may do about them."""
+
+    def __init__(self, registry, place, template):
+        self.registry, self.place = registry, place
+        now = statement.now().replace(microsecond=0)
+        early, late, last = (now - timedelta(seconds=s) for s in (600, 300, 100))
+        targets = tuple((f"{p}{place}{s}", "production") for p, s in (("", ""), ("", "-copy"), ("prod.", "")))
+        targets += ((f"{place}-copy", "Production"),)
+        source = f"s3://nowhere/{place}"
+        about = {"name": place, "version": "1", "source": source, "storage": source, "targets": targets}
+        created = self.create("", source)
+        claims = dataclasses.replace(template, **about, created=created, signed=early, decided=early)
+        self.approval = registry.text(claims)
+        self.said(self.approval)
+        copied = self.create("-copy", f"models:/{place}/1", self.approval)
+        self.create(f"prod.{place}")
+        refused = {"passed": False, "outcome": "failed", "signed": late, "decided": late}
+        self.refusal = registry.text(dataclasses.replace(claims, **refused))
+        of_copy = {"name": f"{place}-copy", "created": copied, "source": f"models:/{place}/1"}
+        self.of_copy = registry.text(dataclasses.replace(claims, **refused, **of_copy))
+        narrow = {"targets": targets[:1], "signed": last, "decided": last}
+        self.narrow = registry.text(dataclasses.replace(claims, **narrow))
+
+    def create(self, name, source="", text=""):
+        """Make a model and, where a source is given, its first version; return when that was."""
+        name = name if name.startswith("prod.") else f"{self.place}{name}"
+        assert self.registry.post("/api/2.0/mlflow/registered-models/create", {"name": name})[0] == 200
+        if not source:
+            return 0
+        tags = [{"key": TAG, "value": text}] if text else []
+        body = {"name": name, "source": source, "tags": tags}
+        status, made = self.registry.post("/api/2.0/mlflow/model-versions/create", body)
+        assert status == 200, made
+        return int(made["model_version"]["creation_timestamp"])
+
+    def ask(self, path, method="POST", *, model="", **body):
+        return self.registry.post(f"/api/2.0/mlflow/{path}", {"name": f"{self.place}{model}", **body}, method)[0]
+
+    def said(self, text, model=""):
+        return self.ask("model-versions/set-tag", model=model, version="1", key=TAG, value=text)
+
+    def promote(self, model=""):
+        return self.ask("registered-models/alias", model=model, alias="production", version="1")
+
+    def left(self, rows):
+        """Return who holds what and says what, by the database's own rows, whatever the models are called."""
+        told = {}
+        aliases = rows.execute(sqlalchemy.text("SELECT name, alias, version FROM registered_model_aliases"))
+        versions = rows.execute(sqlalchemy.text("SELECT name, version, current_stage FROM model_versions"))
+        said = rows.execute(
+            sqlalchemy.text("SELECT name, version, value FROM model_version_tags WHERE key = :key"), {"key": TAG}
+        )
+        for name, *row in [*aliases, *versions, *((n, v, self.short(text)) for n, v, text in said)]:
+            kind = name.replace(self.place, "m") if self.place in name else ""
+            told.setdefault(kind, []).append(tuple(map(str, row)))
+        told.pop("", None)
+        return {name: sorted(held) for name, held in told.items()}
+
+    def short(self, text):
+        claims = Claims.read(Envelope.parse(text).statement)
+        return claims.name.replace(self.place, "m"), claims.outcome, len(claims.targets)
+
+
+DONE = {
+    "promote": lambda w: w.promote(),
+    "promote the copy": lambda w: w.promote("-copy"),
+    "stage of the copy": lambda w: w.ask(
+        "model-versions/transition-stage",
+        model="-copy",
+        version="1",
+        stage="Production",
+        archive_existing_versions=False,
+    ),
+    "copy into a protected model": lambda w: w.registry.post(
+        "/api/2.0/mlflow/model-versions/create",
+        {
+            "name": f"prod.{w.place}",
+            "source": f"models:/{w.place}/1",
+            "tags": [{"key": TAG, "value": w.approval}],
+        },
+    )[0],
+    "refuse": lambda w: w.said(w.refusal),
+    "refuse the copy": lambda w: w.said(w.of_copy, "-copy"),
+    "put the approval back": lambda w: w.said(w.approval + " "),  # written otherwise, so that a row changes
+    "put the copy's approval back": lambda w: w.said(w.approval + " ", "-copy"),
+    "narrow the statement": lambda w: w.said(w.narrow),
+    "take the statement away": lambda w: w.ask("model-versions/delete-tag", "DELETE", version="1", key=TAG),
+    "take the copy's statement away": lambda w: w.ask(
+        "model-versions/delete-tag", "DELETE", model="-copy", version="1", key=TAG
+    ),
+    "delete the version": lambda w: w.ask("model-versions/delete", "DELETE", version="1"),
+    "delete the version, spelled 01": lambda w: w.ask("model-versions/delete", "DELETE", version="01"),
+    "delete the copy": lambda w: w.ask("model-versions/delete", "DELETE", model="-copy", version="1"),
+    "delete the model": lambda w: w.ask("registered-models/delete", "DELETE"),
+    "rename the model": lambda w: w.ask("registered-models/rename", new_name=f"{w.place}-moved"),
+    "rename the copy's": lambda w: w.ask("registered-models/rename", model="-copy", new_name=f"{w.place}-copy-moved"),
+}
+#: what is held at its commit, and what is done meanwhile, that once both succeeded
+FOUND = (
+    ("promote the copy", "delete the version"),
+    ("copy into a protected model", "rename the model"),
+    ("copy into a protected model", "refuse"),
+    ("refuse the copy", "put the approval back"),
+    ("refuse", "take the copy's statement away"),
+)
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def template(on_postgres, tmp_path_factory):
+    """What any honest statement says."""
+    return on_postgres.claims("template", on_postgres.log("template"), tmp_path_factory.mktemp("template"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", DONE)
+@pytest.mark.attack("27 two writes at the same time", "PostgreSQL, one worker and two", "as one after the other")
+def test_two_writes_at_once_end_as_one_after_the_other(on_postgres, database, held, template, one):
+    wrong = [other for other in DONE if not serial(on_postgres, database, held, template, one, other)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("one", "other"), FOUND)
+def test_what_ended_otherwise_does_no_longer(on_postgres, database, held, template, one, other):
+    assert serial(on_postgres, database, held, template, one, other)
+
+
+def serial(registry, database, held, template, one, other):
+    """Whether two writes end, both done at once, as some order of them ends."""
+
+    def world():
+        return World(registry, f"w{next(numbers)}x", template)
+
+    with database.connect() as rows:
+        fresh = world()
+        found = (held(lambda: DONE[one](fresh), lambda: DONE[other](fresh)), fresh.left(rows))
+        orders = []
+        for first in (0, 1):
+            again = world()
+            ends = [0, 0]
+            for k in (first, 1 - first):
+                ends[k] = DONE[(one, other)[k]](again)
+            orders.append((tuple(ends), again.left(rows)))
+    return found in orders

@@ -1,0 +1,268 @@
+"""Time decides alike wherever a statement is read: registry, verify, a folder, the doctor, the light verifier."""
+
+import contextlib
+import dataclasses
+import importlib
+import shutil
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import mlflow
+import pytest
+from mlflow.entities.model_registry import ModelVersionTag
+from mlflow.exceptions import MlflowException
+
+from privgate.errors import PrivgateError
+from privgate.guard import checks, guard_doctor, statement, verifying
+from privgate.guard.guard import guarded
+from privgate.guard.guard_config import AuditLog, Guard
+from privgate.guard.signer import seal
+from privgate.guard.signing import TAG
+from privgate.guard.truststore import Revoked
+from privgate.registry import report_place
+from privgate.registry.client import connect
+from tests.guard.store.conftest import Registry, Site
+from tests.verify.test_distribution import closure, installed, settings  # noqa: F401  fixtures
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+#: an hour in which Europe's clocks go forward
+T = datetime(2031, 3, 30, 1, tzinfo=UTC)
+DAY, HOUR, MINUTE, SECOND, TICK = (timedelta(**{k: 1}) for k in ("days", "hours", "minutes", "seconds", "microseconds"))
+MIDNIGHT, LATER = T.replace(hour=0), datetime(2031, 4, 1, tzinfo=UTC)
+OLD = "sha256:" + "0" * 64
+CONFIG = """\
+schema: privgate/guard/v2
+registry: test-registry
+trust: trust.json
+releases: [{models: "*", task: classification, policy: "%s"}]
+still_accepted: [{models: "*", policy: "%s", signed_before: 2031-03-30, until: 2031-03-31}]
+protected: {aliases: [production], stages: [Production], models: ["prod.*"]}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """What is signed, by whom, and when it is read; what is not said lies far from any edge."""
+
+    now: datetime = T
+    signed: datetime = T - HOUR
+    decided: datetime | None = None
+    expires: datetime = T + 300 * DAY
+    key: tuple[datetime, datetime] = (T - 300 * DAY, T + 300 * DAY)
+    revoked: datetime | None = None
+    policy: str = ""
+    #: of a field, as somebody wrote it
+    written: tuple[str, object] = ("", "")
+
+
+def around(edge, moments, counts, **said):
+    """Give the cases of a moment that is moved over an edge."""
+    for moment, holds in zip(moments, counts, strict=True):
+        yield pytest.param(Edge(**{**said, edge: moment}), holds, id=f"{'-'.join(said)}-{edge}-{moment:%d-%H:%M:%S.%f}")
+
+
+BEHIND = T - 5 * MINUTE
+EDGES = [
+    *around("now", (T - SECOND, T, T + TICK, T + SECOND), (True, True, False, False), expires=T),
+    *around("now", (T - SECOND, T, T + TICK), (True, True, False), key=(T - DAY, T)),
+    *around("signed", (T - HOUR - SECOND, T - HOUR, T), (False, True, True), key=(T - HOUR, T + DAY)),
+    *around("now", (BEHIND - TICK, BEHIND, T), (False, True, True), signed=T),
+    *around("decided", (T, T + 5 * MINUTE, T + 5 * MINUTE + SECOND), (True, True, False), signed=T),
+    *around("expires", (T - SECOND, T), (False, True), signed=T, now=T - 2 * SECOND),
+    *around("signed", (T - HOUR - SECOND, T - HOUR, T - HOUR + SECOND), (False, False, True), revoked=T - HOUR),
+    *around("signed", (MIDNIGHT - SECOND, MIDNIGHT), (True, False), policy=OLD),
+    *around("now", (LATER - TICK, LATER), (True, False), policy=OLD, signed=MIDNIGHT - SECOND),
+    *around("now", (MIDNIGHT, MIDNIGHT - TICK), (True, False), policy=OLD, signed=MIDNIGHT - SECOND),  # set back
+]
+FIELDS = ("expires", "decided", "timeVerified")
+NO_TIMES = (
+    "2031-03-30T01:00:00", "2031-03-30", "2031-03-30T01:00:60Z", "9999-12-31T23:59:59-12:00",
+    "0001-01-01T00:00:00+12:00", "2031-02-29T00:00:00Z", "infinity", "", None, 1_932_598_800, ["2031-03-30T01:00:00Z"],
+)  # fmt: skip
+WRITTEN = [
+    *(pytest.param(Edge(written=(field, t)), False, id=f"{field}-{t}") for field in FIELDS for t in NO_TIMES),
+    pytest.param(Edge(written=("expires", "2031-03-30T15:00:00+14:00")), True, id="with an offset, at"),
+    pytest.param(Edge(written=("expires", "2031-03-30T15:00:00+14:00"), now=T + SECOND), False, id="and after"),
+    pytest.param(Edge(written=("expires", "9999-12-31T23:59:59Z")), True, id="the last second of all"),
+]
+
+
+class Place:
+    """A registry with one version and the folder that it serves, each case's statement, and all who read it."""
+
+    def __init__(self, folder, database, light):
+        self.site = Site(folder)
+        shutil.copy(database, folder / "registry.db")
+        self.address = f"sqlite:///{folder}/registry.db"
+        self.registry = Registry(self.address, self.site)
+        self.client = self.registry.client
+        self.client.create_experiment("guard", artifact_location=(folder / "artifacts").as_uri())
+        self.site.config.write_text(CONFIG % (self.site.policy.digest, OLD))
+        self.version = self.registry.log("credit")
+        report = b"{}"
+        claims = self.registry.claims("credit", self.version, folder, report=statement.payload_digest(report))
+        evidence = seal(
+            claims.evidence_statement({"findings": []}, self.registry.files(claims.storage)), self.site.signer
+        )
+        (folder / "kept").mkdir()
+        (folder / "kept" / "report.json").write_bytes(report)
+        (folder / "kept" / checks.EVIDENCE_FILE).write_text(evidence.text())
+        place = f"{report_place.folder_of(claims.model_id, 'dtp-1')}/signed/1"
+        report_place.keep(self.client, claims.model_id, folder / "kept", place)
+        self.claims = dataclasses.replace(
+            claims,
+            evidence=statement.payload_digest(evidence.payload),
+            targets=(("credit", "production"), ("credit", "Production"), ("prod.credit", "production")),
+        )
+        self.files = folder / "upload"
+        sys.path.insert(0, str(light))
+        parts = ("guard_config", "verifying", "statement")
+        self.light = {name: importlib.import_module(f"privgate_verify.guard.{name}") for name in parts}
+        sys.path.remove(str(light))
+
+    def put(self, edge, monkeypatch):
+        """Sign, trust and set all clocks as a case says."""
+        window = dict(zip(("not_before", "not_after"), map(statement.stamp, edge.key), strict=True))
+        keys = tuple(dataclasses.replace(k, **window) for k in self.site.trust.keys)
+        at = edge.revoked and Revoked("", statement.stamp(edge.revoked), "", f"models:/credit/{self.version}")
+        dataclasses.replace(self.site.trust, keys=keys, revoked=(at,) if at else ()).save(
+            self.site.folder / "trust.json"
+        )
+        claims = dataclasses.replace(
+            self.claims,
+            signed=edge.signed,
+            decided=edge.decided or edge.signed,
+            expires=edge.expires,
+            policy_digest=edge.policy or self.claims.policy_digest,
+        )
+        said = claims.summary("test")
+        field, text = edge.written
+        if field:
+            where = said["predicate"]
+            (where if field in where else where[statement.EXTENSION])[field] = text
+        self.text = seal(said, self.site.signer).text()
+        (self.site.folder / "verdict.json").write_text(self.text)
+        self.client.set_model_version_tag("credit", self.version, TAG, self.text)
+        for module in (statement, self.light["statement"]):
+            monkeypatch.setattr(module, "now", lambda: edge.now)
+
+    def readers(self):
+        """Give (reader, whether the statement counts there)."""
+        store = self.store
+        move = (store.transition_model_version_stage, "credit", self.version, "Production", False)
+        yield "registry, stage", counts(*move)
+        yield "registry, copy", counts(self.enter, store)
+        alias = (store.set_registered_model_alias, "credit", "production", self.version)
+        yield "registry, alias", counts(*alias)
+        self.client.set_registered_model_alias("credit", "production", self.version)
+        again = {"target": "production", "tracking_uri": self.address}
+        yield "verify", counts(lambda: verifying.verify("models:/credit@production", self.guard(), **again))
+        folder = (self.files, self.site.folder / "verdict.json")
+        yield "folder", counts(lambda: verifying.verify_folder(*folder, self.guard(), target="production"))
+        yield "doctor", self.doctor()
+        yield "privgate-verify", self.lightly(folder)
+
+    def guard(self):
+        return Guard.load(self.site.config)
+
+    def enter(self, store):
+        tags = [ModelVersionTag(TAG, self.text)]
+        made = store.create_model_version("prod.credit", f"models:/credit/{self.version}", tags=tags)
+        self.client.delete_model_version("prod.credit", made.version)
+
+    def doctor(self):
+        try:
+            guard = self.guard()
+        except PrivgateError:  # it then says nothing else
+            return False
+        said = [a for a in guard_doctor._released(connect(self.address), guard) if "'production'" in a.text]
+        assert len(said) == 1, said
+        return said[0].state != "wrong"
+
+    def lightly(self, folder):
+        refused = importlib.import_module("privgate_verify.errors").PrivgateError
+        try:
+            held = self.light["guard_config"].Guard.load(self.site.config)
+            self.light["verifying"].verify_folder(*folder, held, target="production")
+        except refused:
+            return False
+        return True
+
+
+def counts(call, *arguments):
+    try:
+        call(*arguments)
+    except PrivgateError:
+        return False
+    except MlflowException as exc:
+        if exc.error_code != "PERMISSION_DENIED" or "could not be verified" in exc.message:
+            raise
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def place(empty_database, installed, tmp_path_factory):  # noqa: F811
+    folder, before = tmp_path_factory.mktemp("clocks"), mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/registry.db")
+    made = Place(folder, empty_database, installed)
+    made.client.create_registered_model("prod.credit")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PRIVGATE_GUARD", str(made.site.config))
+        patched.setattr(statement, "now", lambda: T)
+        patched.setenv("TZ", "ahead-14")  # the server's own zone is no matter
+        time.tzset()
+        made.store = guarded(f"privgate:{made.address}", made.address)
+        yield made
+    time.tzset()
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.mark.quick(16)
+@pytest.mark.attack("28 a moment at the edge of what counts", "registry, verify, folder, doctor, light", "one answer")
+@pytest.mark.parametrize(("edge", "holds"), [*EDGES, *WRITTEN])
+def test_all_who_read_a_statement_agree_at_every_edge(place, monkeypatch, edge, holds):
+    with monkeypatch.context() as patched:
+        place.put(edge, patched)
+        said = dict(place.readers())
+    assert said == dict.fromkeys(said, holds)
+
+
+@pytest.mark.attack("28 an approval in the second of a refusal", "registry", "refused")
+@pytest.mark.parametrize(("decided", "signed", "holds"), [(-1, 9, False), (0, 9, False), (1, 0, False), (1, 1, True)])
+def test_only_a_later_check_signed_later_lifts_a_refusal(place, monkeypatch, decided, signed, holds):
+    """A refusal has no end: neither its own, long past, nor that of its key."""
+    past = T - 100 * DAY
+    refusal = {"passed": False, "outcome": "failed", "signed": past, "decided": past, "expires": past + DAY}
+    with monkeypatch.context() as patched:
+        place.put(Edge(signed=past, key=(past - DAY, T + DAY)), patched)
+        text = seal(dataclasses.replace(place.claims, **refusal).summary("test"), place.site.signer).text()
+        place.store.set_model_version_tag("credit", place.version, ModelVersionTag(TAG, text))
+        moments = {"decided": past + decided * SECOND, "signed": past + signed * SECOND, "expires": T + DAY}
+        text = seal(dataclasses.replace(place.claims, **moments).summary("test"), place.site.signer).text()
+        tag = ModelVersionTag(TAG, text)
+        assert counts(place.store.set_model_version_tag, "credit", place.version, tag) is holds
+        assert counts(place.store.set_registered_model_alias, "credit", "production", place.version) is holds
+
+
+@pytest.mark.attack("28 a clock that goes back", "audit log", "whole")
+def test_the_audit_log_is_whole_though_the_clock_went_back(tmp_path, monkeypatch):
+    log = AuditLog(tmp_path / "audit.jsonl")
+    for moment in (T, T - DAY, T - DAY, T + DAY):
+        monkeypatch.setattr(statement, "now", lambda moment=moment: moment)
+        log.record("asked", model="credit")
+    assert [line["at"] for line in log.lines()] == [*map(statement.stamp, (T, T - DAY, T - DAY, T + DAY))]
+
+
+@pytest.mark.attack("28 a server that tells no usable time", "doctor", "found")
+@pytest.mark.parametrize("date", ["", "yesterday", "Sun, 30 Mar 2031 01:00:00 -0000", "Sun, 30 Mar 99999 01:00:00 GMT"])
+def test_the_doctor_says_what_a_server_calls_the_time(monkeypatch, date):
+    """The last one is a date without a zone, as the standard writes where nobody knows it: it is UTC."""
+    answer = SimpleNamespace(headers={"Date": date} if date else {})
+    monkeypatch.setattr(guard_doctor.urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(answer))
+    monkeypatch.setattr(statement, "now", lambda: T)
+    (said,) = guard_doctor._clocks("http://registry")
+    assert said.state == ("fine" if date.endswith("-0000") else "look"), said
