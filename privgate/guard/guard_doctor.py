@@ -76,6 +76,8 @@ def _probe(client: Any) -> Iterator[DoctorAnswer]:
         if "privgate: probe: gate active" in str(exc):
             yield DoctorAnswer("fine", "the registry is guarded: it answered the probe")
             return
+        if exc.error_code == "PERMISSION_DENIED":
+            raise RegistryError("this user may not set aliases of any model; ask as an administrator") from exc
         with answering("probing the registry"):
             client.search_registered_models(max_results=1)
     yield DoctorAnswer(

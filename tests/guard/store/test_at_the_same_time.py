@@ -114,7 +114,13 @@ class World:
         return int(made["model_version"]["creation_timestamp"])
 
     def ask(self, path, method="POST", *, model="", **body):
-        return self.registry.post(f"/api/2.0/mlflow/{path}", {"name": f"{self.place}{model}", **body}, method)[0]
+        return self.post(path, {"name": f"{self.place}{model}", **body}, method)
+
+    def post(self, path, body, method="POST"):
+        """Whether it was done; whoever is too late may be told that a version is gone, or that it is refused."""
+        status, answer = self.registry.post(f"/api/2.0/mlflow/{path}", body, method)
+        assert status in {200, 400, 403, 404}, answer
+        return status == 200
 
     def said(self, text, model=""):
         return self.ask("model-versions/set-tag", model=model, version="1", key=TAG, value=text)
@@ -151,14 +157,14 @@ DONE = {
         stage="Production",
         archive_existing_versions=False,
     ),
-    "copy into a protected model": lambda w: w.registry.post(
-        "/api/2.0/mlflow/model-versions/create",
+    "copy into a protected model": lambda w: w.post(
+        "model-versions/create",
         {
             "name": f"prod.{w.place}",
             "source": f"models:/{w.place}/1",
             "tags": [{"key": TAG, "value": w.approval}],
         },
-    )[0],
+    ),
     "refuse": lambda w: w.said(w.refusal),
     "refuse the copy": lambda w: w.said(w.of_copy, "-copy"),
     "put the approval back": lambda w: w.said(w.approval + " "),  # written otherwise, so that a row changes

@@ -20,7 +20,7 @@ from privgate.guard.guard import guarded
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.signer import seal
 from privgate.guard.signing import TAG
-from privgate.guard.truststore import Revoked
+from privgate.guard.truststore import Revoked, fresh_key
 from privgate.registry import report_place
 from privgate.registry.client import connect
 from tests.guard.store.conftest import Registry, Site
@@ -246,6 +246,27 @@ def test_only_a_later_check_signed_later_lifts_a_refusal(place, monkeypatch, dec
         tag = ModelVersionTag(TAG, text)
         assert counts(place.store.set_model_version_tag, "credit", place.version, tag) is holds
         assert counts(place.store.set_registered_model_alias, "credit", "production", place.version) is holds
+
+
+@pytest.mark.attack("28 evidence by a key that was revoked since", "verify, doctor", "refused")
+def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
+    """The registry and a folder have the verdict alone; docs/operations.md says what to revoke besides."""
+    with monkeypatch.context() as patched:
+        place.put(Edge(), patched)
+        verdicts = checks.new_key()
+        (evidence,) = (dataclasses.replace(key, roles=("evidence",)) for key in place.site.trust.keys)
+        store = checks.TrustStore((evidence, fresh_key(verdicts.public, days=9, roles=("verdict",), models=("*",))))
+        moments = {"signed": T, "decided": T, "expires": T + DAY}
+        place.text = seal(dataclasses.replace(place.claims, **moments).summary("test"), verdicts).text()
+        place.client.set_model_version_tag("credit", place.version, TAG, place.text)
+        (place.site.folder / "verdict.json").write_text(place.text)
+        for revoked in (False, True):
+            at = statement.stamp(T) if revoked else ""
+            window = {"not_before": statement.stamp(T - DAY), "not_after": statement.stamp(T + DAY)}
+            keys = (dataclasses.replace(evidence, revoked=at, **window), store.keys[1])
+            dataclasses.replace(store, keys=keys).save(place.site.folder / "trust.json")
+            said = dict(place.readers())
+            assert said == {reader: not (revoked and reader in {"verify", "doctor"}) for reader in said}
 
 
 @pytest.mark.attack("28 a clock that goes back", "audit log", "whole")

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from privgate.errors import PolicyError
 from privgate.guard import guard
 from privgate.guard.guard import guarded
-from privgate.guard.guard_config import Watch
+from privgate.guard.guard_config import Guard, Watch
 
 ROOT_POLICIES = Path(__file__).resolve().parents[3] / "policies"
 DESTINATION, ROOT = "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT"
@@ -104,3 +105,48 @@ def test_such_a_server_answers_no_call_to_the_registry(place, site, running_mlfl
         status, _ = registry.post("/api/2.0/mlflow/registered-models/create", {"name": "m"})
     assert status >= 500
     assert "where any client may write artifacts" in (place / "server.log").read_text()
+
+
+#: where an experiment's artifacts may be said to lie, about the folder of the guard's own files
+LOCATIONS = (
+    "{}", "{}/", "{}/..", "{}/guard.yaml", "{}/trust.json", "file://{}", "file://localhost{}", "file:{}", "FILE://{}",
+    "{}/%2e%2e", "file://{}/%2e%2e", "{}/guard.yaml?", "file://{}/guard.yaml?x=1", "{}/guard.yaml%00", "{}/linked", "/",
+)  # fmt: skip
+NAMES = (
+    "guard.yaml", "a/trust.json", "../guard.yaml", "../../guard.yaml", "%2e%2e/%2e%2e/guard.yaml",
+    "a/../../../trust.json",
+    "{}/guard.yaml", "file://{}/guard.yaml", "..\\\\..\\\\guard.yaml", "guard.yaml\0",
+    "%252e%252e/%252e%252e/guard.yaml",
+)  # fmt: skip
+
+
+@pytest.mark.server
+@pytest.mark.attack(
+    "25 an upload to a run that lies beside guard.yaml", "upload-artifact", "nothing of the guard's changes"
+)
+def test_an_upload_changes_nothing_that_the_guard_reads(registry, site, name):
+    """MLflow writes below <location>/<its own new run id>/artifacts alone, where no file of the guard's can lie."""
+    (site.folder / "linked").symlink_to(site.folder)
+    before = {path: path.read_bytes() for path in site.folder.glob("*.*") if path.is_file()}
+    assert {site.config, site.folder / "trust.json"} <= before.keys()
+    written = []
+    for number, spelled in enumerate(LOCATIONS):
+        body = {"name": f"{name}-{number}", "artifact_location": spelled.format(site.folder)}
+        status, made = registry.post("/api/2.0/mlflow/experiments/create", body)
+        if status != 200:
+            continue
+        status, made = registry.post("/api/2.0/mlflow/runs/create", {"experiment_id": made["experiment_id"]})
+        assert status == 200, made
+        run_id = made["run"]["info"]["run_id"]
+        for path in NAMES:
+            asked = urllib.parse.urlencode({"run_uuid": run_id, "path": path.format(site.folder)})
+            if registry.post(f"/ajax-api/2.0/mlflow/upload-artifact?{asked}", {"protected": {}})[0] == 200:
+                written.append((run_id, path))
+    (site.folder / "linked").unlink()
+    assert {path: path.read_bytes() for path in before} == before
+    named = {run_id: [*site.folder.rglob(f"{run_id}/artifacts/**/guard.yaml")] for run_id, _ in written}
+    assert any(named.values())  # an upload does arrive, beside the guard's files, where nothing reads it
+    own = {path.resolve() for path in Guard.load(site.config).files}
+    assert not [path for path in own if {run_id for run_id, _ in written} & set(path.parts)]
+    for run_id in named:
+        shutil.rmtree(site.folder / run_id, ignore_errors=True)
