@@ -69,13 +69,7 @@ def _unavailable(message: str) -> Any:
 SUPPORTED = "SQLite and PostgreSQL"
 _DIALECTS = frozenset({"sqlite", "postgresql"})
 _CLIENTS = frozenset({"http", "https"})
-_TABLES = (
-    "registered_models",
-    "registered_model_tags",
-    "registered_model_aliases",
-    "model_versions",
-    "model_version_tags",
-)
+_TABLES = (*(f"registered_model{part}" for part in ("s", "_tags", "_aliases")), "model_versions", "model_version_tags")
 _MOVE = int.from_bytes(b"privgate", "big")  # PostgreSQL's lock that each of the guard's transactions takes
 
 _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
