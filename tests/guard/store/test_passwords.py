@@ -71,7 +71,7 @@ def world(secured, name, tmp_path, monkeypatch):
     experiment = secured.client.get_experiment_by_name("guard").experiment_id
     for user, right in RIGHTS.items():
         on = (("registered_model", secured.good, right), ("registered_model", secured.bad, "READ"))
-        for kind, about, granted in (*on, ("experiment", experiment, "READ")):
+        for kind, about, granted in (*on, ("experiment", experiment, right)):
             body = {"username": user, "resource_type": kind, "resource_id": about, "permission": granted}
             assert ask(secured, "admin", "users/permissions/grant", api="api/3.0", **body) in {200, 400}  # has it
     return secured
@@ -144,6 +144,8 @@ def test_editors_and_readers_do_their_work(world, tmp_path, monkeypatch):
     assert ask(world, "editor", "registered-models/alias", name=world.good, alias="production", version="1") == 200
     said = {"name": world.good, "version": "1", "key": TAG, "value": world.text}
     assert ask(world, "editor", "model-versions/set-tag", **said) == 200
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "editor")
+    world.release(world.good, "1", tmp_path, levels=("PRIVGATE_AGAIN",))  # as privgate sign writes it
     guard = Guard.load(world.site.config)
     for who in ("reader", "editor", "admin"):
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", who)
