@@ -123,7 +123,7 @@ def _any_of(registries: list[str], refuse: Callable[[str], None]) -> None:
     for registry in registries[:-1]:
         with suppress(PrivgateError):
             return refuse(registry)
-    return refuse(registries[-1])
+    return refuse((registries or [""])[-1])
 
 
 def _present(tracking_uri: str | None) -> None:
