@@ -123,7 +123,9 @@ def _any_of(registries: list[str], refuse: Callable[[str], None]) -> None:
     for registry in registries[:-1]:
         with suppress(PrivgateError):
             return refuse(registry)
-    return refuse((registries or [""])[-1])
+    if not registries:
+        raise RegistryError("no registry was named, so no place of its files is known; connect to one first")
+    return refuse(registries[-1])
 
 
 def _present(tracking_uri: str | None) -> None:
