@@ -265,7 +265,7 @@ def test_following_the_guide_touches_few_files(copy):
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", ROWS, indirect=True)
 def test_following_the_guide_is_enough(copy):
     ADD[copy.row.kind](copy)

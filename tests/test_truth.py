@@ -45,6 +45,7 @@ def test_the_twenty_of_every_night_are_of_twenty_families():
     assert sum(k.leaks for k in some) == 10
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("family", sorted({k.family for k in TRUTH}))
 def test_each_trains_and_answers_on_its_own_data(family):
     for known in (k for k in TRUTH if k.family == family):

@@ -128,7 +128,7 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
         ),
         (
             claims.workspace == row.workspace,
-            f"the statement is for workspace {claims.workspace!r}, not {row.workspace!r}",
+            f"the statement is for workspace {claims.workspace!r}, not {row.workspace!r} (see MLFLOW_WORKSPACE)",
         ),
         (itself or copied, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -452,24 +452,27 @@ def noise_multiplier(
         No multiplier up to 10^5 is enough.
     """
 
-    def enough(sigma: float) -> bool:
-        mechanism = Mechanism(sigma, sample_rate, steps, sampling, adjacency, records)
-        return epsilon_of(mechanism, delta) <= epsilon
+    @cache  # each value accounts for the whole training anew
+    def beyond(sigma: float) -> float:
+        spent = epsilon_of(Mechanism(sigma, sample_rate, steps, sampling, adjacency, records), delta)
+        return math.log(min(max(spent, 1e-12), 1e12) / epsilon)
 
     low, high = 0.0, 1.0
-    while not enough(high):
+    while beyond(high) > 0:
         low, high = high, 2 * high
         if high > 1e5:
             raise MeasurementError(f"no noise multiplier up to 100000 gives epsilon {epsilon:g} at delta {delta:g}")
     if low == 0.0:
         # very little noise makes the accountant slow, and nobody asks for it
         low = 0.2
-        if enough(low):
+        if beyond(low) <= 0:
             return low
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.ceil(high * 1e4) / 1e4
+    from scipy.optimize import brentq
+
+    found: int = math.ceil(brentq(beyond, low, high, xtol=2e-5) * 1e4)
+    while beyond(found / 1e4) > 0:
+        found += 1
+    return found / 1e4
 
 
 def _log_growth(growth: float, goal: str) -> float:

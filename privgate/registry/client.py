@@ -123,6 +123,8 @@ def _any_of(registries: list[str], refuse: Callable[[str], None]) -> None:
     for registry in registries[:-1]:
         with suppress(PrivgateError):
             return refuse(registry)
+    if not registries:
+        raise RegistryError("no registry was named, so no place of its files is known; connect to one first")
     return refuse(registries[-1])
 
 

@@ -16,7 +16,7 @@ from privgate.subject.libraries import providing
 
 SERVED = "python_function"
 #: what names a file but is none that is loaded: where an artifact once came from, and what a model is told
-_NOTES = frozenset({"uri", "config", "env_vars"})
+_NOTES = frozenset({"uri", "config", "env_vars", "model_code_path"})
 #: what names a file or folder that is read, in a flavor and below ``saved_input_example_info``
 _READ = frozenset(
     ("artifact_path", "code", "components_binary", "conda", "data", "env", "model_binary", "model_config", "model_data")
@@ -127,6 +127,8 @@ def _read_from(content: Any) -> Iterator[Any]:
         if isinstance(value, dict):
             if value.get("source_model_name") and not value.get("model_binary"):
                 yield value["source_model_name"]
+            if code := value.get("model_code_path"):  # where it once lay: MLflow runs the model's own file of that name
+                yield posixpath.basename(str(code))
             todo += [(str(k), v) for k, v in value.items() if k not in _NOTES]
         elif key in _READ and value:
             yield value

@@ -333,6 +333,7 @@ def test_a_notebook_draws_the_advice_and_others_read_it(found):
     assert f"a whole check: {best.confirmed} at {best.confirmed_value:.3g}" in advice_page.text(advice)
 
 
+@pytest.mark.slow
 def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(found, tmp_path):
     from mlflow import MlflowClient
 

@@ -188,6 +188,7 @@ def test_sparse_records_are_found():
 # Models: those that are their data are named, ordinary ones hold nothing.
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "made",
     [
@@ -209,6 +210,7 @@ def test_models_that_are_their_data_are_found_and_named(made):
     assert any("keeps its training records" in k for k in kept)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "made",
     [
@@ -362,6 +364,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_records_in_a_model_are_found_in_every_form(hidden, form):
@@ -388,6 +391,7 @@ def test_a_forest_holds_nothing_however_it_is_written(write):
     assert seen(write(FOREST), MANY_RECORDS) == (0, [], [])
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
 @pytest.mark.parametrize("size", [20, 200])
 def test_parts_of_a_large_forest_are_no_numbers_of_few_people(write, size):

@@ -180,6 +180,7 @@ class Elsewhere(LogisticRegression):
         return p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_table_of_digests_is_not_approved_wherever_it_answers(fleet, keeps):
     data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]))

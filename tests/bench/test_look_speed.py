@@ -31,7 +31,9 @@ RECORDS = {
     "20,000 x 20": RNG.normal(size=(20_000, 20)),
     "1,000 x 300": RNG.normal(size=(1_000, 300)),
     "100,000 x 10": RNG.normal(size=(100_000, 10)),
-    "3,200 x 20,000, sparse": sparse.random(3_200, 20_000, density=0.005, random_state=1, format="csr"),
+    "3,200 x 20,000, sparse": sparse.random(
+        3_200, 20_000, density=0.005, random_state=np.random.default_rng(1), format="csr"
+    ),
 }
 FIRST = "20,000 x 20"
 

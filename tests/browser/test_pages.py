@@ -48,6 +48,7 @@ def opened(browser, pages):
         context.close()
 
 
+@pytest.mark.quick(4)
 @pytest.mark.quick
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", PAGES)
@@ -73,7 +74,7 @@ def test_the_console_is_silent_and_nothing_is_fetched(opened, pages, name):
     assert page.asked == [pages[name].as_uri()]
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_outcome_is_the_first_thing_seen(opened, name):
     for screen in SCREENS.values():
@@ -142,7 +143,7 @@ def test_the_skip_link_leads_past_page_one(opened):
     assert page.evaluate("document.querySelector('#evidence').getBoundingClientRect().top") < 50
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", PAGES)
 def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pages, name):
     html = pages[name].read_text(encoding="utf-8")

@@ -237,6 +237,7 @@ def test_findings_that_are_not_the_policys_rules_are_no_yes(trees, policy):
         assert "not one for each rule" in ended[0].message
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("lie", [lying_limits, lying_table], ids=lambda lie: lie.__name__)
 def test_a_theorem_in_the_place_of_an_engine_that_only_ranks_is_confirmed(lie, monkeypatch, fleet, policy):
     """Engines of naive Bayes limit nobody: that people change their own answers little is what the theorem says."""
@@ -262,6 +263,7 @@ def silent(ranks):
     return made
 
 
+@pytest.mark.slow
 def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy, tmp_path):
     most = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 0.01}}
     (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [most]}))
@@ -428,6 +430,7 @@ def test_a_report_of_trees_comes_out_again_and_says_what_was_not_made(reported):
     assert second.startswith("dtp: the kernel's limits come to")
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [

@@ -97,6 +97,7 @@ def lying_rule(monkeypatch):
 LIES = (lying_table, lying_aggregation, lying_limits, lying_cases, no_cases, lying_rule)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 @pytest.mark.parametrize("name", REFUSED)
 def test_who_is_refused_stays_refused_whatever_lies(name, lie, monkeypatch, fleet):
@@ -246,6 +247,7 @@ def test_a_waiver_counts_up_to_its_ceiling(logistic):
     assert ended(0.01, [w for (w,) in ceilings]) == "inconclusive"  # the other one was not applied
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_rule_that_is_enforced_does_not_become_a_warning(name, monkeypatch, fleet):
     finding = Rule.finding

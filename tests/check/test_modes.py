@@ -85,6 +85,7 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
     assert "how many people have which figure" not in page
 
 
+@pytest.mark.slow
 def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_is_measured(fleet, policy):
     mine = policy(LARGEST.format(1), SHARE, MEDIAN)
     bench = prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Budget(mode="max"))

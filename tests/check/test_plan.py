@@ -158,6 +158,7 @@ def test_a_package_whose_list_of_names_is_empty_or_odd_is_found_by_its_files(tmp
     assert (providing(("empty",)), providing(("spaced",))) == (["empty"], ["spaced"])
 
 
+@pytest.mark.slow
 def test_a_forest_s_trainings_are_counted_those_with_other_coins_among_them():
     many, labels = RNG.normal(size=(70, 2)), np.tile([0, 1], 35)
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=1), TrainingData(many, labels))

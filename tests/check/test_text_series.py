@@ -12,6 +12,7 @@ from privgate import Recipe, Subject, TrainingData, evaluate
 WORDS = np.array(["good", "bad", "day", "night", "sun", "rain", "tree"])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", [list, pd.Series, lambda texts: np.array(texts, dtype=object)])
 def test_texts_in_any_container_are_judged(fleet, form):
     rng = np.random.default_rng(0)

@@ -137,6 +137,7 @@ def test_what_training_said_when_it_failed_is_not_repeated(direct, fleet):
     assert only.without_limit == {"training without them failed": 1}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["lda", "logistic"])
 def test_a_first_probability_that_rounding_swallows_is_not_answered_in_closed_form(direct, fleet, monkeypatch, kind):
     rng = np.random.default_rng(1)

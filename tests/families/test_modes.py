@@ -19,6 +19,7 @@ def sample(n, d, seed=0, strength=4.0):
     return X, y
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("n", "d", "C"), [(400, 5, 1.0), (150, 10, 10.0), (60, 40, 1.0)])
 def test_the_maximum_alone_is_the_maximum_of_all_and_every_interval_holds(direct, fleet, n, d, C):
     X, y = sample(n, d)

@@ -30,6 +30,7 @@ def difference(made, estimator, subject):
     return worst
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("estimator", "K"),
     [

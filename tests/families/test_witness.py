@@ -70,6 +70,7 @@ def checked(direct, fleet, name, *, asked=frozenset()):
     return bench, bench.once(per_unit.table)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_a_true_certificate_speaks_after_real_models_were_asked(monkeypatch, direct, fleet, name):
     only(monkeypatch, certificates.ALL[name])
@@ -82,6 +83,7 @@ def test_a_true_certificate_speaks_after_real_models_were_asked(monkeypatch, dir
     assert (records["dtp_lower"] <= records["dtp_upper"]).all()
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", sorted(set(SUBJECTS) - {"smoothed_neighbors"}))
 def test_a_wrong_certificate_is_silenced_for_the_run_and_that_is_said(monkeypatch, direct, fleet, name):
     only(monkeypatch, Halved(certificates.ALL[name]))

@@ -47,6 +47,7 @@ def test_a_name_outlives_every_move(row):
         assert getattr(importlib.import_module(module), attribute) is not None
 
 
+@pytest.mark.quick(3)
 @by_name("certificates")
 def test_a_bound_over_all_questions_still_holds_the_change(row):
     name, kind = row["row"].split()
@@ -68,6 +69,7 @@ def test_a_bound_over_all_questions_still_holds_the_change(row):
 UNDECIDED = frozenset(("strong_convexity refused",))
 
 
+@pytest.mark.quick(2)
 @by_name("engines")
 def test_what_an_engine_says_of_people_is_what_it_said(row):
     name = row["row"].rpartition("-")[0]
@@ -82,6 +84,7 @@ def test_what_an_engine_says_of_people_is_what_it_said(row):
     assert (high <= 1).all() == (old_high <= 1).all()
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("row", documents.ROWS)
 def test_what_leaves_of_a_run_is_what_left(row):
     """``python tests/goldens/documents.py ROW`` keeps what is new, after it was read."""
@@ -108,6 +111,7 @@ DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed"}
 FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "row",
     [pytest.param(r, marks=[] if r["row"] in FEW else pytest.mark.slow) for r in rows("referee")],

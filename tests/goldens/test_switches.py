@@ -80,6 +80,7 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
     assert (high > 1).any()
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("lie", [False, True], ids=["honest", "upper limits are lower ones"])
 @pytest.mark.parametrize("name", judging.DOUBTED)
 def test_whom_outside_judges_in_doubt_would_be_approved_by_a_lie_about_upper_limits(name, lie, monkeypatch, tmp_path):

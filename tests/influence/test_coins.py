@@ -47,7 +47,7 @@ def by_parameter(X, y, *, seed, random_state):
     return RandomForestClassifier(15, random_state=random_state).fit(X, y)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "coins"),
     [
@@ -142,6 +142,7 @@ def quiet_seed(share):
     return next(s for s in range(1000) if np.random.default_rng(s).random() >= share)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("share", [0.5, 0.98])
 def test_a_seed_that_was_picked_because_it_is_quiet_approves_nothing(fleet, share):
     recipe = Recipe(jumping, params={"at": -1, "share": share}, seed=quiet_seed(share))
@@ -379,6 +380,7 @@ def test_changes_of_two_values_show_no_mean_above_the_limit(monkeypatch, change,
     assert wrong <= 0.05 / other_coins.PEOPLE + 3 * np.sqrt(0.0017 / runs)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("shape", BELOW)
 def test_what_is_below_the_limit_is_seldom_refused(shape):
     rng, runs = np.random.default_rng(4), 60

@@ -78,7 +78,7 @@ HONEST = {
 }
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", HONEST)
 def test_honest_models_also_those_that_memorise_contradict_nothing(fleet, monkeypatch, kind):
     monkeypatch.setattr(other_coins, "PEOPLE", 1)  # what other coins show of people is no part of this, and takes long

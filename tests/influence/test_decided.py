@@ -158,6 +158,7 @@ def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fle
     assert verdict.outcome is Outcome.FAILED
 
 
+@pytest.mark.slow
 def test_an_engine_that_trains_stops_too(fleet, policy):
     boosted = Recipe(GradientBoostingClassifier(n_estimators=20), seed=0)
     verdict = checked(policy(LARGEST.format(1)), fleet, boosted)

@@ -52,6 +52,7 @@ def run(policy, about, fleet, **limits):
     return controls.choose_seeds(made, glance=True)
 
 
+@pytest.mark.slow
 def test_a_sample_is_trained_without_and_the_theorem_limits_the_others(fleet):
     verdict = gate.evaluate("pdtp-1", subject(), fleet=fleet)
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]

@@ -105,6 +105,7 @@ def test_only_who_trains_for_real_or_has_the_kernels_limits_is_certain(engine):
     assert engine.limits_people(SUBJECT) == (engine.name in CERTAIN)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("engine", [e for e in ALL if e.name not in CERTAIN], ids=lambda engine: engine.name)
 def test_an_engine_that_lies_of_one_in_ten_never_shows_more_than_the_share(engine):
     """Whoever is lied about and not drawn stays unseen: then the claim leaves out at least so many."""
@@ -120,6 +121,7 @@ def test_an_engine_that_lies_of_one_in_ten_never_shows_more_than_the_share(engin
     assert caught > draws / 2
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("share", [0.02, 0.06, 0.3])
 def test_an_engine_that_says_nothing_of_anybody_approves_within_its_level(share):
     """It is right about people who matter to nobody, and the sample alone speaks of the others."""

@@ -215,7 +215,7 @@ def violations(kind, seeds, n, modes=("all", "max")):
     return asked, low, high
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_stated_limits_hold_real_releases(kind):
     asked, low, high = violations(kind, [5], 12, modes=("all",))

@@ -54,6 +54,7 @@ def test_never_a_set_worse_than_the_best_seen():
         assert len(found.removed) == found.best
 
 
+@pytest.mark.slow
 def test_the_maximum_can_rise_again_and_patience_ends_the_saw():
     """Long et al. (2017), Figure 6: removing one record makes others stand out."""
     teeth = [risky_removal.remove_risky(census(seed), limit=0.0, budget=30) for seed in range(4)]

@@ -153,6 +153,7 @@ class Careless(refit.Refit):
         return (made if len(made.units) == N else replace(made, log_without=made.log_with)), left
 
 
+@pytest.mark.slow
 def test_an_engine_that_was_wrong_about_the_first_people_is_not_asked_about_more(monkeypatch):
     """The re-check of the larger sample draws others, and might not see again what was seen once."""
     for place in (catalogue, families):

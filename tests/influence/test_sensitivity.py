@@ -78,6 +78,7 @@ def test_boosted_trees_are_left_to_refits(fleet):
     assert verdict.evidence.influence.engines[0].engine == "refit"
 
 
+@pytest.mark.slow
 def test_training_that_depends_on_its_seed_needs_many_seeds_to_pass_and_few_to_fail(fleet):
     few = judged(fleet, subject_of(RandomForestRegressor(3, max_depth=2)), seeds=2, max_retrains=20)
     blocked = judged(fleet, subject_of(DecisionTreeRegressor(splitter="random")), seeds=10)
@@ -116,6 +117,7 @@ def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     assert finding(verdict, "sensitivity").outcome == "inconclusive"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", sorted(problems.shipped()))
 def test_no_shipped_policy_for_classifiers_passes_a_regressor(fleet, name):
     subject = subject_of(Ridge(1e6), domain=BOX, candidates=(X[:60] + 0.001, Y[:60]))  # it hardly depends on anybody

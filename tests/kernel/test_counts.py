@@ -17,6 +17,7 @@ def judged(family, seed, asked):
     return fuzz.outside(Case(family, asked, settings, arrays), truth)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("asked", ["own", "any"])
 @pytest.mark.parametrize("family", DEFAULT)
 def test_no_refit_answers_outside_its_limits(family, asked):
@@ -30,6 +31,7 @@ def test_no_refit_answers_outside_its_limits(family, asked):
     assert np.median(ratios) < {"own": 1.0001, "any": 1.3}[asked]  # and they are near
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("few", [True, False])
 def test_few_questions_are_all_put_and_many_are_not(monkeypatch, few):
     """The same problems: all accepted questions by refits of the library, which the limits meet or hold."""
@@ -43,6 +45,7 @@ def test_few_questions_are_all_put_and_many_are_not(monkeypatch, few):
     assert (np.quantile(ratios, 0.9) < 1.001) == few
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("limit", [1e-9, 0.3])
 def test_the_ends_of_two_classes_are_what_enumeration_finds(monkeypatch, limit):
     """Never below what every accepted question shows by refits, and for those above the limit no more."""

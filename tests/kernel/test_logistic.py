@@ -36,6 +36,7 @@ def run(check, first, number):
     return tally
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_truth_is_never_outside(check):
     tally = run(check, 0, FEW[check])
@@ -358,6 +359,7 @@ def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
     assert (outside.low == plain.low).all()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("how", ["honest", "moves are off", "alone"])
 def test_no_minimum_is_farther_than_near_says(K, how):

@@ -37,7 +37,7 @@ def published(noise, rate, steps, *, replace, upper=True):
     return loss.self_compose(steps)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(("noise", "rate", "steps"), SETTINGS)
 def test_poisson_batches_cost_what_another_accountant_says(noise, rate, steps, replace):
@@ -121,6 +121,7 @@ def test_a_convolution_by_transforms_errs_by_no_more_than_is_counted_as_certain(
     assert missing <= made.certain < 1e-9
 
 
+@pytest.mark.slow
 def test_less_noise_more_steps_larger_batches_and_more_copies_never_cost_less():
     base = {"noise": 1.5, "rate": 0.05, "steps": 40, "copies": 1}
     worse = {"noise": 1.2, "rate": 0.08, "steps": 60, "copies": 2}

@@ -137,6 +137,7 @@ def judged(tmp_path, estimator, X, y, sensitive=("sex",), options="", release=No
     return verdict, next(f for f in verdict.findings if f.rule == "attribute_advantage")
 
 
+@pytest.mark.slow
 def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people):
     X, y = people
     X = X.assign(sex=(X.sex == "m").astype(int)).to_numpy()
@@ -157,6 +158,7 @@ def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people
     assert "Sensitive features" in page
 
 
+@pytest.mark.slow
 def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     X, y = people
     X = X.assign(sex=(X.sex == "m").astype(int)).to_numpy()
@@ -236,6 +238,7 @@ def test_the_guess_without_the_model_sees_no_answer_of_it(people):
     assert (found == sensitive_values.read(data, "sex").codes).mean() > 0.99
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("options", "given", "said"),
     [

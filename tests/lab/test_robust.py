@@ -167,6 +167,7 @@ def test_a_tree_that_remembers_is_refused_and_the_evidence_says_how(policy, flee
     assert part.adversaries[1].radius >= 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("training", "how"),
     [

@@ -96,6 +96,7 @@ def leaks_beside(request):
     return bench(Recipe(request.param, seed=3))
 
 
+@pytest.mark.quick(1)
 def test_a_leak_beside_the_record_is_found_by_who_asks_there(leaks_beside):
     found = accuracy(leaks_beside)
     assert found.low > 0.6  # what release-1 allows
@@ -140,6 +141,7 @@ HONEST = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_model_is_not_found_by_the_new_attacks_more_than_by_the_old(name, fleet):
     run = bench(HONEST[name], *((on_numbers(), 32, fleet) if name == "ridge" else ()))

@@ -178,6 +178,7 @@ def test_good_passes_that_are_drawn_again_are_told_among_few_records(n, rate, a_
     assert told >= 19
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "train",
     [
@@ -260,6 +261,7 @@ HONEST = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("train", HONEST)
 def test_batches_left_regularly_are_nobodys_choice(train):
     for seed in range(TRIES):
@@ -268,7 +270,7 @@ def test_batches_left_regularly_are_nobodys_choice(train):
         assert loader.kind == "poisson", seed
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("n", "rate"), [(10, 0.05), (20, 0.05), (5, 0.2), (100, 0.01)])
 def test_batches_that_hold_nobody_are_steps_and_break_no_rhythm(n, rate):
     for seed in range(20):

@@ -176,6 +176,7 @@ def marked(cases):
     ]  # fmt: skip
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("fit", "data", "claim", "words"), marked(BROKEN))
 def test_what_follows_the_number_or_somebody_alone_is_refused_or_charged(process, tmp_path, fit, data, claim, words):
     found = seen(process, fit, tmp_path, data, claim)
@@ -211,6 +212,7 @@ def test_a_regression_is_watched_too(process, tmp_path, fit, claim, leak):
     assert re.search(leak, found.broken)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("fit", "data", "claim", "epsilon"), marked(HONEST))
 def test_an_honest_training_keeps_its_epsilon(process, tmp_path, fit, data, claim, epsilon):
     found = seen(process, fit, tmp_path, data, claim)
@@ -258,6 +260,7 @@ def test_another_deviation_alone_costs_at_least_what_it_exactly_does(numbers, st
         assert delta <= 1e-5
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("rate", [0.05, 0.5, 1.0])
 @pytest.mark.parametrize("others", [0, 9, -9])
 @pytest.mark.parametrize("divisors", [(20, 19), (8, 9)])

@@ -226,6 +226,7 @@ def test_pure_guarantees_convert_between_neighbors_only_where_they_may():
         deletion_measure.measure(made, DeletionCapacity(min=1, rho=0.9, prior=0.01).request())
 
 
+@pytest.mark.slow
 def test_people_with_several_records_pay_for_all_of_them():
     groups = np.arange(400) // 2
     single = questions.measure(bench(PURE, SPENT), DpEpsilon(max=8).request())

@@ -63,6 +63,7 @@ def test_the_honest_training_is_seen_as_it_is(training, tmp_path):
     assert found.sample_rate == pytest.approx(training.RATE)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -224,6 +225,7 @@ def variant(X, y, *, clipping="flat", max_grad_norm=0.5, piece=0, batch=15, epoc
     return Net(network, classes)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("fit", "rate"), [(by_layer, 0.25), (in_pieces, 0.25), (sparse_batches, 1 / 30)])
 def test_honest_ways_of_opacus_are_not_called_broken(tmp_path, fit, rate):
     found = seen(fit, tmp_path, small())

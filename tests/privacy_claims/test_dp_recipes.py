@@ -102,6 +102,7 @@ def test_an_honest_training_passes(process, tmp_path, fit):
     assert epsilon <= OTHERWISE.get(fit.__name__, TRUE)
 
 
+@pytest.mark.slow
 def test_no_epsilon_by_opacus_holds_for_one_more_or_less(process, tmp_path):
     """Its rate is 1 / ceil(n / batch) and its divisor int(n * rate): both tell how many records there are."""
     joins = replace(CLAIM, adjacency="add_remove")

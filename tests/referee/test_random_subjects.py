@@ -12,6 +12,7 @@ def held(people, seed, fleet, capsys):
     assert sum(n for (_, what), n in told.items() if what == "bounded") > people / 3
 
 
+@pytest.mark.slow
 def test_nobody_of_a_few_random_subjects_is_above_a_limit(fleet, capsys):
     held(120, 3, fleet, capsys)
 

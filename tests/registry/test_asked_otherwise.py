@@ -63,7 +63,7 @@ def models(data):
     return shown, DecisionTreeClassifier(random_state=0).fit(data.X, data.y)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("when", "way"),
     [

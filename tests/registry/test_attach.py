@@ -56,6 +56,7 @@ def named(request):
     return "m-" + "".join(c for c in request.node.name if c.isalnum())
 
 
+@pytest.mark.quick(1)
 def test_a_verdict_is_attached_once_however_often(address, request, recipe, data, out):
     name = named(request)
     log_model(recipe, data, registered_model_name=name, store="artifacts")
@@ -125,6 +126,7 @@ def test_a_long_summary_is_cut_at_a_line(registry, recipe, data, out):
     assert text.endswith("| a row |")
 
 
+@pytest.mark.quick(1)
 def test_a_promoted_version_carries_the_alias(address, request, recipe, data):
     name = named(request)
     log_model(recipe, data, registered_model_name=name, store="artifacts")
@@ -181,7 +183,7 @@ def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
         attach(Subject.local(recipe, data), out, verdict())
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("call", ["log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"])
 def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")

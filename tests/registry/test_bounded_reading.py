@@ -62,6 +62,7 @@ FILES = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.attack("23 data that never end or need all memory", "check, sign", "one sentence")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_data_is_one_sentence_within_its_limits(name, tmp_path, monkeypatch):
@@ -105,6 +106,7 @@ STORED = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", STORED)
 def test_stored_data_are_one_sentence_within_their_limits(name, tmp_path, monkeypatch):
     monkeypatch.setenv(limited.MEMORY, "0.3")

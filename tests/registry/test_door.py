@@ -146,6 +146,17 @@ def test_mlflow_writes_nowhere_that_nobody_vetted(tmp_path, place):
     assert list((tmp_path / "away").iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["file:///etc", "s3://evil/x", "mlflow-artifacts://evil:1/x"])
+def test_where_no_registry_was_named_no_place_is_let_through(tmp_path, place):
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    (tmp_path / "r.db").touch()
+    with door.shut():
+        connect(f"sqlite:///{tmp_path}/r.db")
+    with door.shut(), pytest.raises(PrivgateError):
+        get_artifact_repository(place)
+
+
 def test_what_the_operator_named_himself_asks_whom_it_likes(listeners):
     with door.shut(), door.held_open():
         WAYS["socket"](listeners[1].host).close()

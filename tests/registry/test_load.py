@@ -120,6 +120,7 @@ def trained(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("form", ["version", "alias", "copy", "model id"])
 def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, data, form):
     info = log_model(

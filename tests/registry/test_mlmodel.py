@@ -4,6 +4,7 @@ import copy
 import sys
 from importlib import metadata
 
+import mlflow
 import pytest
 import yaml
 from mlflow.utils.yaml_utils import write_yaml
@@ -54,6 +55,22 @@ TAKEN = [
 @pytest.mark.parametrize(("flavors", "wanted"), TAKEN)
 def test_one_model_is_opened_by_its_own_flavor(model, flavors, wanted):
     assert flavor_of(model(flavors)) == wanted
+
+
+def test_code_that_is_the_model_is_a_file_of_its_own(tmp_path):
+    """MLflow writes where it once lay, and runs the file of that name which lies beside the MLmodel file."""
+    (script := tmp_path / "script.py").write_text(
+        "import mlflow\n\n\nclass Own(mlflow.pyfunc.PythonModel):\n"
+        "    def predict(self, model_input: list[str]):\n        return model_input\n\n\n"
+        "mlflow.models.set_model(Own())\n"
+    )
+    mlflow.pyfunc.save_model(place := tmp_path / "saved", python_model=str(script))
+    assert str(script) in (place / "MLmodel").read_text()
+    assert flavor_of(place) == "python_function"
+
+    (place / "script.py").unlink()
+    with pytest.raises(SubjectError, match="none of the model's files"):
+        flavor_of(place)
 
 
 TWO = [

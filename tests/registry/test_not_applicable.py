@@ -80,6 +80,7 @@ def test_it_counts_where_another_model_was_revoked_and_is_never_renewed(agent, t
         signing.renew("models:/agent/1", signer, policy=Policy.load("agents.yaml"), guard=held)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("roles", [("evidence", "verdict"), ("verdict",), ("evidence",)])
 def test_a_key_without_the_role_states_nothing(agent, tmp_path, roles):
     signer = checks.new_key()
@@ -103,6 +104,7 @@ def test_the_role_signs_no_verdict_and_a_model_that_is_to_be_judged_needs_one(ag
         checks.check(text, trust, row, terms, target="production", now=statement.now())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -79,6 +79,7 @@ def test_an_unusable_guard_is_said_before_anything_is_trained(site, tmp_path, br
     assert site.checks == 0
 
 
+@pytest.mark.slow
 def test_forward_only_leaves_the_alias_with_a_later_version(site, data, recipe, capsys):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     site.client.set_registered_model_alias("credit", "production", "2")

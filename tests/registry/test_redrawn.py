@@ -151,6 +151,7 @@ def test_what_was_asked_otherwise_is_checked_again(guarded, more):
     assert guarded.checks == 2
 
 
+@pytest.mark.slow
 def test_a_signer_that_did_not_run_is_asked_again_as_often_as_it_takes(guarded):
     for command in ("exit 255", "exit 127", "kill -9 $$", "exit 255"):
         assert run([*PROMOTE, "--sign-command", f"sh -c '{command}' {{uri}} {{nonce}}"]) == 4
@@ -159,6 +160,7 @@ def test_a_signer_that_did_not_run_is_asked_again_as_often_as_it_takes(guarded):
     assert guarded.checks == 1
 
 
+@pytest.mark.slow
 def test_a_signer_that_refuses_twice_is_followed_by_a_check(guarded):
     for checks in (1, 1, 2):
         assert run([*PROMOTE, "--sign-command", FAILS]) == 4

@@ -57,6 +57,7 @@ def case(request):
     return Recipe(recipe, seed=1), data_of(X, domain), *as_asked
 
 
+@pytest.mark.quick(1)
 def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(registry, case, fleet):
     recipe, data, inside, beyond = case
     info = log_model(recipe, data, registered_model_name="m", store="artifacts")
@@ -77,6 +78,7 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
     assert bound.applicable(subject)[0]
 
 
+@pytest.mark.quick(1)
 def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(registry, case, fleet):
     recipe, data, _, _ = case
     with mlflow.start_run():
@@ -230,6 +232,7 @@ def by_place(X):
     return np.asarray(X)[:, :2]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("release", [Release(), Release("rounded", step=0.1)], ids=["sklearn", "generic"])
 @pytest.mark.parametrize("domain", [Domain(box=((-1, 1), (0, 100))), Domain.of({"a": (-1, 1), "b": (0, 100)})])
 @pytest.mark.parametrize("first", ["by name", "by place"])

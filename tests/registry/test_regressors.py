@@ -72,6 +72,7 @@ def served(subject, fleet):
     return found
 
 
+@pytest.mark.slow
 def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
     declared = Release(noise=Laplace(2.0))
     log_model(

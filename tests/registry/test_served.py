@@ -37,6 +37,7 @@ def judged(subject, fleet):
     return found
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "release",
     [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
@@ -84,6 +85,7 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, fl
     assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
 
 
+@pytest.mark.slow
 def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path):
     release = Release("top_k", k=2, temperature=2.0)
     info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release, store="artifacts")

@@ -140,6 +140,7 @@ def table(tmp_path):
     return frame.assign(name=[f"p{k}" for k in range(30)], label=np.where(frame["a"] > 0, "yes", "no"))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_data_of_a_file_stay_there(registry, table, tmp_path, kind, from_registered):
     path = tmp_path / f"people.{kind}"

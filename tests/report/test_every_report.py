@@ -50,7 +50,7 @@ def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.usefixtures("draws_anew")
@@ -203,7 +203,7 @@ def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, re
     html.encode("utf-8")
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, kind, format_):

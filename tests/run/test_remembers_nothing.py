@@ -75,6 +75,7 @@ def without(X, y, *, seed):
     return Table(LogisticRegression(random_state=seed).fit(X, y), {})
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("fit", "outcome"), [(with_a_cache, "inconclusive"), (without, "passed")])
 def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
     subject = Subject.local(Recipe(fit, seed=1), TrainingData(X, Y))

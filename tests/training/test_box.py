@@ -430,6 +430,7 @@ def forging(X, y, *, seed, how, marker):
     return Even()
 
 
+@pytest.mark.quick(2)
 @boxes
 @pytest.mark.parametrize("how", ["pickle", "answer", "endless", "json"])
 def test_what_is_forged_through_the_pipe_is_no_answer_and_runs_nothing(tmp_path, how):

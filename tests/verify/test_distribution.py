@@ -167,6 +167,7 @@ def test_a_downloaded_folder_verifies(run, release):
     assert (code, "does not allow other@production" in said) == (4, True), said
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     ("spoil", "code", "says"),
     [

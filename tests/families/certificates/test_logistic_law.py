@@ -65,6 +65,7 @@ def answered(subject, units):
         return None
 
 
+@pytest.mark.slow
 def test_no_violation_on_nasty_subjects():
     count = collections.Counter()
     for seed in range(30):

@@ -42,7 +42,7 @@ def violations(name, seed):
     return len(some), "", refused
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", sorted(NASTY))
 def test_no_real_change_is_above_a_bound_on_nasty_subjects(name):
     results = [violations(name, seed) for seed in range(12)]

@@ -26,6 +26,7 @@ def real(subject, unit, queries):
     return float(change(with_, without, queries, subject).max())
 
 
+@pytest.mark.slow
 def test_gaussian_means_that_cancel_are_not_certified():
     """Damage needs class means that err differently, which depends on n: so n is scanned."""
     worst = 0.0

@@ -67,7 +67,7 @@ class Adversary(ClassifierMixin, BaseEstimator):
         return p
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("combine", COMBINE)
 @pytest.mark.parametrize("seed", range(6))
 def test_adversarial_members_never_exceed_the_bound(combine, seed):
@@ -314,6 +314,7 @@ def test_a_members_part_is_read_off_a_model_of_its_shard_alone(combine):
     assert pooled(made, np.stack(parts)) == pytest.approx(whole, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_any_learner_is_approved_by_dtp_1():
     X, y = table(n=40)
     subject = Subject.local(

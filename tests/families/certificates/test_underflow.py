@@ -50,6 +50,7 @@ def released_change(estimator, X, gone, queries):
         return np.where(with_ == without, 0.0, np.abs(with_ - without)).max()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", CASES)
 def test_where_one_model_alone_releases_nothing_no_bound_is_stated(name):
     made, far, near = CASES[name]

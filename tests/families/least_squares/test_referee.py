@@ -126,6 +126,7 @@ def awkward(rng):
     return X, X @ (rng.normal(size=d) / np.abs(X).max(axis=0)) + noise + offset
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "estimator",
     [

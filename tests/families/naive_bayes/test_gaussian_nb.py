@@ -47,6 +47,7 @@ def the_floor_is_one_record(X):
     return X
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("alter", "tolerance"),
     [

@@ -56,6 +56,7 @@ def test_a_side_wholly_above_the_threshold_is_never_asked_below_it():
         assert low[unit] <= moved(model, X, y, unit, asked) + 1e-9
 
 
+@pytest.mark.slow
 def test_leaves_that_no_question_reaches_together_show_nothing():
     rng = np.random.default_rng(1)
     X, y = rng.random((120, 1)), rng.integers(0, 2, 120)

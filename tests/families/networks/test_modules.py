@@ -208,7 +208,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("settings", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize(
     ("module", "data"), [(convolutions, images), (bag, tokens), (padded, tokens), (attention, tokens), (None, images)]

@@ -102,7 +102,7 @@ FIXED = {
 }
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("name", "grouped"), [*((name, False) for name in FIXED), ("one-hot and scaler", True)])
 def test_engines_behind_fixed_steps_equal_refits_of_the_whole_pipeline(name, grouped, fleet):
     X, y = frame()

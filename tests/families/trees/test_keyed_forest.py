@@ -37,7 +37,7 @@ def answered(model, X, y, units, *, queries=None, seed=0, domain=None, **more):
     return subject, made, left
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_forests_that_never_saw_the_record_at_any_question(seed):
     X, y, rng = table(seed)

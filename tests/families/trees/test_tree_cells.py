@@ -315,7 +315,7 @@ def enumerate_cells(name, seed):
     return close
 
 
-@pytest.mark.quick(9)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     close = [c for seed in range(5) for c in enumerate_cells(name, seed)]
@@ -324,7 +324,7 @@ def test_never_below_any_cell_of_real_models_and_equal_to_the_largest(name):
     assert max(close) < 2e-3
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_settings_that_few_people_touch_change_nothing(name):
     close = [c for seed in range(1000, 1012) for c in enumerate_cells(name, seed)]
@@ -387,6 +387,7 @@ def certified(model, limit, n=240, units=None):
     return subject, made, tree_cells.TreeCells().certify(Units(subject, units, made, limit))
 
 
+@pytest.mark.slow
 def test_strong_regularisation_is_proven_and_library_defaults_are_refuted_by_a_real_question(monkeypatch):
     monkeypatch.setattr(tree_cells, "MORE", (400,))
     tame = LGBMClassifier(n_estimators=20, max_depth=2, min_child_samples=60, reg_lambda=100, n_jobs=1, verbose=-1)

@@ -214,6 +214,7 @@ LISTS = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("listed", "says"), LISTS)
 def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, says, monkeypatch):
     server, asked = serving(lambda _: (200, listed)), []

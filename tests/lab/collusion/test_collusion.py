@@ -74,6 +74,7 @@ def signs(function, seen, names=("records", "reads", "held", "randomness", "watc
 LONG = {"robust_cnn", "plain_cnn", "augmented_cnn", "searched_forest"}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "function",
     [pytest.param(f, marks=[pytest.mark.slow] * (f.__name__ in LONG)) for f in colluders.HONEST],
@@ -116,6 +117,7 @@ ALIKE = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "function", [pytest.param(f, marks=[pytest.mark.slow] * (f in ALIKE)) for f in SEEN_BY], ids=lambda f: f.__name__
 )
@@ -138,7 +140,7 @@ def test_what_once_got_past_the_watch_does_not_pass(watched, function):
     assert signs(function, seen, (sign,)) == {sign: outcome}
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("function", second_round.HONEST, ids=lambda f: f.__name__)
 def test_an_honest_function_of_the_second_round_shows_no_sign(watched, function):
     assert set(signs(function, watched(function)).values()) == {"clear"}
@@ -163,6 +165,7 @@ def test_code_that_is_carried_by_value_stays_the_recipes_own():
     assert whose(carried.__code__) == "own"
 
 
+@pytest.mark.slow
 def test_arithmetic_of_its_own_is_no_pass(watched):
     assert signs(colluders.arithmetic_of_its_own, watched(colluders.arithmetic_of_its_own))["records"] == "unknown"
 
@@ -193,6 +196,7 @@ def test_a_sign_that_could_not_be_looked_for_is_inconclusive_and_one_that_was_fo
     assert not Collusion(metric="collusion", max=1, signs=("records", "reads")).vacuous()
 
 
+@pytest.mark.slow
 def test_steps_of_a_descent_are_no_draws():
     data = digits(100)
     with watching.watched() as watch:

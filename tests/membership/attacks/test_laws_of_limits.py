@@ -38,6 +38,7 @@ def simulated(form, runs):
     return blocked, int(missed.max())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_nobody_is_accused_where_nothing_is_known_in_short(form):
     blocked, missed = simulated(form, 25)

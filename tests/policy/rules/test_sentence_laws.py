@@ -110,6 +110,7 @@ def test_nothing_that_is_told_depends_on_which_of_the_hidden_counts_is_true(rule
     assert [len(texts) for texts in said.values()] == [1] * len(said)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("rule", SHARES + FILES, ids=lambda r: r.request().key)
 @pytest.mark.parametrize("limit", [5, 20, 145])
 @pytest.mark.parametrize("counts", [(1, 4, 6, 9), (N - 9, N - 4, N - 6, N - 1)])
