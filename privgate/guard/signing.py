@@ -15,7 +15,7 @@ from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import lookalikes, other_formats, statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, Signer, row_of, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, Signer, boxed, row_of, stored_evidence
 from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
@@ -43,10 +43,13 @@ class SigningRequest:
         ``models:/name/version``; empty to take the report's word.
     nonce : str
         What the check was started with; empty if nobody says.
+    unboxed : bool
+        Whether an approval may rest on training code that ran as the checker.
     """
 
     uri: str = ""
     nonce: str = ""
+    unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
         """Raise unless a report is the one that was asked for, and its controls ran.
@@ -73,6 +76,8 @@ class SigningRequest:
         ran = {p.name for p in evidence.preconditions if p.outcome in _FINE}
         if releases and (missing := [name for name in CONTROLS if name not in ran]):
             raise StatementError(f"the report approves without the control {missing[0]!r}; check again")
+        if releases and not (self.unboxed or boxed(evidence.run.isolation)):
+            raise StatementError(UNBOXED)
 
 
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
@@ -314,6 +319,7 @@ def renew(
         registry=guard.registry,
         targets=before.targets,
         advisory=before.advisory,
+        asked=SigningRequest(unboxed=guard.accept_unboxed),
         bundle_key=bundle_key,
     )
 
