@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import LARGE, strict_json
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import lookalikes, other_formats, statement
@@ -217,10 +217,10 @@ class Signed:
         told = {EVIDENCE_FILE: self.evidence.text(), VERDICT_FILE: self.verdict.text(), BUNDLE_FILE: self.bundle}
         told[EVALUATION_FILE] = self.evaluation.text() if self.evaluation else ""
         for name, text in told.items():
+            # of an earlier signing it would seem to belong to this one; a link would lead to somebody else's file
+            (folder / name).unlink(missing_ok=True)
             if text:
                 (folder / name).write_text(text, encoding="utf-8")
-            else:  # of an earlier signing: it would seem to belong to this one
-                (folder / name).unlink(missing_ok=True)
 
 
 def sign(
@@ -267,9 +267,11 @@ def sign(
     """
     path = out_dir / "report.json"
     try:
-        owner, content = path.stat().st_uid, path.read_bytes()
+        owner, content = path.stat().st_uid, strict_json.content(path, LARGE)
     except OSError as exc:
         raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
+    except DocumentError as exc:
+        raise StatementError(exc.of(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
     return _sign(
         content,
