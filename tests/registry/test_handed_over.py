@@ -187,7 +187,9 @@ def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(fol
 
 
 @pytest.mark.attack("32 an isolation that only reads like a box", "sign", "refused")
-@pytest.mark.parametrize("said", ["", "None", "none bubblewrap", "bubblewrapped 9", "Bubblewrap 1", " bubblewrap 1", "b"])
+@pytest.mark.parametrize(
+    "said", ["", "None", "none bubblewrap", "bubblewrapped 9", "Bubblewrap 1", " bubblewrap 1", "b"]
+)
 def test_only_a_box_is_one(folder, decide, said):
     change(folder, lambda d: d["evidence"]["run"].update(isolation=said))
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))

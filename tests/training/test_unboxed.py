@@ -92,7 +92,9 @@ def subject(function, **params):
     [
         pytest.param(
             "none",
-            marks=pytest.mark.attack("32 training code writes the report after the check", "no box", "possible, as said"),
+            marks=pytest.mark.attack(
+                "32 training code writes the report after the check", "no box", "possible, as said"
+            ),
         ),
         pytest.param(
             "bubblewrap",

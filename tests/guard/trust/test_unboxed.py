@@ -28,7 +28,9 @@ protected: {{aliases: [production]}}
 
 
 @pytest.mark.attack("32 a statement about a check without a box", "registry, verify, serve, doctor", "refused")
-@pytest.mark.parametrize("said", ["none", "", "None", "bubblewrapped 9", "none bubblewrap 1", "BUBBLEWRAP 1", "with network"])
+@pytest.mark.parametrize(
+    "said", ["none", "", "None", "bubblewrapped 9", "none bubblewrap 1", "BUBBLEWRAP 1", "with network"]
+)
 def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world, said):
     text = world.envelope(isolation=said).text()
     with pytest.raises(StatementError, match="without a box.*accept_unboxed: true"):
