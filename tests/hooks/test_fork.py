@@ -1,4 +1,4 @@
-"""Laws of our workflows, as whoever opens a pull request from a fork reads them; each law is broken once to see it fail."""
+"""Laws of our workflows, as whoever opens a pull request from a fork reads them; each is broken once to see it fail."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,9 @@ def workflows():
         yield path.name, path.read_text()
     yield "init", _SNIPPETS["github"][1].format(policy="release-1")
     for path in (p for top in ("docs", "hooks", "packages") for p in sorted((ROOT / top).rglob("*.md"))):
-        for number, block in enumerate(re.findall(r"^ *```ya?ml\n(.*?)^ *```", path.read_text(), re.DOTALL | re.M)):
+        for number, block in enumerate(
+            re.findall(r"^ *```ya?ml\n(.*?)^ *```", path.read_text(), re.DOTALL | re.MULTILINE)
+        ):
             if "jobs:" in block or "uses:" in block:
                 yield f"{path.relative_to(ROOT)}:{number}", dedent(block)
 
@@ -76,17 +78,24 @@ def of_job(job, events, jobs):
     if re.search(r"python3? (?!-P)(-m privgate|-c|-( |$))", scripts):
         yield "Python finds modules in the checkout"
     for step in job["steps"]:
-        used, given = step.get("uses", ""), step.get("with") or {}
-        if used and unpinned(used):
-            yield used
-        if "/checkout@" in used and given.get("persist-credentials") is not False:
-            yield "the checkout leaves a token"
-        if "/checkout@" in used and {"ref", "repository"} & given.keys():
-            yield "another tree is checked out"
-        if "/cache" in used or "cache" in given:
-            yield "a cache is shared"
-    if unprivileged(job):
-        return
+        yield from of_step(step)
+    if not unprivileged(job):
+        yield from of_privileged(job, scripts, events, jobs)
+
+
+def of_step(step):
+    used, given = step.get("uses", ""), step.get("with") or {}
+    if used and unpinned(used):
+        yield used
+    if "/checkout@" in used and given.get("persist-credentials") is not False:
+        yield "the checkout leaves a token"
+    if "/checkout@" in used and {"ref", "repository"} & given.keys():
+        yield "another tree is checked out"
+    if "/cache" in used or "cache" in given:
+        yield "a cache is shared"
+
+
+def of_privileged(job, scripts, events, jobs):
     if "pull_request" in events or TRAINS.search(scripts):
         yield "strangers' code runs beside a secret or a right"
     if "${{" in str(job["runs-on"]) or "self-hosted" in str(job["runs-on"]):
@@ -117,11 +126,11 @@ def test_a_stranger_finds_nothing(name, text):
 BROKEN = {
     "trigger": ("  workflow_call:\n", "  pull_request_target:\n  workflow_call:\n"),
     "default rights": ("permissions: {}\n", "permissions: write-all\n"),
-    "right": ("      contents: read\n    outputs:\n      verdict: ${{ steps.check", "      id-token: write\n    outputs:\n      verdict: ${{ steps.check"),
+    "right": ("      contents: read\n    outputs:\n", "      id-token: write\n    outputs:\n"),
     "secret": ("secrets.audit-tracking-token", "secrets.signing-key"),
     "environment": ("    timeout-minutes: 360\n", "    timeout-minutes: 360\n    environment: privgate\n"),
     "pull request": ("!startsWith(github.event_name, 'pull_request')\n      && ", ""),
-    "script": ("run: python -P -m privgate.github check", "run: python -P -m privgate.github check ${{ inputs.model }}"),
+    "script": ("run: python -P -m privgate.github check", "run: echo ${{ inputs.model }}"),
     "pin": ("download-artifact@d3f86a106a0bac45b974a628896c90dbdf5c8093", "download-artifact@v4"),
     "token": ("          persist-credentials: false\n", "          fetch-depth: 1\n"),
     "head": ("persist-credentials: false\n", "persist-credentials: false\n          ref: ${{ github.head_ref }}\n"),
@@ -129,7 +138,7 @@ BROKEN = {
     "artifact": ("artifact-ids: ${{ needs.audit.outputs.artifact }}", "name: privgate-report"),
     "folder": ("          merge-multiple: true\n          path: privgate-report\n", "          path: .\n"),
     "host": ("    runs-on: ubuntu-24.04\n", "    runs-on: ${{ inputs.runner }}\n"),
-    "command": ("PRIVGATE_INPUT_TARGET: ${{ inputs.target }}", "PRIVGATE_INPUT_TARGET: ${{ needs.audit.outputs.verdict }}"),
+    "command": ("INPUT_TARGET: ${{ inputs.target }}", "INPUT_TARGET: ${{ needs.audit.outputs.verdict }}"),
     "module": ("run: python -P -m privgate.github sign", "run: python -m privgate.github sign"),
     "path": ("run: python -P -m privgate.github check", "run: echo bin >> $GITHUB_PATH"),
 }  # fmt: skip

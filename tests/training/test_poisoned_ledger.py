@@ -27,6 +27,7 @@ from privgate.training.fleet import Fleet
 from privgate.training.ledger import KEY, TAG, Ledger, build, own, sealing_key
 from privgate.training.pools import LocalPool
 
+ME = os.getuid()
 SECRET = b"of the operator's own"
 BODIES = {hashlib.sha256(b"%d" % i).digest(): b"body number %d" % i for i in range(3)}
 
@@ -71,7 +72,7 @@ def test_a_folder_that_others_write_to_is_read_with_a_key_alone(tmp_path, monkey
     if how == "mode":
         place.chmod(0o777)
     else:
-        monkeypatch.setattr(os, "getuid", lambda uid=os.getuid(): uid + 1)
+        monkeypatch.setattr(os, "getuid", lambda: ME + 1)
     with pytest.raises(UsageError, match="needs a key"):
         Ledger(place)
     ledger = Ledger(place, secret=SECRET)
@@ -83,7 +84,7 @@ def test_a_folder_that_others_write_to_is_read_with_a_key_alone(tmp_path, monkey
 def test_a_key_of_another_users_is_none(own_key, monkeypatch):
     own()
     assert own_key.stat().st_mode & 0o777 == 0o600  # as root, whom no mode keeps out, finds it in somebody's home
-    monkeypatch.setattr(os, "getuid", lambda uid=os.getuid(): uid + 1)
+    monkeypatch.setattr(os, "getuid", lambda: ME + 1)
     with pytest.raises(UsageError, match="read by others"):
         own()
 
@@ -147,7 +148,7 @@ def forgeries(content):
         yield f"keys {a} tags {b} bodies {c}", b"".join([head, *parts[0], offsets, *parts[1], *parts[2]])
     for end in range(len(content)):
         yield f"cut at {end}", content[:end]
-    for i in range(0, 8 * (n + 1)):
+    for i in range(8 * (n + 1)):
         for value in (0, 1, 255):
             at = 24 + KEY * n + i
             yield f"offset byte {i}", content[:at] + bytes([value]) + content[at + 1 :]
@@ -177,9 +178,10 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(folder, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     ledger = Ledger(folder, secret=SECRET)
-    with monkeypatch.context() as patched, pytest.raises(UsageError, match="No space left on device; say --ledger"):
+    with monkeypatch.context() as patched:
         patched.setattr(os, "fdopen", full)
-        ledger.write([(b"k" * 32, b"more")])
+        with pytest.raises(UsageError, match="No space left on device; say --ledger"):
+            ledger.write([(b"k" * 32, b"more")])
     assert len(list(folder.iterdir())) == 1
     ledger.flush()  # it was kept, and there is room again
     assert bytes(Ledger(folder, secret=SECRET).read([b"k" * 32])[0]) == b"more"

@@ -58,7 +58,8 @@ def predicate():
         registry="example-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
         model_id="m-1", run_id="r", versions=3, created=1700, files=DIGEST, digests={}, policy="dtp-1",
         policy_digest=DIGEST, report=DIGEST, evidence=DIGEST, outcome="passed", passed=True, decided=now, signed=now,
-        expires=now + timedelta(days=3), targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
+        expires=now + timedelta(days=3), targets=(("credit", "production"),), advisory=False,
+        isolation="bubblewrap 0.8.0",
     )  # fmt: skip
 
     def made(**changes):

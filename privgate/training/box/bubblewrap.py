@@ -168,7 +168,7 @@ def found() -> Found:
     if program is None:
         return Found(why="bubblewrap is not installed (Debian and Ubuntu: apt-get install bubblewrap)")
     kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
-    ours = {os.readlink(kind) for kind in kinds}  # a program of that name that keeps nothing apart is no box
+    ours = {str(Path(kind).readlink()) for kind in kinds}  # a program of that name that keeps nothing apart is no box
     apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
     inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
     trial = [*command(program, ()), *python(inside)]

@@ -33,7 +33,7 @@ protected: {{aliases: [production]}}
 )
 def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world, said):
     text = world.envelope(isolation=said).text()
-    with pytest.raises(StatementError, match="without a box.*accept_unboxed: true"):
+    with pytest.raises(StatementError, match=r"without a box.*accept_unboxed: true"):
         world.check(text)
     assert not boxed(said)
     assert world.check(text, terms=dataclasses.replace(world.terms, accept_unboxed=True)).isolation == said
