@@ -106,6 +106,7 @@ def store(stores, monkeypatch, tmp_path):
     for name, value in (told | {"MLFLOW_S3_ENDPOINT_URL": f"http://{stores[0].host}"}).items():
         monkeypatch.setenv(name, value)
     with door.shut():
+        door.registry("http://registry")  # that names these places; what was connected before, vets by it
         yield stores[0]
 
 
