@@ -28,9 +28,11 @@ _USUAL |= {"mysql": 3306, "postgresql": 5432, "mssql": 1433}
 #: variables in which an operator names services; others (of a CI job) may repeat what a stranger wrote
 _OPERATORS = re.compile(r"(AWS|AZURE|MLFLOW|PRIVGATE|DATABRICKS|GOOGLE|GCE|STORAGE|DASK)_\w+|\w+_PROXY", re.IGNORECASE)
 _CLOUD = r"169\.254\.169\.254|169\.254\.170\.2|169\.254\.170\.23|metadata\.google\.internal"
+#: names of services and regions: others below amazonaws.com are rented to anybody, by names of his own
+_AWS = r"(s3|s3(-|express-)[a-z0-9-]+|sts|sts-fips|oidc|sso)(\.dualstack)?(\.[a-z]{2,4}(-[a-z]+)+-[0-9])?(\.vpce)?"
 #: the providers' own hosts, by scheme: of the store, and of whoever gives its credentials
 _PROVIDERS = {
-    "s3": rf"(.+\.)?(s3|sts|sso|oidc|portal)[a-z0-9.-]*\.amazonaws\.com(\.cn)?|{_CLOUD}",
+    "s3": rf"(.+\.)?{_AWS}\.amazonaws\.com(\.cn)?|{_CLOUD}",
     "gs": rf"(storage|oauth2|sts|iamcredentials|www)\.googleapis\.com|accounts\.google\.com|{_CLOUD}",
     "abfs": rf"[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)"
     rf"|login\.microsoftonline\.(com|us)|{_CLOUD}",

@@ -44,6 +44,7 @@ _VALUES = {
     "SHADOW_MODELS": "--shadow-models",
     "LEDGER": "--ledger",
     "HASH_KEY_FILE": "--hash-key-file",
+    "ISOLATION": "--isolation",
 }
 #: ditto, of ``privgate promote`` alone; a command may begin as it likes
 _COMMAND = ("SIGN_COMMAND", "--sign-command")
@@ -123,6 +124,8 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
     if uri := _input(environ, "TRACKING_URI"):
         arguments += ["--tracking-uri", uri]
+    if _input(environ, "ISOLATION") in {"auto", "none"}:  # the caller's word, not the report's
+        arguments.append("--accept-unboxed")
     return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
 
 
@@ -241,7 +244,7 @@ def _tell(
         },
     )
     junit = step.report_dir / "junit.xml"
-    if not junit.is_file():
+    if step.arguments[0] != "sign" and not junit.is_file():
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(_junit(code), encoding="utf-8")
     if report is None or verdict == "error":
@@ -297,6 +300,9 @@ def _escape(text: str) -> str:
 def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int) -> str:
     """Return the page of the run, cut at a line if it is too long."""
     page = step.report_dir / "summary.md"
+    if step.arguments[0] == "sign" and report is not None and verdict != "error":
+        # the page beside the report is under no signature, and may be a link to what the signer alone may read
+        return f"## privgate: {verdict}, signed\n\nWhy stands on the page of the audit, which is not signed.\n"
     if report is None or verdict == "error" or not page.is_file():
         return f"## privgate: no verdict\n\nExit code {code}: {_word(code)}. The log of this step says more.\n"
     text = page.read_text(encoding="utf-8")

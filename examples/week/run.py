@@ -29,6 +29,7 @@ releases:
 protected:
   aliases: [production]
 accept_advisory: true
+accept_unboxed: true
 """
 
 

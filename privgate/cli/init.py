@@ -48,11 +48,10 @@ jobs:
   check:
     runs-on: ubuntu-latest
     steps:
-      # pin both actions to a commit before you rely on them
-      - uses: actions/checkout@v4
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2
         with:
           persist-credentials: false
-      - uses: actions/setup-python@v5
+      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0
         with:
           python-version: "3.11"
       # the environment that trained the model, and privgate
@@ -61,7 +60,7 @@ jobs:
           PRIVGATE_INPUT_MODEL: ${{{{ inputs.model }}}}
           PRIVGATE_INPUT_POLICY: {policy}
           PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
-        run: python -m privgate.github check
+        run: python -P -m privgate.github check
 """
 _GITLAB = """\
 # A check of one model version: include this file, and start the job with MODEL=models:/name/version.

@@ -32,6 +32,7 @@ def key_options(command: Any) -> Any:
 @click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
 @click.option("--model", "asked_uri", default="", metavar="URI", help="models:/NAME/VERSION; refuse any other report.")
 @click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
+@click.option("--accept-unboxed", is_flag=True, help="Sign approvals of training code that ran without a box.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option(
     "--not-applicable", is_flag=True, help="State of --model that it holds no training data of its owner's; no report."
@@ -55,6 +56,7 @@ def sign(
     to_dir: Path | None,
     asked_uri: str,
     nonce: str,
+    accept_unboxed: bool,
     checked_elsewhere: bool,
     not_applicable: bool,
     reason: str,
@@ -116,7 +118,7 @@ def sign(
             targets=[_target(t) for t in targets],
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
-            asked=SigningRequest(asked_uri, nonce),
+            asked=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
             bundle_key=keyed,
         )
     place = to_dir or out_dir

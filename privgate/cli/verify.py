@@ -1,5 +1,6 @@
 """``privgate verify``, and all of ``privgate-verify``: for deployment scripts, without a training environment."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ _PATH = click.Path(path_type=Path)
     "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."
 )
 @click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
+@click.option("--accept-unboxed", is_flag=True, help="Accept statements whose training code ran without a box.")
 @shared.tracking_uri
 def verify(
     *,
@@ -38,6 +40,7 @@ def verify(
     model: str | None,
     recompute: Path | None,
     accept_advisory: bool,
+    accept_unboxed: bool,
     tracking_uri: str | None,
 ) -> int:
     """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.
@@ -57,6 +60,7 @@ def verify(
     terms = None
     if named is not None:
         terms = Terms(guard.registry, named[1], named[0], guard.accept_advisory or accept_advisory)
+        terms = replace(terms, accept_unboxed=guard.accept_unboxed or accept_unboxed)
     if what.startswith("models:"):
         if statement is not None or model is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")

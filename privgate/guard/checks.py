@@ -18,6 +18,10 @@ from privgate.registry.stored_files import stored_files
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)
+UNBOXED = (
+    "the training code ran without a box, as the user who checked, and could have written the report; check where "
+    "bubblewrap works (--isolation bubblewrap), or let the guard's configuration say accept_unboxed: true"
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Terms:
         Whether the operator states that nobody who may ask this model can get its file.
     earlier : tuple of Earlier
         Policies whose older statements still count.
+    accept_unboxed : bool
+        Whether a statement counts although the training code ran as the checker, with nothing between the two.
     """
 
     registry: str
@@ -79,6 +85,7 @@ class Terms:
     task: str = ""
     withheld: bool = False
     earlier: tuple[Earlier, ...] = ()
+    accept_unboxed: bool = False
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
@@ -173,7 +180,13 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
             terms.accept_advisory or not claims.advisory,
             "the statement is advisory: checker and signer were one user; sign as another user, container or host",
         ),
+        (terms.accept_unboxed or task == NOT_APPLICABLE or boxed(claims.isolation), UNBOXED),
     )
+
+
+def boxed(isolation: str) -> bool:
+    """Whether what a report says of its isolation is a box."""
+    return isolation.partition(" ")[0] == "bubblewrap"
 
 
 def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
@@ -151,6 +151,7 @@ class _File(BaseModel):
     policy: str | dict[str, str]
     protected: _Protected
     accept_advisory: bool = False
+    accept_unboxed: bool = False
     check_files: bool = False
     audit_log: str | None = None
 
@@ -165,6 +166,7 @@ class _Tabled(BaseModel):
     still_accepted: list[AcceptedRow] = Field(default_factory=list)
     protected: _Protected
     accept_advisory: bool = False
+    accept_unboxed: bool = False
     check_files: bool = False
     audit_log: str | None = None
 
@@ -187,9 +189,9 @@ class Guard:
         Protected ones, folded: MLflow knows four, by any case.
     models : tuple of str
         Patterns of registered models that only released versions may enter.
-    accept_advisory, check_files : bool
-        Whether a statement counts although checker and signer were one user; whether every promotion recomputes file
-        digests in the call path.
+    accept_advisory, accept_unboxed, check_files : bool
+        Whether a statement counts although checker and signer were one user, or although training code ran as the
+        checker; whether every promotion recomputes file digests in the call path.
     audit_log : AuditLog, optional
         Where the guarded store records what it releases, refuses and withdraws.
     table : Table, optional
@@ -203,6 +205,7 @@ class Guard:
     stages: frozenset[str]
     models: tuple[str, ...]
     accept_advisory: bool = False
+    accept_unboxed: bool = False
     check_files: bool = False
     audit_log: AuditLog | None = None
     table: Table | None = None
@@ -250,6 +253,7 @@ class Guard:
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
             accept_advisory=raw.accept_advisory,
+            accept_unboxed=raw.accept_unboxed,
             check_files=raw.check_files,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
             table=table,
@@ -306,13 +310,14 @@ class Guard:
         if self.table is not None:
             row, name = self.table.row(model, target), fold(model)
             earlier = tuple(e for e in self.table.earlier if e.is_for(name))
-            return Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
+            own = Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
+            return replace(own, accept_unboxed=self.accept_unboxed)
         named = self.policies.get(fold(target)) if target is not None else None
         named = named or self.policies.get("*")
         if named is None:
             raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
         name, digest = named
-        return Terms(self.registry, digest, name, self.accept_advisory)
+        return Terms(self.registry, digest, name, self.accept_advisory, accept_unboxed=self.accept_unboxed)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Refuse, before anything is trained, a target of a model that is released by another policy.

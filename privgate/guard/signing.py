@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import LARGE, strict_json
+from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import lookalikes, other_formats, statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, Signer, row_of, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, Signer, boxed, row_of, stored_evidence
 from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
@@ -43,10 +43,13 @@ class SigningRequest:
         ``models:/name/version``; empty to take the report's word.
     nonce : str
         What the check was started with; empty if nobody says.
+    unboxed : bool
+        Whether an approval may rest on training code that ran as the checker.
     """
 
     uri: str = ""
     nonce: str = ""
+    unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
         """Raise unless a report is the one that was asked for, and its controls ran.
@@ -73,6 +76,8 @@ class SigningRequest:
         ran = {p.name for p in evidence.preconditions if p.outcome in _FINE}
         if releases and (missing := [name for name in CONTROLS if name not in ran]):
             raise StatementError(f"the report approves without the control {missing[0]!r}; check again")
+        if releases and not (self.unboxed or boxed(evidence.run.isolation)):
+            raise StatementError(UNBOXED)
 
 
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
@@ -212,10 +217,10 @@ class Signed:
         told = {EVIDENCE_FILE: self.evidence.text(), VERDICT_FILE: self.verdict.text(), BUNDLE_FILE: self.bundle}
         told[EVALUATION_FILE] = self.evaluation.text() if self.evaluation else ""
         for name, text in told.items():
+            # of an earlier signing it would seem to belong to this one; a link would lead to somebody else's file
+            (folder / name).unlink(missing_ok=True)
             if text:
                 (folder / name).write_text(text, encoding="utf-8")
-            else:  # of an earlier signing: it would seem to belong to this one
-                (folder / name).unlink(missing_ok=True)
 
 
 def sign(
@@ -262,9 +267,11 @@ def sign(
     """
     path = out_dir / "report.json"
     try:
-        owner, content = path.stat().st_uid, path.read_bytes()
+        owner, content = path.stat().st_uid, strict_json.content(path, LARGE)
     except OSError as exc:
         raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
+    except DocumentError as exc:
+        raise StatementError(exc.of(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
     return _sign(
         content,
@@ -314,6 +321,7 @@ def renew(
         registry=guard.registry,
         targets=before.targets,
         advisory=before.advisory,
+        asked=SigningRequest(unboxed=guard.accept_unboxed),
         bundle_key=bundle_key,
     )
 

@@ -235,7 +235,7 @@ def _folder(uri: str) -> Path | None:
 
 def _is_store(uri: str) -> bool:
     parsed = urllib.parse.urlsplit(uri)
-    return (parsed.scheme in _STORES and ":" not in parsed.netloc) or (
+    return (parsed.scheme in _STORES and ":" not in parsed.netloc and parsed.netloc not in {".", ".."}) or (
         parsed.scheme in _AZURE and bool(_AZURE_HOST.fullmatch(parsed.netloc))
     )
 

@@ -42,7 +42,8 @@ def answering(doing: str) -> Iterator[None]:
 def _problems() -> tuple[type[BaseException], ...]:
     """Return what libraries raise about a registry; one that is not loaded has raised nothing."""
     found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
-    for module, name in (("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")):
+    others = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
+    for module, name in (*others, *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError"))):
         if module in sys.modules:
             found.append(getattr(sys.modules[module], name))
     return tuple(found)

@@ -94,13 +94,15 @@ class BucketFiles:
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
             seen = 0
             for page in pages:
+                seen += 1 + len(page.get("Contents", ()))
+                if seen > _MOST_FILES:
+                    raise SubjectError(f"{self.location} holds more than {_MOST_FILES} files, as no model does")
                 for entry in page.get("Contents", ()):
-                    seen += 1
                     name = str(entry["Key"]).removeprefix(self.prefix)
                     parts = name.split("/")
                     if parts[-1] == "" and not entry["Size"]:
                         continue  # what consoles make for a folder
-                    if seen > _MOST_FILES or not all(p and p not in {".", ".."} for p in parts):
+                    if not (name.isprintable() and all(p and p not in {".", ".."} for p in parts)):
                         raise SubjectError(f"{self.location} holds {name[:80]!r}, which is no file of a model")
                     yield name
 

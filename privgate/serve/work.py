@@ -257,6 +257,7 @@ class Work:
             asked = guard.terms(job.target, job.name)
         except PolicyError:  # nothing is released as that: what counts is whether it was checked and signed
             asked = Terms(guard.registry, "", accept_advisory=guard.accept_advisory)
+            asked = replace(asked, accept_unboxed=guard.accept_unboxed)
         terms = replace(asked, policy_digest=job.policy.digest, policy=job.policy.name)
         try:
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())

@@ -56,10 +56,10 @@ def own() -> bytes:
     try:
         if not path.is_file():
             _make(path)
-        mode, secret = path.stat().st_mode, path.read_bytes().strip()
+        found, secret = path.stat(), path.read_bytes().strip()
     except OSError as exc:
         raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
-    if mode & 0o077:
+    if found.st_mode & 0o077 or found.st_uid != os.getuid():
         raise UsageError(f"the ledger's key {path} can be read by others; delete it to have one made")
     if len(secret) < LEAST:
         raise UsageError(f"the ledger's key {path} is shorter than {LEAST} bytes; delete it to have one made")
@@ -156,7 +156,7 @@ class Segment:
             if not self._bodies_at <= start <= end <= size:
                 found.append(None)
                 continue
-            body = content[start:end]
+            body = memoryview(bytes(content[start:end]))  # of its own: the file may change after its tag was checked
             key = bytes(content[_HEAD.size + KEY * i : _HEAD.size + KEY * (i + 1)])
             kept = bytes(content[self._tags_at + TAG * i : self._tags_at + TAG * (i + 1)])
             found.append(body if hmac.compare_digest(tag(sealing, key, body), kept) else None)
@@ -224,6 +224,8 @@ class Ledger:
             content = self.place.read(name)
         except FileNotFoundError:
             return
+        except PermissionError:  # of another user of the team
+            content = memoryview(b"")
         self._names.append(name)
         try:
             self._segments.append(Segment(content))

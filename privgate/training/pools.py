@@ -213,6 +213,18 @@ class Owner(Protocol):
         ...
 
 
+def _is_reply(answers: Any, fits: Sequence[Call | Part], columns: int) -> bool:
+    """Whether these are answers to these calls; no box stands between us and the workers of a cluster."""
+    if not isinstance(answers, list) or len(answers) != len(fits):
+        return False
+    return all(
+        isinstance(a, Answer)
+        and (a.problem or isinstance(fit, Part) or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
+        and (a.problem or isinstance(fit, Part) or (a.log_p < np.inf).all())  # NaN is not, either
+        for a, fit in zip(answers, fits, strict=True)
+    )
+
+
 class Batch:
     """One batch of calls on its way through the pool.
 
@@ -297,7 +309,7 @@ class Batch:
 
     def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
-        if answers is None:
+        if answers is None or not _is_reply(answers, chunk.fits, self._shipped.classes):
             self._died(chunk)
             return
         self._deaths = 0

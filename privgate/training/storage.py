@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privgate.door import admit
+from privgate.errors import UsageError
 
 
 class Place(Protocol):
@@ -54,24 +55,30 @@ class LocalPlace:
 
     def names(self) -> list[str]:
         """Return the names of all segments."""
-        return [entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".seg")]
+        found = os.scandir(self.folder)  # a pipe would never end, and a link leads to somebody else's file
+        return [e.name for e in found if e.name.endswith(".seg") and e.is_file(follow_symlinks=False)]
 
     def read(self, name: str) -> memoryview:
-        """Return a segment as mapped memory; it stays valid when the file is deleted."""
+        """Return a segment as mapped memory; it stays valid when the file is deleted, not when another cuts it."""
         with (self.folder / name).open("rb") as f:
+            if self.shared:
+                return memoryview(f.read())
             size = os.fstat(f.fileno()).st_size
             return memoryview(mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
 
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Write next to the target and rename: a killed process leaves the old state or the new one."""
         temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as f:
-            f.write(content)
-            if durable:  # survives a power cut as well; costs milliseconds, so small segments wait for the merge
-                f.flush()
-                os.fsync(f.fileno())
-        temporary.replace(self.folder / name)
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+                f.write(content)
+                if durable:  # survives a power cut as well; costs milliseconds, so small segments wait for the merge
+                    f.flush()
+                    os.fsync(f.fileno())
+            temporary.replace(self.folder / name)
+        except OSError as exc:
+            temporary.unlink(missing_ok=True)
+            raise UsageError(f"the ledger {self.folder} cannot be written: {exc.strerror}; say --ledger PLACE") from exc
 
     def remove(self, name: str) -> None:
         """Delete a segment; no error if it has gone."""

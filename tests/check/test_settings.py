@@ -117,7 +117,7 @@ def test_init_writes_what_can_be_used_and_overwrites_nothing(capsys, here):
     workflow = yaml.safe_load(Path(".github/workflows/privacy.yml").read_text())
     (step,) = (s for s in workflow["jobs"]["check"]["steps"] if "env" in s)
     assert step["env"]["PRIVGATE_INPUT_MODEL"] == "${{ inputs.model }}"
-    assert step["run"] == "python -m privgate.github check"
+    assert step["run"] == "python -P -m privgate.github check"
     assert workflow["permissions"] == {"contents": "read"}
 
 

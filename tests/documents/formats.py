@@ -40,6 +40,7 @@ protected:
   stages: [Production]
   models: ["prod.*"]
 accept_advisory: false
+accept_unboxed: false
 check_files: false
 """
 POLICY = """\
@@ -166,7 +167,7 @@ class World:
             created=1700, files=_digest("f"), digests={"model": _digest("1")}, policy="dtp-1",
             policy_digest=self.policy.digest, report=_digest("b"), evidence=_digest("e"), outcome="failed",
             passed=False, decided=self.now, signed=self.now, expires=self.now + timedelta(days=30),
-            targets=(("credit", "production"),), advisory=False,
+            targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
         )  # fmt: skip
         self.row = checks.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
         self.terms = checks.Terms("test-registry", self.policy.digest, "dtp-1")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".github"
 WORKFLOWS = sorted(HOME.glob("workflows/*.yml"))
 #: programs of the runner; what else is run must be of this tree
-SYSTEM = {"sudo", "test", "grep", "apt-get"}
+SYSTEM = {"sudo", "test", "grep", "apt-get", "sysctl", "true"}
 #: modules of Python's own installers
 INSTALLERS = {"pip", "venv", "build"}
 

@@ -36,6 +36,7 @@ schema: privgate/guard/v1
 registry: of-a-test
 trust: trust.json
 policy: dtp-1
+accept_unboxed: true
 protected: {aliases: [champion]}
 """
 

@@ -105,7 +105,7 @@ class Release:
             created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
             policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
             outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
-            targets=(("credit", "production"),), advisory=False,
+            targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
         )  # fmt: skip
         evidence = seal(
             self.claims.evidence_statement({"findings": []}, FolderFiles(self.files).digests()), self.signer

@@ -59,6 +59,7 @@ def predicate():
         model_id="m-1", run_id="r", versions=3, created=1700, files=DIGEST, digests={}, policy="dtp-1",
         policy_digest=DIGEST, report=DIGEST, evidence=DIGEST, outcome="passed", passed=True, decided=now, signed=now,
         expires=now + timedelta(days=3), targets=(("credit", "production"),), advisory=False,
+        isolation="bubblewrap 0.8.0",
     )  # fmt: skip
 
     def made(**changes):

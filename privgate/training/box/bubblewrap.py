@@ -167,10 +167,11 @@ def found() -> Found:
     program = shutil.which("bwrap")
     if program is None:
         return Found(why="bubblewrap is not installed (Debian and Ubuntu: apt-get install bubblewrap)")
-    trial = [
-        *command(program, ()),
-        *python("from privgate.training.box.bubblewrap import confine; confine(0); import joblib"),
-    ]
+    kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
+    ours = {str(Path(kind).readlink()) for kind in kinds}  # a program of that name that keeps nothing apart is no box
+    apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
+    inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
+    trial = [*command(program, ()), *python(inside)]
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  what PATH names, as for any program
         done = subprocess.run(  # noqa: S603  ditto

@@ -32,6 +32,7 @@ schema: privgate/guard/v1
 registry: test-registry
 trust: trust.json
 policy: dtp-1
+accept_unboxed: true
 protected:
   aliases: [production]
   stages: [Production]

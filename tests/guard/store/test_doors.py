@@ -80,7 +80,9 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, caps
     assert "verified: " in capsys.readouterr().out
     by_hand = ["--trust", str(site.folder / "trust.json"), "--registry-id", "test-registry"]
     uri = ["verify", f"models:/{name}/{version}", "--tracking-uri", registry.address, *by_hand, "--policy"]
-    assert run([*uri, "dtp-1"]) == 0
+    assert run([*uri, "dtp-1"]) == 4
+    assert "without a box" in capsys.readouterr().err
+    assert run([*uri, "dtp-1", "--accept-unboxed"]) == 0
     assert run([*uri, "pdtp-1"]) == 4
     assert "in force is 'pdtp-1'" in capsys.readouterr().err
     assert run(["doctor", "--config", str(site.config), "--tracking-uri", "http://127.0.0.1:9"]) == 4

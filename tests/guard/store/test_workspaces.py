@@ -90,6 +90,7 @@ class Team:
             expires=now + timedelta(days=30),
             targets=((model, "production"),),
             advisory=False,
+            isolation="bubblewrap 0.8.0",
         )
         return self.registry.text(dataclasses.replace(made, **({"workspace": self.name} | changes)))
 

@@ -48,6 +48,7 @@ class World:
             targets=(("credit", "production"), ("prod.credit", "production")),
             levels=("PRIVGATE_POLICY_DTP_1",),
             advisory=False,
+            isolation="bubblewrap 0.8.0",
         )
 
     def envelope(self, signer=None, **changes):

@@ -1,0 +1,113 @@
+"""What training code can do to whoever checks without a box, and that a box is no name of a program."""
+
+import os
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from privgate.errors import UsageError
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training import isolation
+from privgate.training.box import bubblewrap
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+
+boxes = pytest.mark.skipif(not bubblewrap.found().version, reason=f"no boxes here: {bubblewrap.found().why}")
+
+#: a program called bwrap that says its version, and runs what it is given as it is
+FAKE = """#!/bin/sh
+[ "$1" = --version ] && echo "bubblewrap 9.9.9" && exit
+while [ "$1" != {python} ]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a box needs Linux")
+@pytest.mark.attack("32 a program on PATH that calls itself bwrap", "check", "no box")
+def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
+    program = tmp_path / "bwrap"
+    program.write_text(FAKE.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    # whoever is not root cannot become nobody, and ends there already; what is tried here is the question after it
+    before = "from privgate.training.box.bubblewrap import confine; confine(0); "
+    monkeypatch.setattr(bubblewrap, "python", lambda code: [sys.executable, "-c", code.replace(before, "")])
+    found = bubblewrap.found.__wrapped__()
+    assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")
+
+
+@boxes
+def test_the_true_one_still_is():
+    assert bubblewrap.found.__wrapped__().version
+
+
+@pytest.mark.attack("32 the environment, a recipe or a spelling names a box", "check", "refused")
+@pytest.mark.parametrize("said", ["bubblewrap 0.8.0", "BUBBLEWRAP", "auto ", "", "docker", "none with network"])
+def test_isolation_is_one_of_three_words(said):
+    with pytest.raises(UsageError, match="auto, bubblewrap, none"):
+        isolation.of(said)
+
+
+@pytest.mark.attack("32 a recipe or a variable says that it is boxed", "check", "not believed")
+def test_neither_recipe_nor_variable_decides_what_is_said_of_the_box(monkeypatch):
+    for name in ("PRIVGATE_ISOLATION", "PRIVGATE_BOX", "container", "BWRAP"):
+        monkeypatch.setenv(name, "bubblewrap 0.8.0")
+    asked = subject(lingering, isolation="bubblewrap 0.8.0", network=True)
+    with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
+        assert {fleet.isolation, fleet.isolation_of(asked)} == {"none"}
+    with pytest.raises(UsageError, match="not boxed"):
+        isolation.of("bubblewrap", cluster=True)
+
+
+def lingering(X, y, *, seed, place="", **_):
+    """Train; leave a process behind that writes a report later."""
+    import contextlib
+    import time
+    from pathlib import Path
+
+    if place and os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with contextlib.suppress(OSError):
+                time.sleep(1.0)
+                Path(place, "report.json").write_text("approved")
+        os._exit(0)
+    return GaussianNB().fit(X, y)
+
+
+def subject(function, **params):
+    rng = np.random.default_rng(0)
+    return Subject.local(Recipe(function, params, seed=1), TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2))
+
+
+@pytest.mark.slow
+@pytest.mark.boxed
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(
+            "none",
+            marks=pytest.mark.attack(
+                "32 training code writes the report after the check", "no box", "possible, as said"
+            ),
+        ),
+        pytest.param(
+            "bubblewrap",
+            marks=[boxes, pytest.mark.attack("32 training code writes the report after the check", "box", "ended")],
+        ),
+    ],
+)
+def test_training_code_outlives_the_check_only_without_a_box(tmp_path, way):
+    """Why an approval without a box counts nowhere by default: its report may be the author's."""
+    with Fleet(jobs=1, ledger="none", isolate=way) as fleet:
+        (answer,) = fleet.fits(subject(lingering, place=str(tmp_path)), [Fit(1, np.arange(2), left_out=np.array([1]))])
+    assert not answer.problem
+    until = time.monotonic() + (20 if way == "none" else 2)
+    while time.monotonic() < until and not (tmp_path / "report.json").exists():
+        time.sleep(0.05)
+    assert (tmp_path / "report.json").exists() == (way == "none")
