@@ -194,9 +194,9 @@ class World:
         """Return an address of the author's."""
         return KINDS[kind].format(name=NAME, port=self.listener.port, away=self.work / "away")
 
-    def signed(self, **changes):
+    def signed(self, files=None, **changes):
         """Let the version carry a statement about what it now is, by a signer who asked nobody."""
-        files = layout.all_files(self.files)
+        files = layout.all_files(self.files) if files is None else files
         place = next(self.files.parents[2].glob(f"{self.run_id}/artifacts/privgate_reports/**/evidence.dsse.json"))
         report = statement.payload_digest(place.with_name("report.json").read_bytes())
         claims = replace(self.claims, files=digest.of_manifest(files), report=report, **changes)
