@@ -323,7 +323,10 @@ def _serve(world, folder, env):
 
 
 def _swept(served):
-    return re.search("privgate_last_sweep_timestamp_seconds [1-9]", served.get("/metrics")[1])
+    try:
+        return re.search("privgate_last_sweep_timestamp_seconds [1-9]", served.get("/metrics")[1])
+    except OSError:  # it does not listen yet
+        return False
 
 
 def _answered(client):
@@ -423,7 +426,7 @@ def _words(world, kind):
     with (world.files / "MLmodel").open("a") as written:
         written.write(f"metadata: {{source: '{at}', homepage: '{web}'}}\n")
     world.recipe()
-    tags = dict.fromkeys(("privgate.report", "privgate.problem", "mlflow.source.name", "link"), at)
+    tags = dict.fromkeys(("privgate.report", "privgate.shown", "mlflow.source.name", "link"), at)
     rows = [
         ("INSERT INTO model_version_tags (key, value, name, version) VALUES (?, ?, 'm', 1)", *tag)
         for tag in tags.items()
