@@ -300,7 +300,7 @@ def _serve(world, folder, env):
         f"--tracking-uri {world.leading.address}"
     )
     words = ["serve", *world.guarded, "--policy", "dtp-1", "--work", str(folder / "work"), "--port", str(port)]
-    words += ["--every", "0.3", "--settle", "0.2", "--lease", "4", "--sweep", "0.5", "--sign-command", signer]
+    words += ["--every", "0.3", "--settle", "1", "--lease", "30", "--sweep", "3", "--sign-command", signer]
     words += [*([] if bubblewrap.found().version else ["--without-isolation"]), "--tracking-uri", world.leading.address]
     client.set_model_version_tag("m", "1", "privgate.request", "dtp-1,production")
     log = folder / "serve.log"
