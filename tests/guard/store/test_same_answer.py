@@ -222,6 +222,7 @@ CHANGES = {
     "a note below a folder": (put("code/registered_model_meta", OWN), "no", "yes"),
     "a name with signs of addresses": (put("a#b?c=%41.txt"), "no", None),
     "a name of other letters": (put("ünï 信用 (1).bin"), "no", "yes"),
+    # privgate-verify leaves names that are odd in a URL to MLflow's client, which it lacks, and says no
     "a name that ends with a space": (put("a "), "no", None),
     "a name with a new line": (put("a\nb"), "no", None),
     "a name with a backslash": (put("a\\b"), "no", None),
@@ -242,7 +243,7 @@ QUICK = {
 }
 QUICK_SIGNED = {
     *("an empty folder", "nested folders", "a note that is a folder", "MLmodel with a bare return"),
-    *("a name of other letters", "a name that ends with a space"),
+    "a name of other letters",
 }
 
 
