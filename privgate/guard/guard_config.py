@@ -8,6 +8,8 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -370,6 +372,10 @@ def _is_file(path: Path) -> bool:
 # The guard in force: read again when one of its files changes, so that revoking a key needs no restart.
 
 
+#: the guard of the decision that is being made
+_ONE: ContextVar[tuple["Watch", Guard] | None] = ContextVar("privgate_one_reading", default=None)
+
+
 class Watch:
     """The guard, read again when a file changes that it rests on: its own, the trust store, policies, their bases."""
 
@@ -387,6 +393,8 @@ class Watch:
         PrivgateError
             The files cannot be used any more; nothing is promoted until they can.
         """
+        if (held := _ONE.get()) is not None and held[0] is self:
+            return held[1]
         with self._lock:
             if self._guard is None or self._stamps is None or _seen(self._guard.files) != self._stamps:
                 self._guard = None
@@ -398,6 +406,16 @@ class Watch:
                     self._stamps = None
                 self._guard = fresh
             return self._guard
+
+    @contextmanager
+    def held(self) -> Iterator[Guard]:
+        """Give the guard in force, which answers all questions meanwhile: one decision, one reading."""
+        before = _ONE.set(None)  # what was held before may have changed while this waited for its turn
+        try:
+            _ONE.set((self, guard := self.guard()))
+            yield guard
+        finally:
+            _ONE.reset(before)
 
 
 def _seen(files: tuple[Path, ...]) -> Any:

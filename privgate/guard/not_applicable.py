@@ -81,7 +81,7 @@ def sign(
     row = row_of(client, found.name, found.version)
     exact = f"models:/{found.name}/{found.version}"
     with stored_files(client, row.storage) as stored, tempfile.TemporaryDirectory(prefix="privgate-") as place:
-        table = stored.digests()
+        table = stored.digests(((found.name, found.version),))
         if layout.RECIPE in table:
             raise StatementError(f"{exact} records how it was trained: check it, and sign the report")
         stored.copy_to(Path(place))

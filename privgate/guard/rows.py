@@ -4,7 +4,7 @@ import os
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,12 @@ class GuardedRows:
 
     privgate_watch: Watch
 
-    def _privgate_holders(self, name: str, session: Any) -> dict[str, str]:
+    def _privgate_holders(self, name: str, session: Any, but: Collection[str] = ()) -> dict[str, str]:
         """Return protected alias -> version, as a reader who asks for each is answered by this registry."""
         from mlflow.exceptions import MlflowException
 
         found = {}
-        for alias in sorted(self.privgate_watch.guard().aliases):
+        for alias in sorted(self.privgate_watch.guard().aliases.difference(but)):
             if session is not None:
                 held = self._get_registered_model_alias(session, name, alias)  # type: ignore[attr-defined]  # mixin
                 if held is not None:

@@ -42,15 +42,16 @@ class GuardedWrites(Copies):
         return None  # pragma: no cover  the last try returns or raises
 
     def _privgate_set_alias(self, name: str, alias: str, version: str) -> Any:
-        meant = self.privgate_watch.guard().alias_meant(alias)
-        if meant not in {"", alias}:
-            raise StatementError(
-                f"it may be taken for the protected alias {meant!r}; set that one, or one of ASCII letters, digits, "
-                "_ and - that looks like no protected one"
-            )
-        before = self._privgate_before(name, version, alias) if meant else None
-        with transaction(self, name) as session:
-            was = self._privgate_holders(name, session) if session is not None else {}
+        with self.privgate_watch.held() as guard:
+            meant = guard.alias_meant(alias)
+            if meant not in {"", alias}:
+                raise StatementError(
+                    f"it may be taken for the protected alias {meant!r}; set that one, or one of ASCII letters, "
+                    "digits, _ and - that looks like no protected one"
+                )
+            before = self._privgate_before(name, version, alias) if meant else None
+        with transaction(self, name) as session, self.privgate_watch.held():
+            was = self._privgate_holders(name, session, {alias}) if session is not None else {}
             done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
             if session is not None:
                 for target, holder in self._privgate_holders(name, session).items():

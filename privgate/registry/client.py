@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from privgate import door
-from privgate.errors import PrivgateError, RegistryError
+from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.addresses import refuse_files, refuse_written
+from privgate.registry.rest import SKIPPED
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
 _ADDRESSES: dict[str, str] = {}
@@ -229,7 +230,16 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
         repository = get_artifact_repository(location, tracking_uri=tracking_uri)
-        return Path(repository.download_artifacts("", str(folder)))
+        copy = Path(repository.download_artifacts("", str(folder)))
+    for empty in [p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())]:
+        path = empty.relative_to(copy)
+        with tempfile.TemporaryDirectory() as place:
+            try:
+                repository.download_artifacts(f"{path}/{path.name}", place)
+            except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
+                continue
+        raise SubjectError(SKIPPED.format(str(path)))
+    return copy
 
 
 # A registry of one's own in a folder, for the demonstration and for trying things out.

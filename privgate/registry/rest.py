@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from privgate.errors import RegistryError
+from privgate.errors import RegistryError, SubjectError
 
 if TYPE_CHECKING:
     import requests
@@ -123,6 +123,10 @@ _MOST_FILES = 100_000  # of a model
 _PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=()~!&'-])?")
 
 
+#: what MLflow does not download, and whoever has the folder itself may load
+SKIPPED = "the model's folder {!r} holds one file of its own name, which MLflow skips; rename it"
+
+
 class OddNameError(Exception):
     """A file name that MLflow's client and a URL may read differently: MLflow's client must read these files."""
 
@@ -219,8 +223,9 @@ class RestClient:
                 raise OddNameError(f"{seen} files")
             for entry in entries:
                 name, is_folder = str(_field(entry, "path")), _field(entry, "is_dir") is True
-                # MLflow takes a folder that holds one file of its own name for a file, and skips it
-                if not _PLAIN.fullmatch(name) or (len(entries) == 1 and name == posixpath.basename(folder)):
+                if not is_folder and len(entries) == 1 and name == posixpath.basename(folder):
+                    raise SubjectError(SKIPPED.format(folder))
+                if not _PLAIN.fullmatch(name):
                     raise OddNameError(name)
                 path = posixpath.join(folder, name)
                 if is_folder:

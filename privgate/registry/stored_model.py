@@ -92,7 +92,7 @@ class StoredModel:
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             with sources.importing_from(self.root):
-                model = mlflow.pyfunc.load_model(str(self.folder))
+                model = _served(self.folder)
                 if getattr(model.metadata.signature, "params", None):
                     raise SubjectError(
                         "the served model takes parameters, by which who asks can choose what is returned; log it "
@@ -145,9 +145,8 @@ class StoredModel:
         if not self.servable:
             native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
             return native, native
-        import mlflow.pyfunc
 
-        model = mlflow.pyfunc.load_model(str(self.folder))
+        model = _served(self.folder)
         root = vars(model).get("_PyFuncModel__model_impl", model)
         if model.metadata.flavors[mlmodel.SERVED].get("loader_module") == "mlflow.pyfunc.model":
             native = getattr(model.unwrap_python_model(), "privgate_native", None)
@@ -171,7 +170,7 @@ class StoredModel:
         try:
             with sources.importing_from(self.root):
                 if self.servable:
-                    served = mlflow.pyfunc.load_model(str(self.folder))
+                    served = _served(self.folder)
                     ways.append(lambda X: served.predict(_as_sent(X, served.metadata.signature)))
                 with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
                     native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
@@ -181,6 +180,15 @@ class StoredModel:
                 return [bool(ways), *(any(_answered(way, X) for way in ways) for X in others)]
         finally:
             sys.dont_write_bytecode = before
+
+
+def _served(folder: Path) -> Any:
+    """Return what MLflow serves, and trace nothing: its older versions make a database of traces where they run."""
+    import mlflow.pyfunc
+    import mlflow.tracing
+
+    mlflow.tracing.disable()
+    return mlflow.pyfunc.load_model(str(folder))
 
 
 def _answered(way: Any, X: Any) -> bool:

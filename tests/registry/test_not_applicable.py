@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, log_model
 from privgate.__main__ import run
-from privgate.errors import StatementError
+from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import checks, not_applicable, signing, statement
 from privgate.guard.guard_config import Guard
 from privgate.guard.truststore import KNOWN, fresh_key
@@ -78,6 +78,17 @@ def test_it_counts_where_another_model_was_revoked_and_is_never_renewed(agent, t
     assert verify("models:/agent/1", revoked, target="production").n_files
     with pytest.raises(StatementError, match="state it again"):
         signing.renew("models:/agent/1", signer, policy=Policy.load("agents.yaml"), guard=held)
+
+
+@pytest.mark.attack("22 something else stands in MLflow's note", "sign --not-applicable", "refused")
+def test_a_note_of_another_version_is_signed_by_nobody(agent, tmp_path):
+    folder = next(tmp_path.glob("artifacts/models/*/artifacts"))
+    note = folder / "registered_model_meta"
+    note.write_text("model_name: agent\nmodel_version: '1'\n")
+    signed("agent", checks.new_key())
+    note.write_text("model_name: agent\nmodel_version: '2'\n")
+    with pytest.raises(DigestMismatchError, match="about the model itself"):
+        signed("agent", checks.new_key())
 
 
 @pytest.mark.quick(1)

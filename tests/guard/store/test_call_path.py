@@ -275,3 +275,31 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
     assert kept.guard().registry == "test-registry"
     path.write_text(site.config.read_text().replace("test-registry", "rest-registry"))
     assert kept.guard().registry == "rest-registry"
+
+
+def test_a_promotion_reads_the_guard_once_before_its_turn_and_once_in_it(own, monkeypatch):
+    own.promote()
+    seen, looks = guard_config._seen, []
+    monkeypatch.setattr(guard_config, "_seen", lambda files: looks.append(files) or seen(files))
+    own.promote()
+    assert len(looks) == 3  # and once for the audit log
+
+
+def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, monkeypatch):
+    from privgate.guard import statement, writes
+
+    keys, real = site.trust, writes.transaction
+
+    @contextlib.contextmanager
+    def waited(store, model):
+        with real(store, model) as session:
+            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            yield session
+
+    monkeypatch.setattr(writes, "transaction", waited)
+    try:
+        with pytest.raises(MlflowException, match="refused"):
+            own.promote()
+    finally:
+        site.save(keys)
+    assert own.released is None

@@ -28,19 +28,23 @@ VERSIONS = ("3.10", "3.14", "3.17")
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def python(request, tmp_path_factory):
-    """The interpreter of an environment with this version of MLflow and privgate from the checkout."""
+    return interpreter(request.param, tmp_path_factory)
+
+
+def interpreter(version, tmp_path_factory):
+    """Return the interpreter of an environment with this version of MLflow and privgate from the checkout."""
     kept = os.environ.get("PRIVGATE_TEST_ENVIRONMENTS")
-    home = (Path(kept) if kept else tmp_path_factory.mktemp("environments")) / request.param
+    home = (Path(kept) if kept else tmp_path_factory.mktemp("environments")) / version
     if not (home / "complete").exists():
         venv.create(home, with_pip=True, clear=True)
-        wanted = [f"mlflow=={request.param}.*", "--editable", str(ROOT)]
+        wanted = [f"mlflow=={version}.*", "--editable", str(ROOT)]
         subprocess.run([home / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted], check=True)
         (home / "complete").touch()
     found = subprocess.run(
         [home / "bin" / "python", "-c", "import mlflow; print(mlflow.__version__)"],
         capture_output=True, text=True, check=True, env=alone(),
     )  # fmt: skip
-    assert found.stdout.startswith(f"{request.param}.")
+    assert found.stdout.startswith(f"{version}.")
     return str(home / "bin" / "python")
 
 
