@@ -486,5 +486,5 @@ def tried(world, command, place, kind, *, admitted=False):
             "" if not admitted else f"http://{NAME}:{world.listener.port}/" if kind == "redirect" else world.at(kind)
         )
         code, said, found = world.ask(command, listed)
-    assert "Traceback" not in said, said
+    assert "this is a bug" not in said, said
     return code, said, found
