@@ -18,16 +18,17 @@ CASES = [
     ("doctor", "the run", "mlflow-artifacts"),
     ("serve", "the run", "mlflow-artifacts"),
 ]
-#: where the operator lists the address: of these, each command's quickest
-OPEN = [CASES[i] for i in (1, 2, 4, 6, 7)]
+#: each command's quickest; a process of MLflow's is seconds, and the others run with the slow tests
+QUICK = [CASES[i] for i in (1, 2, 4, 6, 7)]
+#: where the operator lists the address
+OPEN = [pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK[1:3])) for case in QUICK]
 
 
 def marked():
-    for command, place, kind in CASES:
-        named = f"{kind or 'another host'} by {place}"
-        yield pytest.param(
-            command, place, kind, id=f"{command}-{place}", marks=pytest.mark.attack(f"21 {named}", command, "refused")
-        )
+    for case in CASES:
+        command, place, kind = case
+        row = pytest.mark.attack(f"21 {kind or 'another host'} by {place}", command, "refused")
+        yield pytest.param(*case, id=f"{command}-{place}", marks=[row, *([pytest.mark.slow] * (case not in QUICK))])
 
 
 @pytest.mark.parametrize(("command", "place", "kind"), marked())
