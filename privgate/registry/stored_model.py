@@ -185,9 +185,10 @@ class StoredModel:
 def _served(folder: Path) -> Any:
     """Return what MLflow serves, and trace nothing: its older versions make a database of traces where they run."""
     import mlflow.pyfunc
-    import mlflow.tracing
+    from mlflow.tracing import provider
 
-    mlflow.tracing.disable()
+    if not hasattr(provider, "_trace_disabled_lock"):  # newer ones make none, and where tracing is off they hang
+        provider.disable()
     return mlflow.pyfunc.load_model(str(folder))
 
 

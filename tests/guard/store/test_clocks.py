@@ -40,6 +40,7 @@ trust: trust.json
 releases: [{models: "*", task: classification, policy: "%s"}]
 still_accepted: [{models: "*", policy: "%s", signed_before: 2031-03-30, until: 2031-03-31}]
 protected: {aliases: [production], stages: [Production], models: ["prod.*"]}
+accept_unboxed: true
 """
 
 
