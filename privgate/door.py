@@ -86,8 +86,9 @@ def shut() -> Iterator[None]:
         if _OPERATORS.fullmatch(name):
             for address in re.findall(r"[a-z][a-z0-9+.-]*://[^\s,;\"']+", value):
                 admit(address)
-    for address in urllib.request.getproxies().values():
-        admit(address if "://" in address else f"http://{address}")
+    for scheme, address in urllib.request.getproxies().items():
+        if scheme != "no":  # whom no proxy asks is not named as a service
+            admit(address if "://" in address else f"http://{address}")
     try:
         yield
     finally:
