@@ -310,6 +310,7 @@ WRONG = {
     "no dimension": lambda _: np.array(0.0),
     "text": lambda a: np.full(a.shape, "0.0"),
     "no array": None,
+    "a list": lambda a: a.tolist(),
 }
 
 
