@@ -32,7 +32,7 @@ _CLOUD = r"169\.254\.169\.254|169\.254\.170\.2|169\.254\.170\.23|metadata\.googl
 _AWS = r"(s3|s3(-|express-)[a-z0-9-]+|sts|sts-fips|oidc|sso)(\.dualstack)?(\.[a-z]{2,4}(-[a-z]+)+-[0-9])?(\.vpce)?"
 #: the providers' own hosts, by scheme: of the store, and of whoever gives its credentials
 _PROVIDERS = {
-    "s3": rf"(.+\.)?{_AWS}\.amazonaws\.com(\.cn)?|{_CLOUD}",
+    "s3": rf"(.+\.)?{_AWS}\.amazonaws\.(com(\.cn)?|eu)|{_CLOUD}",
     "gs": rf"(storage|oauth2|sts|iamcredentials|www)\.googleapis\.com|accounts\.google\.com|{_CLOUD}",
     "abfs": rf"[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)"
     rf"|login\.microsoftonline\.(com|us)|{_CLOUD}",
@@ -86,8 +86,9 @@ def shut() -> Iterator[None]:
         if _OPERATORS.fullmatch(name):
             for address in re.findall(r"[a-z][a-z0-9+.-]*://[^\s,;\"']+", value):
                 admit(address)
-    for address in urllib.request.getproxies().values():
-        admit(address if "://" in address else f"http://{address}")
+    for scheme, address in urllib.request.getproxies().items():
+        if scheme != "no":  # whom no proxy asks is not named as a service
+            admit(address if "://" in address else f"http://{address}")
     try:
         yield
     finally:

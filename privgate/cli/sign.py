@@ -1,5 +1,6 @@
 """``privgate sign``: from a written report to signed statements; meant for another user than ``check``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def sign(
     if renew is not None:
         if guard is None:
             raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
+        guard = replace(guard, accept_unboxed=guard.accept_unboxed or accept_unboxed)
         made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri, bundle_key=keyed)
     elif not_applicable:
         from privgate.guard import not_applicable as stated

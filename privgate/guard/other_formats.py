@@ -13,6 +13,7 @@ from typing import Any
 
 from privgate.errors import StatementError, UsageError
 from privgate.guard.statement import PAYLOAD_TYPE, STATEMENT_TYPE, VERIFIER, Claims, pae, payload, stamp
+from privgate.outcome import Outcome
 from privgate.version import __version__
 
 # Source: the predicate proposed to in-toto in its issue 565 and pull request 575, version 0.1. It is not merged: until
@@ -47,7 +48,7 @@ def evaluation(claims: Claims, document: Mapping[str, Any]) -> dict[str, Any]:
             "passed": f["outcome"] == "passed",
         }
         for f in document["findings"]
-        if f["metric"] and _limits(f["limit"]) and f.get("applies", True) and f["outcome"] != "not_needed"
+        if f["metric"] and _limits(f["limit"]) and f.get("applies", True) and f["outcome"] != Outcome.NOT_NEEDED
     ]
     whole = {"metric": APPROVED, "comparator": ">=", "threshold": "1", "passed": claims.passed}
     return {

@@ -145,8 +145,8 @@ def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArra
         )
     if np.isnan(raw).any():
         raise SubjectError("the model returned NaN probabilities")
-    if (raw < 0).any():
-        raise SubjectError("the model returned negative probabilities")
+    if (raw < 0).any() or np.isinf(raw).any():
+        raise SubjectError("the model returned negative or infinite probabilities")
     return raw
 
 

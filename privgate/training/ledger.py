@@ -60,7 +60,10 @@ def own() -> bytes:
     except OSError as exc:
         raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
     if found.st_mode & 0o077 or found.st_uid != os.getuid():
-        raise UsageError(f"the ledger's key {path} can be read by others; delete it to have one made")
+        raise UsageError(
+            f"the ledger's key {path} can be read by others or is another user's; set {VARIABLE}, or delete it to have "
+            "one made"
+        )
     if len(secret) < LEAST:
         raise UsageError(f"the ledger's key {path} is shorter than {LEAST} bytes; delete it to have one made")
     return secret
@@ -212,6 +215,7 @@ class Ledger:
     def _open(self) -> None:
         self._segments: list[Segment] = []
         self._names: list[str] = []
+        self._others: set[str] = set()  # of others of the team, who alone may read them
         todo = set(self.place.names())
         while todo:  # a merge by another process may take files away, and add one, while we read
             for name in sorted(todo):
@@ -224,7 +228,8 @@ class Ledger:
             content = self.place.read(name)
         except FileNotFoundError:
             return
-        except PermissionError:  # of another user of the team
+        except PermissionError:
+            self._others.add(name)
             content = memoryview(b"")
         self._names.append(name)
         try:
@@ -346,7 +351,8 @@ class Ledger:
         self.flush()
         by_size: dict[int, list[int]] = {}
         for i, segment in enumerate(self._segments):
-            by_size.setdefault(segment.count.bit_length() // 4, []).append(i)
+            if self._names[i] not in self._others:
+                by_size.setdefault(segment.count.bit_length() // 4, []).append(i)
         many = [i for alike in by_size.values() if len(alike) > MANY_SEGMENTS for i in alike]
         if not many:
             return

@@ -131,6 +131,13 @@ def test_a_proxy_is_not_told_to_ask_anybody_else(listeners, monkeypatch):
     assert proxy.asked == []
 
 
+@pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
+def test_whom_no_proxy_asks_is_not_let_through_for_that(monkeypatch, name):
+    monkeypatch.setenv(name, "169.254.169.254")
+    with door.shut():
+        assert not door._door.lets("169.254.169.254", 80)
+
+
 @pytest.mark.attack("21 reports are written where an author says", "MLflow's client", "refused")
 @pytest.mark.parametrize("place", ["file://{}", "mlflow-artifacts://evil:1/x", "s3://evil/x"])
 def test_mlflow_writes_nowhere_that_nobody_vetted(tmp_path, place):

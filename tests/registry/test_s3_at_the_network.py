@@ -149,6 +149,7 @@ OURS = [
     "s3express-control.us-east-1.amazonaws.com",
     "name-1.s3-accesspoint.us-east-1.amazonaws.com",
     "bucket.vpce-1a.s3.us-east-1.vpce.amazonaws.com",
+    "bucket.s3.eusc-de-east-1.amazonaws.eu",  # the European sovereign cloud
     "portal.sso.us-east-1.amazonaws.com",
     "oidc.us-east-1.amazonaws.com",
     "sts-fips.us-east-1.amazonaws.com",
@@ -169,6 +170,7 @@ THEIRS = [
     "s3-website.evil.compute.amazonaws.com",
     "169.254.169.253",
     "oidc.evil.amazonaws.com",
+    "s3-evil-1234.eusc-de-east-1.elb.amazonaws.eu",
     "vpce-1.vpce-svc-1.us-east-1.vpce.amazonaws.com",
     "sso.evil-1234.us-east-1.elb.amazonaws.com",
 ]

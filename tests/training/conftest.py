@@ -39,7 +39,8 @@ def shares(X, y, *, seed, trouble="", pause=0.0, **_):
         if trouble == "exits":
             raise SystemExit(3)
         model = Shares(y)
-        model.p = model.p * np.nan if trouble == "nan" else np.append(model.p, 0.0)
+        odd = {"nan": np.nan, "infinite": np.inf}
+        model.p = model.p * odd[trouble] if trouble in odd else np.append(model.p, 0.0)
         model.classes_ = np.arange(len(model.p))
         return model
     if trouble == "secrets":

@@ -46,6 +46,7 @@ def test_another_parameter_seed_or_repetition_is_another_call(fleet, subject):
     [
         ("raises", "training raised ArithmeticError: cannot do without '…'"),
         ("nan", "the model returned NaN probabilities"),
+        ("infinite", "the model returned negative or infinite probabilities"),
         ("classes", "the model returned shape (2, 3) for 2 classes; it must give one column a class"),
         ("exits", "training raised SystemExit: 3"),
         ("memory", "training needs more memory than 2 GiB"),

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from privgate.training import context, storage
 from privgate.training import fleet as fleets
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
-from privgate.training.ledger import KEY, TAG, Ledger, build, own, sealing_key
+from privgate.training.ledger import KEY, MANY_SEGMENTS, TAG, Ledger, build, own, sealing_key
 from privgate.training.pools import LocalPool
 
 ME = os.getuid()
@@ -110,6 +111,19 @@ def test_what_is_no_file_of_the_folder_is_not_read(folder, tmp_path, how):
 def test_what_another_of_the_team_wrote_for_himself_is_passed_over(folder, monkeypatch):
     monkeypatch.setattr(storage.LocalPlace, "read", lambda *_: (_ for _ in ()).throw(PermissionError(13, "denied")))
     assert within(10, lambda: read(folder)) == [None] * 3
+
+
+def test_what_another_of_the_team_wrote_stays_when_segments_are_merged(folder):
+    theirs = Ledger(folder, secret=SECRET)
+    for number in range(MANY_SEGMENTS + 2):
+        theirs.write([(hashlib.sha256(b"of the team %d" % number).digest(), b"told")])
+    kept = set(theirs.place.names())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage.LocalPlace, "read", Mock(side_effect=PermissionError(errno.EACCES, "not ours")))
+        ours = Ledger(folder, secret=SECRET)
+        ours.write([(KEY * b"k", b"of our own")])
+        ours.settle()
+    assert kept < set(ours.place.names())
 
 
 @pytest.mark.attack("29 an entry changed after its tag was checked", "check", "what was checked is used")
@@ -296,6 +310,7 @@ WRONG = {
     "no dimension": lambda _: np.array(0.0),
     "text": lambda a: np.full(a.shape, "0.0"),
     "no array": None,
+    "a list": lambda a: a.tolist(),
 }
 
 

@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -39,6 +41,13 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     monkeypatch.setattr(bubblewrap, "python", lambda code: [sys.executable, "-c", code.replace(before, "")])
     found = bubblewrap.found.__wrapped__()
     assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")
+
+
+def test_a_kernel_that_names_no_namespaces_makes_no_box(tmp_path, monkeypatch):
+    (tmp_path / "bwrap").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(Path, "readlink", Mock(side_effect=FileNotFoundError("/proc/self/ns/mnt")))
+    assert bubblewrap.found.__wrapped__().why == "bubblewrap does not run here (FileNotFoundError)"
 
 
 @boxes

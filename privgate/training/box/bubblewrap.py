@@ -167,12 +167,13 @@ def found() -> Found:
     program = shutil.which("bwrap")
     if program is None:
         return Found(why="bubblewrap is not installed (Debian and Ubuntu: apt-get install bubblewrap)")
-    kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
-    ours = {str(Path(kind).readlink()) for kind in kinds}  # a program of that name that keeps nothing apart is no box
-    apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
-    inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
-    trial = [*command(program, ()), *python(inside)]
     try:
+        kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
+        # a program of that name that keeps nothing apart is no box
+        ours = {str(Path(kind).readlink()) for kind in kinds}
+        apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
+        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
+        trial = [*command(program, ()), *python(inside)]
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  what PATH names, as for any program
         done = subprocess.run(  # noqa: S603  ditto
             trial, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=_TRY_SECONDS, check=False
