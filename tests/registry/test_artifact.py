@@ -110,7 +110,7 @@ def test_what_stands_beside_the_native_model_is_searched_too(registry, people, f
     log_recipe(info.model_uri, Recipe(LogisticRegression(), seed=1), people, store="artifacts")
     found = seen(info.model_uri, fleet)
 
-    assert (found.least, found.most, found.problem) == (7, 7, "")
+    assert (found.least, found.most, found.problem) == (7, 7, ""), found.unknown
 
 
 def test_an_input_example_holds_records(registry, people, fleet):
