@@ -123,7 +123,8 @@ def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
     from privgate.training import isolation
 
     if without_isolation:
-        click.echo("WARNING: --without-isolation: training code runs as this user and reads what it can read", err=True)
+        told = "WARNING: --without-isolation: training code runs as this user and reads what it can read"
+        click.echo(f"{told}; such an approval counts only where guard.yaml says accept_unboxed: true", err=True)
         return isolation.NONE
     if any(option.split("=")[0] in {"--isolation", "--cluster"} for option in options):
         raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")

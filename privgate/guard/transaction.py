@@ -38,7 +38,9 @@ def refusing(doing: str) -> Iterator[None]:
             raise
         if exc.error_code == PASSING:
             raise _unavailable(f"privgate: {doing} was not verified: the database did not answer; try again") from exc
-        raise permission_denied(f"privgate: {doing} refused: it could not be verified ({exc.error_code})") from exc
+        # MLflow gives its own reason as an error of the server's: such as a workspace whose names another has, too
+        why = exc.message if exc.error_code == "INVALID_STATE" else f"it could not be verified ({exc.error_code})"
+        raise permission_denied(f"privgate: {doing} refused: {why}") from exc
     except (StatementError, PrivgateError) as exc:
         raise permission_denied(
             f"privgate: {doing} refused: {exc}. "

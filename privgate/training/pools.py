@@ -219,7 +219,7 @@ def _is_reply(answers: Any, fits: Sequence[Call | Part], columns: int) -> bool:
         return False
     return all(
         isinstance(a, Answer)
-        and (a.problem or isinstance(fit, Part) or isinstance(a.log_p, np.ndarray))
+        and (a.problem or isinstance(fit, Part) or issubclass(type(a.log_p), np.ndarray))
         and (a.problem or isinstance(fit, Part) or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
         and (a.problem or isinstance(fit, Part) or (a.log_p < np.inf).all())  # NaN is not, either
         for a, fit in zip(answers, fits, strict=True)

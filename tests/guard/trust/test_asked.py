@@ -73,6 +73,7 @@ def test_serve_refuses_to_run_training_code_of_others_without_a_box(tmp_path, mo
     assert "--without-isolation" in str(ended.exception)
     ended = serving(tmp_path, "--without-isolation")  # goes on, to the configuration that is not there
     assert "WARNING: --without-isolation" in ended.output
+    assert "accept_unboxed: true" in ended.output
     assert "--without-isolation" not in str(ended.exception)
 
 
