@@ -40,8 +40,6 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
-#: areas that share nothing but these fixtures: each of their files is a group, so that no process waits at the end
-BY_FILE = {"registry": "approved", "check": "registry_of_models"}
 #: files of which a parameter decides whether a server is asked for
 BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
@@ -82,10 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
         # some of these ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
-        place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
-        if group in BY_FILE and BY_FILE[group] not in fixed:
-            group = f"{group}/{item.path.stem}"
         item.add_marker(pytest.mark.xdist_group(group))
+        place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
     items.sort(key=place.__getitem__)
 
 
