@@ -206,7 +206,7 @@ def counts(call, *arguments):
 
 
 @pytest.fixture(scope="module")
-def place(empty_database, installed, tmp_path_factory):  # noqa: F811
+def place(empty_database, installed, tmp_path_factory):  # noqa: F811  the fixture that is imported
     folder, before = tmp_path_factory.mktemp("clocks"), mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{folder}/registry.db")
     made = Place(folder, empty_database, installed)
