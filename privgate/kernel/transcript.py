@@ -139,8 +139,13 @@ def _largest(mass: Float, most: int) -> tuple[Index, Float]:
 
 
 def _shifted(at: Index, mass: Float, other: Float) -> Float:
-    """Return the convolution of the masses there with another's, term by term."""
+    """Return the convolution of the masses there with another's, as sums of products."""
     made = np.zeros(len(mass) + len(other) - 1)
+    if len(at) and np.ptp(at) < 2 * len(at):  # the largest masses lie side by side
+        first, window = int(at.min()), np.zeros(int(np.ptp(at)) + 1)
+        window[at - first] = mass[at]
+        made[first : first + len(window) + len(other) - 1] = np.convolve(window, other)
+        return made
     for i in at.tolist():
         made[i : i + len(other)] += mass[i] * other
     return made

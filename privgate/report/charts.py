@@ -112,7 +112,7 @@ def histogram(
             ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * right]
             ax.set_xticks([*ticks, lane + broad / 2], [*(number(t) for t in ticks), "\u221e"])
             right = lane + broad
-        ax.set_yscale("log")
+        ax.set_yscale("log", subs=())  # no ticks between the powers of ten: they cost more than all the rest
         ax.set_ylim(0.8, top)
         ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
         ax.set_xlim(0, right)
@@ -202,8 +202,8 @@ def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]]
             points = [p for p in curve if p[0] > 0 and p[1] > 0]
             x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
             ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=label(text))
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set_xscale("log", subs=())
+        ax.set_yscale("log", subs=())
         ax.set_xlim(floor, 1)
         ax.set_ylim(floor, 1.05)
         for axis in (ax.xaxis, ax.yaxis):

@@ -84,6 +84,8 @@ class Attack(ABC):
         Above this score the paper's adversary says "member"; None where the paper leaves it open.
     asks : {"record", "both", "beside"}
         Whether it asks about the record, beside it as well, or beside it only.
+    planted_shadows : int
+        Shadow models of its self-test: few where it trains models of its own, which is nearly all the time of a test.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Attack(ABC):
     per_record: bool = False
     cut: float | None = None
     asks: Asks = "record"
+    planted_shadows: int = 16
 
     def seen(self, log_p: Float, beside: Float | None = None) -> Float:
         """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.

@@ -31,6 +31,7 @@ class LongUntargeted(Attack):
     source = "Long et al. (2017), section 5.3, Algorithm 1"
     threat_model = "probabilities for the record; knows features and labels of all candidates, trains shadow models"
     min_shadows = 1
+    planted_shadows = 2
     per_record = True
     cut = 0.0
 

@@ -32,6 +32,7 @@ class Quantile(Attack):
     source = "Bertran et al. (2023), Algorithm 1"
     threat_model = "probabilities for the record; knows its features and answers for non-members"
     min_shadows = 1
+    planted_shadows = 2
     per_record = True
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

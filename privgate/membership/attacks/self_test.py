@@ -21,7 +21,7 @@ Form = Literal["continuous", "votes", "labels", "two answers"]
 #: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
 FOUND = 0.9
 FOUND_BY_A_COMMON_THRESHOLD = 0.6  # AUC
-RECORDS, CLASSES, SHADOWS = 400, 3, 16  # of the planted leak
+RECORDS, CLASSES, SHADOWS = 400, 3, Attack.planted_shadows  # of the planted leak
 #: discrete answers: enough to tell 0.9 from a half, and half the time
 FEWER_RECORDS = 200
 TREES = 100  # whose votes are counted
@@ -126,10 +126,10 @@ def self_test(attack: Attack) -> SelfTest:
         for leak in (True, False):
             rng = np.random.default_rng([7, leak, k] if k else [7, leak])
             if form == "two answers":
-                signals = planted(rng, leak=False, records=records)
+                signals = planted(rng, leak=False, records=records, shadows=attack.planted_shadows)
                 signals = two_answers(signals, rng, partial(of_label, signals.labels), leak=leak)
             else:
-                signals = planted(rng, leak=leak, form=form, records=records)
+                signals = planted(rng, leak=leak, form=form, records=records, shadows=attack.planted_shadows)
             members = signals.members
             if members is None:  # pragma: no cover  planted signals always know
                 raise MeasurementError("planted signals without ground truth")

@@ -37,6 +37,7 @@ class Shokri(Attack):
     source = "Shokri et al. (2017), section V"
     threat_model = "probabilities for the record; trains shadow models on similar data"
     min_shadows = 1
+    planted_shadows = 2
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
