@@ -72,12 +72,15 @@ class Units:
     limit : float, optional
         The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
         sides of it.
+    fleet : Fleet, optional
+        Asks real models; without one nobody is refuted.
     """
 
     subject: Subject
     units: Index
     retrained: Any = None
     limit: float | None = None
+    fleet: Any = None
 
     @property
     def members(self) -> list[Index]:
@@ -148,9 +151,11 @@ class Certificate(ABC):
     def certify(self, about: Units) -> Certified:
         """Return the bound for each of the units; it applies."""
 
-    def bound(self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None) -> Certified:
+    def bound(
+        self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
+    ) -> Certified:
         """Return the bound for each of ``units``; ``Units`` has the parameters."""
-        return self.certify(Units(subject, units, retrained, limit))
+        return self.certify(Units(subject, units, retrained, limit, fleet))
 
 
 class ByDesign(Certificate):

@@ -107,7 +107,7 @@ def _answer(asked: Asked) -> Answered:
 def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition | None, Retrained]:
     """Return what a re-check found, if there was one, and the answers with what stands behind each."""
     checked: Precondition | None = None
-    if engine.name != "refit" and len(made.units) and not asked.rehearsed:  # refits are the training function itself
+    if not engine.real and len(made.units) and not asked.rehearsed:
         checked, made = recheck(engine, asked, made)
         if checked.outcome == "passed" and (notes := engine.notes(asked.subject)):
             checked = replace(checked, detail={**checked.detail, "notes": notes})

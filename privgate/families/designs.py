@@ -48,7 +48,7 @@ def design_refusal(
     containers = [subject.data.X] + ([] if subject.data.candidates is None else [subject.data.candidates[0]])
     widths = set()
     for X in containers:
-        array = _array(X)
+        array = table(X)
         if array is None:
             return "records are no two-dimensional numeric array"
         if not (np.isfinite(array) | (missing and np.isnan(array))).all():
@@ -65,12 +65,12 @@ def design_refusal(
 
 def matrix(subject: Subject) -> NDArray[Any]:
     """Return the pool as a two-dimensional array of its own numeric type; ``refusal`` must have been empty."""
-    first = _array(subject.data.X)
+    first = table(subject.data.X)
     if first is None:
         raise TypeError("records are no two-dimensional numeric array")
     if subject.data.candidates is None:
         return first
-    second = _array(subject.data.candidates[0])
+    second = table(subject.data.candidates[0])
     return first if second is None else np.concatenate([first, second])
 
 
@@ -90,7 +90,8 @@ def unit_rows(subject: Subject, units: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(units), dtype=np.int64), sizes), rows
 
 
-def _array(X: Any) -> NDArray[Any] | None:
+def table(X: Any) -> NDArray[Any] | None:
+    """Return records as a two-dimensional array of numbers; None where they are none."""
     if hasattr(X, "dtypes") and hasattr(X, "iloc"):
         if not all(getattr(t, "kind", "O") in "biuf" for t in X.dtypes):
             return None

@@ -150,6 +150,9 @@ class Engine(ABC):
         divided (``in_parts``).
     limited : bool
         Whether what it answers depends on the policy's limits.
+    real : bool
+        Whether its models are trained by the recipe itself, as calls of the fleet: a re-check would compare these with
+        themselves.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -166,6 +169,7 @@ class Engine(ABC):
     divisible: bool = False
     limited: bool = False
     certain: bool = False
+    real: bool = False
 
     def limits_people(self, subject: Subject) -> bool:
         """Return whether what it says about people of a subject is ``certain``."""

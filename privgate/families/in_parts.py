@@ -270,16 +270,16 @@ def bound(
 ) -> Certified:
     """Return what ``certificate.bound`` returns, from the ledger where it is remembered."""
     if fleet is None or len(units) < WORTH or fleet.signable:
-        return certificate.bound(subject, units, retrained, limit=limit)
+        return certificate.bound(subject, units, retrained, limit=limit, fleet=fleet)
     models = {} if retrained is None else packing_arrays(retrained)
     if any(a.dtype == object for a in models.values()):  # trees, which their places in memory do not name
-        return certificate.bound(subject, units, retrained, limit=limit)
+        return certificate.bound(subject, units, retrained, limit=limit, fleet=fleet)
     told = {} if retrained is None else packing_told(retrained)
     how = [certificate.name, None if limit is None else repr(limit), told]
     key = _key(subject, fleet, how, [units, *(models[name] for name in sorted(models))])
     if (found := _read(fleet, key)) is not None:
         return certified(*found)
-    made = certificate.bound(subject, units, retrained, limit=limit)
+    made = certificate.bound(subject, units, retrained, limit=limit, fleet=fleet)
     _write(fleet, key, *plain(made))
     return made
 

@@ -26,6 +26,7 @@ class Refit(Engine):
     name = "refit"
     trains = True
     certain = True
+    real = True
     tasks = ("classification", "regression")
 
     def supports(self, subject: Subject) -> str:

@@ -110,8 +110,8 @@ def encode(answer: Answer) -> bytes:
     """Return an answer as the body of a ledger entry."""
     text = answer.problem.encode()
     rows, columns = answer.log_p.shape
-    head = _HEAD.pack(b"A", rows, columns, answer.seconds, len(text))
-    return head + text + np.ascontiguousarray(answer.log_p, dtype="<f8").tobytes()
+    head = _HEAD.pack(b"R" if answer.read else b"A", rows, columns, answer.seconds, len(text))
+    return head + text + np.ascontiguousarray(answer.log_p, dtype="<f8").tobytes() + answer.read
 
 
 def decode(body: bytes | memoryview) -> tuple[Answer, float]:
@@ -123,11 +123,12 @@ def decode(body: bytes | memoryview) -> tuple[Answer, float]:
         Not an answer.
     """
     kind, rows, columns, seconds, size = _HEAD.unpack(body[: _HEAD.size])
-    if kind != b"A" or len(body) != _HEAD.size + size + 8 * rows * columns:
+    end = _HEAD.size + size + 8 * rows * columns
+    if not (len(body) > end if kind == b"R" else kind == b"A" and len(body) == end):
         raise ValueError("a ledger entry is not an answer")
     text = bytes(body[_HEAD.size : _HEAD.size + size]).decode() if size else ""
     log_p = np.frombuffer(body, "<f8", rows * columns, _HEAD.size + size).reshape(rows, columns)
-    return Answer(log_p, problem=text), seconds
+    return Answer(log_p, problem=text, read=bytes(body[end:])), seconds
 
 
 # What a run to be signed trains although it is remembered, and what that says about the ledger.
@@ -230,7 +231,7 @@ def same(one: Answer, other: Answer, tolerance: float = TOLERANCE) -> bool:
     """Whether two answers to one call agree."""
     if one.problem or other.problem:
         return bool(one.problem) and bool(other.problem)
-    if one.log_p.shape != other.log_p.shape:
+    if one.log_p.shape != other.log_p.shape or one.read != other.read:
         return False
     with np.errstate(invalid="ignore"):
         gap = np.where(one.log_p == other.log_p, 0.0, np.abs(one.log_p - other.log_p))

@@ -8,7 +8,7 @@ inherit holds no secret and no file of an author's. Workers of one process share
 import io
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
 from typing import Any, TypeVar
@@ -109,18 +109,6 @@ class _Context(context.ForkServerContext):
 def executor(settings: worker.WorkerSettings, jobs: int = 1) -> ProcessPoolExecutor:
     """Return an executor of worker processes."""
     return ProcessPoolExecutor(jobs, _Context(), worker.start, (settings,))
-
-
-def mapped(function: Callable[[T], R], items: Iterable[T], *, jobs: int) -> Iterator[R]:
-    """Yield what ``function`` gives for each item, in order, from worker processes that end with the last one.
-
-    For work in which no code of the user's is loaded. What interrupts it ends the workers, too.
-    """
-    made = executor(worker.WorkerSettings(), jobs)
-    try:
-        yield from made.map(function, items)
-    finally:
-        end(made, kill=True)
 
 
 def end(made: ProcessPoolExecutor, *, kill: bool) -> None:

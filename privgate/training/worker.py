@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from privgate.errors import SubjectError, UsageError
 from privgate.training import asking, context, kept, task_limits
 from privgate.training import asking as answers
 from privgate.training import payload as parts
-from privgate.training.fit import Answer, Block, Call, Fit, Rows
+from privgate.training.fit import MOST_READ, Answer, Block, Call, Fit, Rows
 from privgate.training.payload import Opened, Part, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -196,7 +196,7 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 
 
 def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Clock) -> Answer:
-    started, what = time.perf_counter(), "training"
+    started, what, read = time.perf_counter(), "training", b""
     try:
         with clock.call(limits.seconds * fit.trainings if fit.trainings > 1 else None):
             if isinstance(fit, Block):
@@ -206,11 +206,11 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
                 known = _asked(opened, fit)
                 reused, models = known is not None, ()
                 if known is not None:
-                    log_p = known
+                    log_p, read = known
                 else:
                     model = _train(opened, rows, fit)
                     what = "prediction"
-                    log_p = _evaluate(opened, model, fit.queries)
+                    log_p, read = _answered(opened, model, fit)
                     models = _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
@@ -229,15 +229,26 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started, models=models, reused=reused)
+    return Answer(log_p, time.perf_counter() - started, models=models, reused=reused, read=read)
 
 
-def _asked(opened: Opened, fit: Fit) -> Float | None:
+def _answered(opened: Opened, model: Any, fit: Fit) -> tuple[Float, bytes]:
+    """Return a model's answers, and what is read of it where that is asked for."""
+    log_p = _evaluate(opened, model, fit.queries)
+    if not fit.reads:
+        return log_p, b""
+    read: bytes = _ours(fit.reads[0])(opened, model, fit, log_p)
+    if len(read) > MOST_READ:
+        raise SubjectError(f"the model is too large to be read: {len(read)} bytes")
+    return log_p, read
+
+
+def _asked(opened: Opened, fit: Fit) -> tuple[Float, bytes] | None:
     """Return what the model that came with a call answers; None without one, or where it cannot be opened or asked."""
     if not (fit.models and fit.models[0]):
         return None
     try:
-        return _evaluate(opened, kept.opened(fit.models[0]), fit.queries)
+        return _answered(opened, kept.opened(fit.models[0]), fit)
     except Exception as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
         traceback.print_exception(exc)
         return None
@@ -269,15 +280,21 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
 
 
 def made_together(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
-    """Return what an engine's own function makes of a block, by name because engines stand above the fleet."""
-    module, _, name = block.by.partition(":")
-    if not module.startswith("privgate.families."):
-        raise SubjectError(f"{module} is no engine's")
-    made, models = getattr(importlib.import_module(module), name)(opened, block)
+    """Return what an engine's own function makes of a block."""
+    made, models = _ours(block.by)(opened, block)
     log_p = np.asarray(made, dtype=np.float64)
     if log_p.shape != (block.rows, len(opened.classes)) or np.isnan(log_p).any():
         raise SubjectError("an engine's block is not as many log-probabilities as were asked for")
     return log_p, tuple(models)
+
+
+def _ours(by: str) -> Callable[..., Any]:
+    """Return an engine's own function, by name because engines stand above the fleet."""
+    module, _, name = by.partition(":")
+    if not module.startswith("privgate.families."):
+        raise SubjectError(f"{module} is no engine's")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:

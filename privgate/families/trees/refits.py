@@ -1,13 +1,12 @@
-"""Ensembles of trees without each person: trained by the library itself, read into arrays and kept as such.
+"""Ensembles of trees without each person: trained by the recipe itself, read into arrays and kept as such.
 
-``covered_trees`` says which recipes these are.
+``covered_trees`` says which recipes these are. Every training is a call of the fleet, so it is remembered, limited and
+counted like any other; a worker reads the trees of the model that it trained.
 """
 
-import os
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+import io
+import zlib
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,66 +17,39 @@ from privgate.families import designs
 from privgate.families.closed_form import VANISHED
 from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, Declined, Engine
+from privgate.families.listed import made_like
 from privgate.families.retrained import Retrained, Seeds
 from privgate.families.trees import reading
-from privgate.families.trees.covered_trees import estimator_of, missing, unfit
+from privgate.families.trees.covered_trees import missing, unfit
 from privgate.families.trees.ensemble import Ensemble
-from privgate.subject import estimators
+from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training import warm
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+from privgate.training.payload import Opened, packed, unpacked
 
 #: names in ``Retrained.changes``: object arrays of shape (S, U)
 WITH, WITHOUT = "trees_with", "trees"
 #: share of a probability by which a model's own answer may differ from that of its trees as read
 AGREE = 1e-4
-#: calls that a worker is given at once, at most
-CHUNK = 64
-#: seconds of work for which no further process is started
-SHORT = 3.0
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One training: without which training rows, asked about which records of the pool and which other questions."""
-
-    seed: int | None
-    left_out: Index
-    queries: Index
-    questions: NDArray[Any] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What all calls share: what a worker is sent."""
-
-    estimator: Any
-    X: NDArray[Any]
-    y: NDArray[Any]
-    classes: NDArray[Any]
-    keep: bool
-    missing: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What came of a call: log-probabilities at its queries and questions, the trees if wanted, or what went wrong."""
-
-    log_p: Float
-    trees: Ensemble | None = None
-    problem: str = ""
+#: fields of an ensemble that are arrays
+_ARRAYS = ("start", "feature", "cut", "left", "right", "value", "group", "base")
+_NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 
 class TreeEnsembles(Engine):
-    """Trains the library's own estimator again without each person, and keeps the trees for the theorem about cells.
+    """Trains the recipe again without each person, and keeps the trees for the theorem about cells.
 
     Exact: it is the training function. Nothing is read off a structure that might stay as it is: a removal moves leaf
     values of every later tree.
     """
 
     name = "tree_ensembles"
+    version = 2
     hands_on = "training without them failed, or the verdict was decided without them"
     trains = True
     certain = True
+    real = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data are not covered; empty if they are."""
@@ -97,104 +69,103 @@ class TreeEnsembles(Engine):
         bounds = np.searchsorted(row_unit, np.arange(len(units) + 1))
         gone = vanishing(subject, units)
         tried = np.flatnonzero(~gone)
-        nobody = np.zeros(0, dtype=np.int64)
-        calls = [Call(s, nobody, row_query) for s in seeds]
-        calls += [Call(s, members[units[u]], row_query[bounds[u] : bounds[u + 1]]) for s in seeds for u in tried]
-        found = trained(subject, calls, keep=True, jobs=getattr(asked.fleet, "jobs", 1))
-        whole, less = found[: len(seeds)], found[len(seeds) :]
+        reads = (f"{__name__}:trees", "".join("01"[int(m)] for m in missing(subject))) if asked.changes else ()
+        pool = np.arange(len(subject.data.pool()[1]), dtype=np.int64)  # as refits ask the model with everybody
+        whole = asked.fleet.fits(
+            subject, [Fit(s, pool, left_out=_NOBODY, reads=reads) for s in seeds], label="training on all records"
+        )
         if problem := next((t.problem for t in whole if t.problem), ""):
             raise Declined(problem)
+        calls = [
+            Fit(s, row_query[bounds[u] : bounds[u + 1]], left_out=members[units[u]], reads=reads)
+            for s in seeds
+            for u in tried
+        ]
+        less = asked.fleet.fits(subject, calls, label="retraining without single units")
         K, bad = len(subject.classes), set[int]()
         log_without = np.full((len(seeds), len(row_query), K), -np.inf)
-        trees = np.empty((len(seeds), len(units)), dtype=object)
+        without = np.empty((len(seeds), len(units)), dtype=object)
         for i, made in enumerate(less):
             s, k = divmod(i, len(tried))
             u = int(tried[k])
             if made.problem:
                 bad.add(u)
                 continue
-            log_without[s, bounds[u] : bounds[u + 1]], trees[s, u] = made.log_p, made.trees
-        with_ = np.empty_like(trees)
+            log_without[s, bounds[u] : bounds[u + 1]] = made.log_p
+            without[s, u] = ensemble(made.read) if reads else None
+        with_ = np.empty_like(without)
         for s, made in enumerate(whole):
-            with_[s] = made.trees
+            with_[s] = ensemble(made.read) if reads else None
         answer = Retrained.of(
             self.name,
             units,
             seeds,
             asked.rows,
-            np.stack([t.log_p for t in whole]),
+            np.stack([t.log_p[row_query] for t in whole]),
             log_without,
             undefined={int(u): VANISHED for u in np.flatnonzero(gone)},
-            changes={WITH: with_, WITHOUT: trees} if asked.changes else {},
+            changes={WITH: with_, WITHOUT: without} if asked.changes else {},
         )
         covers = np.array([u not in bad for u in range(len(units))], dtype=bool)
         return answer.select(covers), units[~covers]
 
 
-def cores() -> int:
-    """Return how many processes may train at once where nobody says so."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def trees(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
+    """Return the trees of a model that a worker trained.
 
-
-def trained(subject: Subject, calls: Sequence[Call], *, keep: bool, jobs: int) -> list[Trained]:
-    """Return what came of each call; in worker processes where there is more than one job."""
-    X, y = _records(subject), subject.data.y
-    same = Training(estimator_of(subject), X, y, subject.classes, keep, missing(subject))
-    started = time.perf_counter()
-    first = _several(same, calls[:1])
-    rest = calls[1:]
-    if jobs == 1 or (time.perf_counter() - started) * len(rest) < SHORT:
-        return first + _several(same, rest)
-    step = min(CHUNK, max(1, -(-len(rest) // (4 * jobs))))
-    chunks = [rest[i : i + step] for i in range(0, len(rest), step)]
-    return first + [t for part in warm.mapped(partial(_several, same), chunks, jobs=jobs) for t in part]
-
-
-def _records(subject: Subject) -> NDArray[Any]:
-    """Return the pool as an array that the library reads as it reads the records themselves.
-
-    Of whole numbers in a frame LightGBM makes what holds them, of those in an array single precision, which moves its
-    thresholds where they are above 2^24.
+    Raises
+    ------
+    UnreadableError
+        They hold what no theorem covers, or do not give what the model answers.
     """
-    X = designs.matrix(subject)
-    if hasattr(subject.data.X, "iloc") and type(estimator_of(subject)).__name__ == "LGBMClassifier":
-        return X.astype(np.result_type(X.dtype, np.float32), copy=False)
-    return X
+    queries = fit.queries[:: max(1, len(fit.queries) // 16)]
+    X = designs.table(take(opened.X, queries))
+    if X is None:
+        raise reading.UnreadableError("records are no two-dimensional array of numbers")
+    if hasattr(opened.X, "iloc") and type(model).__name__ == "LGBMClassifier":
+        # of whole numbers in a frame it makes what holds them, of those in an array single precision
+        X = X.astype(np.result_type(X.dtype, np.float32), copy=False)
+    made = reading.read(model, X=X, missing=np.array([m == "1" for m in fit.reads[1]]))
+    ours, theirs = np.exp(made.log_probabilities(X.astype(np.float64))), np.exp(log_p[:: max(1, len(log_p) // 16)])
+    if not (np.abs(ours - theirs) <= AGREE * ours + 1e-6).all():
+        raise reading.UnreadableError("the trees as read do not give what the model answers")
+    told = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in {*_ARRAYS, "lost"}}
+    return zlib.compress(packed({name: getattr(made, name) for name in _ARRAYS}, told).tobytes(), 1)
 
 
-def _several(same: Training, calls: Sequence[Call]) -> list[Trained]:
-    return [_one(same, c) for c in calls]
+def ensemble(body: bytes) -> Ensemble:
+    """Return what ``trees`` gave; nothing in it is executed."""
+    arrays, told = unpacked(np.frombuffer(zlib.decompress(body), "<f8"))
+    return Ensemble(**{**arrays, **told})
 
 
-def _one(same: Training, call: Call) -> Trained:
-    from sklearn.base import clone
+def asked_at(fleet: Fleet, subject: Subject, seed: int | None, asks: list[tuple[Index, NDArray[Any]]]) -> list[Answer]:
+    """Return what models without some records answer at questions of no pool: log-probabilities (Q, K) in ``log_p``.
 
-    kept = np.ones(len(same.y), dtype=bool)
-    kept[call.left_out] = False
-    asked = same.X[call.queries]
-    if call.questions is not None:
-        whole = same.X.dtype.kind != "f" and not np.isfinite(call.questions).all()  # these hold nothing missing
-        asked = np.concatenate([asked, call.questions.astype(np.float64 if whole else same.X.dtype)])
-    try:
-        model = estimators.set_seed(clone(same.estimator), call.seed).fit(same.X[: len(same.y)][kept], same.y[kept])
-        p = np.asarray(model.predict_proba(asked), dtype=np.float64)
-        trees = reading.read(model, X=same.X[:1], missing=same.missing) if same.keep else None
-    except Exception as exc:  # noqa: BLE001  the library may refuse the records in any way; refits say how
-        return Trained(np.zeros((0, len(same.classes))), problem=f"{type(exc).__name__}: {exc}")
-    if p.shape[1] != len(same.classes) or not np.array_equal(np.asarray(model.classes_), same.classes):
-        return Trained(np.zeros((0, len(same.classes))), problem="the model answers about other labels")
+    Parameters
+    ----------
+    asks : list of (rows left out, questions of shape (Q, d))
+    """
+    fits = []
+    for left_out, questions in asks:
+        body = io.BytesIO()
+        np.save(body, questions, allow_pickle=False)
+        reads = (f"{__name__}:at_questions", body.getvalue().hex())
+        fits.append(Fit(seed, np.zeros(1, dtype=np.int64), left_out=left_out, reads=reads))
+    made = fleet.fits(subject, fits, label="asking models without a person")
+    K = len(subject.classes)
+    return [a if a.problem else Answer(np.frombuffer(a.read, "<f8").reshape(-1, K)) for a in made]
+
+
+def at_questions(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
+    """Return a model's log-probabilities at the questions that came with the call."""
+    del log_p
+    rows = np.load(io.BytesIO(bytes.fromhex(fit.reads[1])), allow_pickle=False)
+    if hasattr(opened.X, "iloc") and np.isfinite(rows).all():  # a column of whole numbers holds nothing missing
+        rows = made_like(rows, opened.X)
+    p = opened.recipe.probabilities(model, rows, opened.classes)
     with np.errstate(divide="ignore"):
-        log_p = np.log(p)
-    if trees is not None and not _agrees(trees, asked, log_p):
-        return Trained(log_p, problem="the trees as read do not give what the model answers")
-    return Trained(log_p, trees)
-
-
-def _agrees(trees: Ensemble, asked: NDArray[Any], log_p: Float) -> bool:
-    """Whether arrays give what the model answers, up to the library's rounding, at a few of the questions."""
-    some = slice(None, None, max(1, len(asked) // 16))
-    ours = np.exp(trees.log_probabilities(np.asarray(asked[some], dtype=np.float64)))
-    return bool((np.abs(ours - np.exp(log_p[some])) <= AGREE * ours + 1e-6).all())
+        return np.log(p).astype("<f8").tobytes()
 
 
 ENGINE = TreeEnsembles()

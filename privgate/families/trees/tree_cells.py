@@ -187,7 +187,7 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     """Return the change of real models, shape (U,), nats, at the questions of some units; 0 for the others."""
     lower = np.zeros(len(about.units))
     subject, retrained = about.subject, about.retrained
-    if not len(units) or retrained is None:
+    if not len(units) or retrained is None or about.fleet is None:
         return lower
     reach = covered_trees.reach(subject)
     kind = np.asarray(subject.data.X).dtype if not hasattr(subject.data.X, "iloc") else np.dtype(np.float64)
@@ -200,9 +200,8 @@ def _asked(about: Units, questions: Float, units: Index) -> Float:
     )
     nobody, members = np.zeros(0, dtype=np.int64), about.members
     for seed in retrained.seeds:
-        calls = [refits.Call(seed, nobody, nobody, put)]
-        calls += [refits.Call(seed, members[k], nobody, put[i : i + 1]) for i, k in enumerate(units.tolist())]
-        whole, *less = refits.trained(subject, calls, keep=False, jobs=refits.cores())
+        asks = [(nobody, put), *((members[k], put[i : i + 1]) for i, k in enumerate(units.tolist()))]
+        whole, *less = refits.asked_at(about.fleet, subject, seed, asks)
         for i, (k, made) in enumerate(zip(units.tolist(), less, strict=True)):
             if whole.problem or made.problem or not inside[i]:
                 continue

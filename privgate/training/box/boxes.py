@@ -23,7 +23,7 @@ from privgate.errors import UsageError
 from privgate.training import recognition, worker
 from privgate.training.box import bubblewrap, wire
 from privgate.training.box.inside import Call
-from privgate.training.fit import Answer
+from privgate.training.fit import MOST_READ, Answer, Fit
 from privgate.training.payload import Part, Payload
 from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import GRACE, TaskLimits
@@ -191,6 +191,7 @@ class _Lane:
     asked: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
     models: list[tuple[int, int]] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
 
 
 class BoxPool:
@@ -250,11 +251,12 @@ class BoxPool:
         calls = [fit for fit in chunk.fits if not isinstance(fit, Part)]
         lane.shapes = [(fit.rows, payload.classes) for fit in calls]
         lane.models = [(fit.trainings if fit.keep else 0, fit.keep) for fit in calls]
+        lane.reads = [MOST_READ if isinstance(fit, Fit) and fit.reads else 0 for fit in calls]
         each = self._limits.seconds + GRACE + 1.0
         trainings = sum(fit.trainings for fit in chunk.fits)
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
         self._flying.append(lane)
-        most = wire.most_bytes(lane.shapes, lane.models)
+        most = wire.most_bytes(lane.shapes, lane.models, lane.reads)
         try:
             lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
         except GoneError:
@@ -274,7 +276,8 @@ class BoxPool:
                 try:
                     body = lane.box.receive()
                     if body is not None:
-                        return self._landed(lane, wire.answers(body, lane.box.nonce, lane.shapes, lane.models))
+                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models, lane.reads)
+                        return self._landed(lane, made)
                 except (GoneError, wire.LieError):
                     return self._landed(lane, None)
 

@@ -24,6 +24,7 @@ from privgate.families.engine import Asked
 from privgate.families.pipelines import behind
 from privgate.families.trees import refits
 from privgate.models import FixedScaler, Floored, FrozenEncoder
+from tests.in_process import InProcess
 
 ASKED = (np.nan, np.inf, -np.inf, -2.0, -1.0, 0.0, 1e300, 1e39)
 FORESTS = (
@@ -91,7 +92,7 @@ def bounded(subject, units):
     assert not certificate.unfit(subject)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made, left = engine.answers(Asked(subject, units, (0,), None, None, changes=True))
+        made, left = engine.answers(Asked(subject, units, (0,), InProcess(), None, changes=True))
         assert not len(left)
         return certificate.certify(Units(subject, units, made, None))
 
@@ -238,8 +239,8 @@ def test_lightgbm_rounds_questions_of_other_number_types_than_its_records(kind):
                            min_child_weight=0, n_jobs=1, verbose=-1, random_state=0)  # fmt: skip
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=Domain(box=((b, b + 3),))))
     units = np.array([30, 32])
-    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
-    upper = certificates.ALL["tree_cells"].bound(subject, units, made, limit=0.05).upper
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), InProcess(), None, changes=True))
+    upper = certificates.ALL["tree_cells"].bound(subject, units, made, limit=0.05, fleet=InProcess()).upper
 
     asked = np.array([b, b + 1, b + 2, b + 3]).astype(kind)[:, None]
     everybody = clone(model).fit(X, y).predict_proba(asked)

@@ -33,6 +33,8 @@ from privgate.families.trees.ensemble import case_of
 from privgate.kernel import limits
 from privgate.kernel.cells import Compared, Ensembles, box_of
 from privgate.models import Floored
+from privgate.training.fit import Fit
+from tests.in_process import InProcess
 
 NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -262,6 +264,11 @@ def every_cell(asked, subject):
     return made[inside], bool(inside.all() and np.array_equal(held, made, equal_nan=True))
 
 
+def as_records(questions, X):
+    """Return questions in the records' own number type; as they are where that holds nothing missing."""
+    return questions if X.dtype.kind != "f" and not np.isfinite(questions).all() else questions.astype(X.dtype)
+
+
 def stated(asked, k, trees, questions):
     """Return by how much a library's answers may be off from exact ones at each question, as the theorem says, nats."""
     all_, box = Ensembles.of(asked), box_of(asked)
@@ -277,21 +284,21 @@ def enumerate_cells(name, seed):
     subject, close = small(name, seed), []
     assert covered_trees.unfit(subject) == ""
     X = np.asarray(subject.data.X)
-    calls = [refits.Call(1, NOBODY, np.arange(len(X))), *(refits.Call(1, np.array([i]), np.arange(3)) for i in (6, 9))]
+    fleet, left_out = InProcess(), [NOBODY, np.array([6]), np.array([9])]
+    reads = (f"{refits.__name__}:trees", "".join("01"[int(m)] for m in covered_trees.missing(subject)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        whole, *less = refits.trained(subject, calls, keep=True, jobs=1)
-        for call, made in zip(calls[1:], less, strict=True):
-            assert not whole.problem
-            assert not made.problem
-            both = case(subject, whole.trees, made.trees)
+        answers = fleet.fits(subject, [Fit(1, np.arange(3), left_out=gone, reads=reads) for gone in left_out])
+        assert not any(a.problem for a in answers)
+        whole, *less = (refits.ensemble(a.read) for a in answers)
+        for gone, made in zip(left_out[1:], less, strict=True):
+            both = case(subject, whole, made)
             if np.prod([float(len(side)) for side in sides(both)]) > 5000:
                 continue
             Q, complete = every_cell(both, subject)
             if not len(Q):
                 continue
-            asked = [refits.Call(1, c.left_out, NOBODY, Q) for c in (calls[0], call)]
-            one, other = refits.trained(subject, asked, keep=False, jobs=1)
+            one, other = refits.asked_at(fleet, subject, 1, [(NOBODY, as_records(Q, X)), (gone, as_records(Q, X))])
             with np.errstate(invalid="ignore"):
                 truth = np.nan_to_num(np.abs(one.log_p - other.log_p), nan=0.0, posinf=np.inf).max()  # both answer 0
             upper = limits(cell_partitions.proposed(both, Effort(20_000)).case).high[0]
@@ -301,14 +308,14 @@ def enumerate_cells(name, seed):
             read = Q.astype(X.dtype).astype(np.float64)
             assert np.array_equal(np.isinf(read), np.isinf(Q))  # no number becomes infinite
             if not np.isinf(one.log_p).any() and not np.isinf(other.log_p).any():
-                for k, (trees, answered) in enumerate(((whole.trees, one.log_p), (made.trees, other.log_p))):
+                for k, (trees, answered) in enumerate(((whole, one.log_p), (made, other.log_p))):
                     off = np.abs(trees.log_probabilities(read) - answered)  # what was read answers
                     assert (off <= stated(both, k, trees, read)[:, None]).all()
             if complete:
-                if whole.trees.link == "mean":
+                if whole.link == "mean":
                     largest = truth
                 else:
-                    sums = [t.trees.scale * t.trees.leaf_sums(read) for t in (whole, made)]
+                    sums = [t.scale * t.leaf_sums(read) for t in (whole, made)]
                     change = sums[0] - sums[1]
                     largest = np.ptp(change, axis=1).max() if change.shape[1] > 1 else np.abs(change).max()
                 close.append(upper - largest if np.isfinite(upper) else 0.0)
@@ -353,12 +360,13 @@ def test_infinity_is_a_question_and_exceeds_every_finite_threshold_but_no_infini
             HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2, random_state=0),
         ):
             subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
-            made, _ = refits.ENGINE.answers(Asked(subject, np.arange(6), (0,), None, None, changes=True))
-            found = tree_cells.TreeCells().certify(Units(subject, np.arange(6), made, 0.01))
+            fleet = InProcess()
+            made, _ = refits.ENGINE.answers(Asked(subject, np.arange(6), (0,), fleet, None, changes=True))
+            found = tree_cells.TreeCells().certify(Units(subject, np.arange(6), made, 0.01, fleet))
             assert found.detail["refuted"] > 0
             asked = np.array([[np.inf], [np.nan], [-np.inf]], dtype=kind)
-            calls = [refits.Call(0, gone, NOBODY, asked) for gone in (NOBODY, *np.arange(6)[:, None])]
-            whole, *less = refits.trained(subject, calls, keep=False, jobs=1)
+            asks = [(gone, asked) for gone in (NOBODY, *np.arange(6)[:, None])]
+            whole, *less = refits.asked_at(fleet, subject, 0, asks)
             assert (found.upper >= [np.abs(whole.log_p - one.log_p).max() for one in less]).all()
 
 
@@ -382,9 +390,9 @@ def certified(model, limit, n=240, units=None):
     X, y, domain = table(n)
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=domain))
     units = np.arange(12) if units is None else units
-    made, left = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+    made, left = refits.ENGINE.answers(Asked(subject, units, (0,), InProcess(), None, changes=True))
     assert not len(left)
-    return subject, made, tree_cells.TreeCells().certify(Units(subject, units, made, limit))
+    return subject, made, tree_cells.TreeCells().certify(Units(subject, units, made, limit, InProcess()))
 
 
 @pytest.mark.slow
@@ -493,9 +501,9 @@ def test_who_alone_lets_a_value_be_missing_is_refuted_by_a_question_that_misses_
     model = XGBClassifier(n_estimators=20, max_depth=2, n_jobs=1, min_child_weight=0, reg_lambda=0.01)
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y))
     units = np.arange(3)
-    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), InProcess(), None, changes=True))
 
-    found = tree_cells.TreeCells().certify(Units(subject, units, made, 0.5))
+    found = tree_cells.TreeCells().certify(Units(subject, units, made, 0.5, InProcess()))
 
     assert np.isnan(found.questions[found.lower > 0.5]).any()
     assert "columns 0 may be missing" in found.assumptions[0]
@@ -529,8 +537,8 @@ def test_a_released_zero_in_single_precision_is_no_bound():
     y = np.repeat([0, 1], 400)
     model = XGBClassifier(n_estimators=200, max_depth=1, learning_rate=1.0, reg_lambda=0, min_child_weight=0, n_jobs=1)
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=Domain(box=((0.0, 1.0),))))
-    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(2), (0,), None, None, changes=True))
-    found = tree_cells.TreeCells().certify(Units(subject, np.arange(2), made, 1.0))
+    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(2), (0,), InProcess(), None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, np.arange(2), made, 1.0, InProcess()))
     assert np.isinf(found.upper).all()
 
 
@@ -540,8 +548,8 @@ def test_numbers_between_thresholds_that_single_precision_does_not_tell_apart_ar
     model = XGBClassifier(n_estimators=5, max_depth=4, min_child_weight=0, n_jobs=1)
     box = Domain(box=((float(X.min()), float(X.max())),))
     subject = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=box))
-    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(4), (0,), None, None, changes=True))
-    found = tree_cells.TreeCells().certify(Units(subject, np.arange(4), made, None))
+    made, _ = refits.ENGINE.answers(Asked(subject, np.arange(4), (0,), InProcess(), None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, np.arange(4), made, None, InProcess()))
     many = np.linspace(X.min(), X.max(), 4001)[:, None]
     fit = lambda keep: np.log(
         XGBClassifier(**model.get_params()).set_params(random_state=0).fit(X[keep], y[keep]).predict_proba(many)
@@ -567,8 +575,8 @@ def test_large_whole_numbers_of_a_frame_are_not_rounded_as_those_of_an_array():
     model.set_params(n_estimators=8, verbose=-1)
     box = Domain(box=((float(first), float(first + 12_000)),))
     subject, units = Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=box)), np.arange(n)
-    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), None, None, changes=True))
-    found = tree_cells.TreeCells().certify(Units(subject, units, made, None))
+    made, _ = refits.ENGINE.answers(Asked(subject, units, (0,), InProcess(), None, changes=True))
+    found = tree_cells.TreeCells().certify(Units(subject, units, made, None, InProcess()))
     asked = pd.DataFrame({"time": np.arange(first, first + 12_001)})
     fit = lambda kept: np.log(clone(model).set_params(random_state=0).fit(X[kept], y[kept]).predict_proba(asked))
     everybody = fit(np.ones(n, dtype=bool))
