@@ -15,6 +15,7 @@ from privgate.families import designs
 from privgate.families.closed_form import VANISHED, spread
 from privgate.families.designs import vanishing
 from privgate.families.engine import Asked, Cost, LibraryEngine
+from privgate.families.refit import full
 from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.families.trees.tree_splits import SLACK, Growth, Nodes, Splits, nodes_of, promising, runs
 from privgate.statistics.leakage import largest_change
@@ -289,7 +290,7 @@ class DecisionTree(LibraryEngine):
         place = np.cumsum(kept) - 1
         rows = kept[row_unit]
         at = row_query[rows]
-        made = self._made(subject, found, units[kept], (place[row_unit[rows]], at), asked.seeds)
+        made = self._made(asked, found, units[kept], (place[row_unit[rows]], at))
         # whoever reads an error takes both models to be off by it
         sure = (made.error == 0) | (_pdtp(made) + 2 * made.error <= min(asked.limits, default=-np.inf))
         return made.select(sure), np.sort(np.concatenate([units[~kept], made.units[~sure]]))
@@ -302,13 +303,13 @@ class DecisionTree(LibraryEngine):
         fine = ~growth.squeezed[record]
         return alone[fine][falls(growth, record[fine]).tied[record[fine]]]
 
-    def _made(self, subject: Subject, found: Falls, units: Index, rows: tuple[Index, Index], seeds: Seeds) -> Retrained:
-        row_query = rows[1]
+    def _made(self, asked: Asked, found: Falls, units: Index, rows: tuple[Index, Index]) -> Retrained:
+        subject, seeds, row_query = asked.subject, asked.seeds, rows[1]
         counts = found.counts[row_query]
         with np.errstate(divide="ignore", invalid="ignore"):
             without = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
             # ties of the tree on everybody are broken by the seed, though those on a record's own path may be gone
-            with_ = np.log(np.stack([_full(subject, seed)[row_query] for seed in seeds]))
+            with_ = full(subject, seeds, asked.fleet)[:, row_query]
         both = np.repeat(without[None], len(seeds), axis=0)
         gone = {int(k): VANISHED for k in np.flatnonzero(vanishing(subject, units))}
         error = np.zeros(len(units))
@@ -357,14 +358,6 @@ def growth_of(subject: Subject) -> Growth:
         min_split=int(max(estimator.min_samples_split, 2 * estimator.min_samples_leaf)),
         min_leaf=int(estimator.min_samples_leaf),
     )
-
-
-def _full(subject: Subject, seed: int | None) -> Float:
-    """Return the delivered tree's probabilities on the training records; its own ties are the library's."""
-    from privgate.subject import estimators
-
-    model = estimators.set_seed(subject.recipe.library_estimator, seed).fit(subject.data.X, subject.data.y)
-    return np.asarray(model.predict_proba(subject.data.X), dtype=np.float64)
 
 
 ENGINE = DecisionTree()
