@@ -26,7 +26,7 @@ MORE = [
     ("refit", SVC(probability=True, random_state=0), None, 0),
 ]
 FAST = {"torch_nets", "ridge", "least_squares", "counted_words"}  # tests/training/test_second_policy.py, closed forms
-EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE)) if name not in ("logistic",)}
+EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE)) if name != "logistic"}
 EVERY["sharded"] = Sharded(DecisionTreeClassifier(max_depth=3, random_state=0), shards=4, classes=[0, 1])
 
 

@@ -63,6 +63,8 @@ def about(change, rows=1):
 class Liar(Refit):
     """Says whatever it was told of each person, in the name and with the rights of an engine of the catalogue."""
 
+    real = False
+
     def __init__(self, says, engine):
         self.says, self.engine = says, engine
         self.name, self.tolerance = engine.name, engine.tolerance
