@@ -181,8 +181,9 @@ def at_random(asked: Asked, made: Retrained) -> Index:
     """Return positions in ``made.units`` drawn before anything is looked at, ``asked.drawn`` at most."""
     claimed, subject, fleet = _claimed(made), asked.subject, asked.fleet
     rng = digest.generator(subject.training_digest)
-    if fleet.signable or not subject.recipe.is_estimator:  # nobody but the ledger's owner knows whom it draws
-        rng = digest.generator(fleet.ledger.drawn(b"recheck", fleet.context(subject)).hex(), digits=64)
+    # nobody but the ledger's owner knows whom it draws, and a run that is to be signed finds the trainings of another
+    if fleet.signable or not subject.recipe.is_estimator or fleet.ledger.lasting:
+        rng = fleet.drawn(subject, "recheck")
     return np.asarray(rng.choice(claimed, size=min(asked.drawn, len(claimed)), replace=False))
 
 

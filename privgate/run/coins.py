@@ -13,11 +13,12 @@ import numpy as np
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.families import answering as families
-from privgate.run import changed, reproduction
+from privgate.run import changed
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
 
 #: other coins at each look; the released ones stand out where none of the last number is as extreme: level 1 in 200
 LOOKS = (19, 59, 199)
@@ -46,12 +47,15 @@ class Coin:
         return Fit(self.seed, asked, left_out=changed.NOBODY if left_out is None else left_out, order=self.order)
 
 
-def others(subject: Subject, count: int, *, by: str, signable: bool = False) -> list[Coin]:
+def others(subject: Subject, count: int, *, by: str, fleet: Fleet | None = None) -> list[Coin]:
     """Return so many other coins, drawn by the gate: seeds, orders of the records, or both at once.
 
-    In a run that is to be signed nobody knows them before, so that no code can be written for them.
+    In a run that is to be signed nobody knows them before, so that no code can be written for them. What a ledger
+    remembers of them serves the next run.
     """
-    own, rng = subject.recipe.seed, reproduction.drawn(subject, "coins", signable=signable)
+    own, rng = subject.recipe.seed, subject.generator("coins")
+    if fleet is not None and (fleet.signable or fleet.ledger.lasting):
+        rng = fleet.drawn(subject, "coins")
     drawn = dict.fromkeys(int(v) for v in rng.integers(1, 2**31, size=2 * count + 2) if v != own)
     return [Coin(own if by == "order" else v, 0 if by == "seed" else v) for v in list(drawn)[:count]]
 
@@ -75,7 +79,7 @@ def chosen(run: Run) -> str:
 def of(run: Run, count: int) -> list[Coin]:
     """Return other coins of a run whose training depends on its coins."""
     seen = run.seed_control
-    return others(run.subject, count, by="seed" if seen is None else seen.coins, signable=run.fleet.signable)
+    return others(run.subject, count, by="seed" if seen is None else seen.coins, fleet=run.fleet)
 
 
 # Whether the released answers stand out among those of models with other coins.
@@ -114,7 +118,7 @@ def compared(run: Run) -> Precondition:
 
 def first(run: Run) -> list[Coin]:
     """Return the other coins that are compared in any case."""
-    return [c for by in _kinds(run) for c in others(run.subject, LOOKS[0], by=by, signable=run.fleet.signable)]
+    return [c for by in _kinds(run) for c in others(run.subject, LOOKS[0], by=by, fleet=run.fleet)]
 
 
 def _kinds(run: Run) -> tuple[str, ...]:
@@ -125,7 +129,7 @@ def _kinds(run: Run) -> tuple[str, ...]:
 def _standing(run: Run, by: str) -> Precondition:
     """Return whether released answers stand out among those of other seeds, or of other orders of the records."""
     subject, looks = run.subject, _looks(run)
-    drawn = others(subject, 2 * looks[-1], by=by, signable=run.fleet.signable)
+    drawn = others(subject, 2 * looks[-1], by=by, fleet=run.fleet)
     answers, above, begun = _answers(run, [Coin(subject.recipe.seed)]), 0, 0
     trained = len(answers)  # a released model that cannot be trained again stands out
     began = time.monotonic()

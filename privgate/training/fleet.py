@@ -13,6 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from numpy.random import Generator
+
+from privgate import digest
 from privgate.arrays import Index
 from privgate.door import admit_cluster
 from privgate.errors import UsageError
@@ -134,6 +137,10 @@ class Fleet:
         if id(subject) not in self._contexts:
             self._contexts[id(subject)] = (subject, context.of(subject))
         return self._contexts[id(subject)][1]
+
+    def drawn(self, subject: Subject, purpose: str) -> Generator:
+        """Return randomness that nobody without the ledger's secret can foretell, and that a run with it repeats."""
+        return digest.generator(self.ledger.drawn(purpose.encode(), self.context(subject)).hex(), digits=64)
 
     def missing(self, subject: Subject, fits: Sequence[Call]) -> int:
         """Return how many different calls would have to be made now."""

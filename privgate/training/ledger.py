@@ -206,6 +206,11 @@ class Ledger:
         self._written = time.monotonic()
         self._open()
 
+    @property
+    def lasting(self) -> bool:
+        """Whether another run can read what this one remembers."""
+        return not isinstance(self.place, MemoryPlace)
+
     def drawn(self, *parts: bytes) -> bytes:
         """Return 32 bytes that are always the same for these parts, and that nobody without the secret can foretell."""
         return hmac.digest(self._sealing, b"drawn" + b"".join(hashlib.sha256(p).digest() for p in parts), "sha256")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.telling import sampled
@@ -155,7 +154,7 @@ def leave_out_fits(subject: Subject, units: Index, seeds: tuple[int | None, ...]
 
 def order(subject: Subject, fleet: Fleet) -> Index:
     """Return everybody in the order in which they are drawn: the ledger's secret makes it."""
-    rng = digest.generator(fleet.ledger.drawn(b"units", fleet.context(subject)).hex(), digits=64)
+    rng = fleet.drawn(subject, "units")
     return rng.permutation(len(subject.data.units)).astype(np.int64)
 
 

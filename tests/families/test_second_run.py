@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
@@ -75,8 +76,8 @@ def fits(monkeypatch):
     return watch
 
 
-def checked(estimator, X, y, ledger, policy):
-    with Fleet(jobs=1, ledger=ledger, isolate="none") as fleet:
+def checked(estimator, X, y, ledger, policy, *, signable=False):
+    with Fleet(jobs=1, ledger=ledger, isolate="none", signable=signable) as fleet:
         fleet._pool = fleet._plain_pool = Here(fleet.limits)
         subject = Subject.local(Recipe(clone(estimator), seed=0), TrainingData(X, y))
         return evaluate(Policy.load(policy), subject, fleet=fleet)
@@ -101,3 +102,18 @@ def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
     assert made > 1
     assert len(counted) == made
     assert again.findings == first.findings
+
+
+@pytest.mark.parametrize(
+    "kind", [HistGradientBoostingClassifier(max_iter=3), SVC(probability=True)], ids=["trees", "svc"]
+)
+def test_a_run_to_be_signed_leaves_nothing_to_train_for_one_that_is_not(tmp_path, fits, kind):
+    """Both draw the same people, seeds and orders: whoever looks again with ``--remembered`` waits for nothing."""
+    X = np.random.default_rng(5).integers(0, 3, (80, 3)).astype(float)
+    counted = fits(kind)
+    checked(kind, X, np.arange(80) % 2, tmp_path, "pdtp-1", signable=True)
+    made = len(counted)
+
+    checked(kind, X, np.arange(80) % 2, tmp_path, "pdtp-1")
+
+    assert len(counted) == made > 80

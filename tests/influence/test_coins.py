@@ -229,7 +229,7 @@ def test_an_order_that_means_something_is_no_chosen_seed(fleet):
 class Answering:
     """A fleet whose models answer what a function of the coins says; NaN fails."""
 
-    signable = False
+    signable, ledger = False, SimpleNamespace(lasting=False)
 
     def __init__(self, answer):
         self.answer, self.asked = answer, 0
