@@ -170,6 +170,8 @@ class Segment:
 
 #: many files are slow to open; beyond this number, those of one size are merged
 MANY_SEGMENTS = 64
+#: segments that one run writes before it merges
+AT_ONCE = 256
 
 Positions = NDArray[np.int64]
 
@@ -203,7 +205,7 @@ class Ledger:
         #: entries or whole segments that were found damaged, or written without the secret; they are computed again
         self.damaged = 0
         self._pending: dict[bytes, bytes] = {}
-        self._written = time.monotonic()
+        self._written, self._unsettled = time.monotonic(), 0
         self._open()
 
     @property
@@ -330,6 +332,8 @@ class Ledger:
         self._pending.update(entries)
         if time.monotonic() - self._written >= self.place.flush_seconds:
             self.flush()
+            if self._unsettled > AT_ONCE:  # a long run leaves a few hundred files, not one a training
+                self.settle()
 
     def flush(self, *, durable: bool = False) -> None:
         """Write what is pending as one segment."""
@@ -340,6 +344,7 @@ class Ledger:
         content = build(self._pending.items(), self._sealing)
         name = _new_name()
         self.place.write(name, content, durable=durable)
+        self._unsettled += 1
         self._pending = {}
         start = self._starts[-1]
         self._segments.append(Segment(memoryview(content)))
@@ -354,6 +359,7 @@ class Ledger:
         merged file is complete and on disk before the first of its parts is deleted. Damaged entries stay behind.
         """
         self.flush()
+        self._unsettled = 0
         by_size: dict[int, list[int]] = {}
         for i, segment in enumerate(self._segments):
             if self._names[i] not in self._others:

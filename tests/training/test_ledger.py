@@ -76,6 +76,18 @@ def test_many_segments_become_one_and_lose_nothing(tmp_path):
     assert all(holds(Ledger(tmp_path), range(ledgers.MANY_SEGMENTS + 10)))
 
 
+def test_a_long_run_merges_as_it_goes(tmp_path):
+    ledger, most = Ledger(tmp_path), 0
+    for begin in range(0, 3000, 10):
+        for k in range(begin, begin + 10):
+            fill(ledger, [k])
+        most = max(most, len(list(tmp_path.glob("*.seg"))))
+
+    assert most < ledgers.AT_ONCE + 2 * ledgers.MANY_SEGMENTS
+    assert all(holds(ledger, range(3000)))
+    assert all(holds(Ledger(tmp_path), range(3000)))
+
+
 def test_a_merge_in_one_process_does_not_disturb_another(tmp_path):
     first = Ledger(tmp_path)
     fill(first, range(ledgers.MANY_SEGMENTS + 1))
