@@ -124,8 +124,9 @@ def test_a_small_check(case, registered, tmp_path):
     subprocess.run([sys.executable, "-m", "compileall", "-q", privgate.__path__[0]], check=True)
     runs = []
     for i in range(3):
-        command = [sys.executable, "-m", "privgate", "check", "models:/small/1", "--policy", policy, "--tracking-uri",
-                   registered, "--report-dir", str(tmp_path / f"out{i}"), "--ledger", str(tmp_path / f"ledger{i}")]  # fmt: skip
+        where = ["--report-dir", str(tmp_path / f"out{i}"), "--ledger", str(tmp_path / f"ledger{i}")]
+        command = [sys.executable, "-m", "privgate", "check", "models:/small/1", "--policy", policy, *where]
+        command += ["--tracking-uri", registered]
         runs.append(measured(command, env=environment, cwd=tmp_path))
         assert runs[-1]["code"] == 0, runs[-1]["said"]
     told = {k: statistics.median(run[k] for run in runs) for k in runs[0] if k not in ("code", "said")}
