@@ -173,7 +173,7 @@ def found() -> Found:
         # a program of that name that keeps nothing apart is no box
         ours = {str(Path(kind).readlink()) for kind in kinds}
         apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
-        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
+        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
         trial = [*command(program, ()), *python(inside)]
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  what PATH names, as for any program
         done = subprocess.run(  # noqa: S603  ditto
