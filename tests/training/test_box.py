@@ -542,6 +542,22 @@ def test_a_process_forked_into_a_box_holds_what_one_that_was_started_there_holds
 
 
 @boxes
+def test_boxes_begin_with_the_libraries_imported_once_and_none_that_nobody_asked_for(tmp_path):
+    started = []
+    for _ in range(2):
+        box = pool.Box([tmp_path])
+        body = pool.ask(box, eval, "sorted(__import__('sys').modules)", most=1 << 20, seconds=100)
+        modules = set(wire.json_value(body, box.nonce))
+        started.append(Path(f"/proc/{box._process.pid}/cmdline").read_bytes().rpartition(b"--chdir\0/tmp\0")[2])
+        box.end()
+        assert {"sklearn.linear_model", "skops.io", "mlflow.sklearn"} <= modules
+        assert not {"pytest", "torch", "dask", "great_expectations", "matplotlib.pyplot"} & modules
+
+    assert started == [b"cat\0", b"cat\0"]
+    assert len(pool.templates._templates) == 1
+
+
+@boxes
 def test_where_nothing_can_be_forked_a_box_imports_for_itself(tmp_path):
     pool.templates.begin()
     pool.templates._templates[0].process.kill()

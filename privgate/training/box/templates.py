@@ -33,6 +33,7 @@ _NO_HOME = "/nonexistent"
 #: in the order in which they are entered; what follows last is the namespace of users, where bubblewrap made one
 _KINDS = ("ipc", "uts", "net", "pid", "cgroup", "mnt")
 _PARENT = 0xB702  # what a namespace of users lies in
+_DIE_WITH_PARENT = 1  # option of prctl
 _REQUEST = 1 << 16  # bytes
 
 _ASKING = threading.Lock()
@@ -112,7 +113,7 @@ def _spaces(process: int) -> list[int]:
 
 def serve(descriptor: int) -> None:
     """Import the libraries; then fork a process into each box that is asked for, until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # while it imports, too
     warm_libraries.begin()
     with socket.socket(fileno=descriptor) as asked:
         while True:
