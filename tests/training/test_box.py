@@ -512,6 +512,7 @@ HELD = """{
 @boxes
 def test_a_process_forked_into_a_box_holds_what_one_that_was_started_there_holds(monkeypatch, tmp_path):
     monkeypatch.setenv("A_SECRET", "of-the-operator")
+    pool.templates._templates.clear()  # the next one begins in this environment
     kinds = [str(p.readlink()) for p in Path("/proc/self/ns").iterdir()]
     asked = HELD.replace("SHARED", repr(kinds))
 
