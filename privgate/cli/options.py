@@ -177,6 +177,10 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),
     )
+    if writes:
+        if not settings["quiet"]:
+            console.note(f"reading {uri}")
+        fleet.begin()
     try:
         found = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
     except RegistryError as exc:

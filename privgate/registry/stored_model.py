@@ -189,7 +189,8 @@ def _served(folder: Path) -> Any:
 
     if not hasattr(provider, "_trace_disabled_lock"):  # newer ones make none, and where tracing is off they hang
         provider.disable()
-    return mlflow.pyfunc.load_model(str(folder))
+    # its warnings are about versions, for nobody, and it looks at every file of every library for them
+    return mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
 
 
 def _answered(way: Any, X: Any) -> bool:

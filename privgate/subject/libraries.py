@@ -50,8 +50,8 @@ def providing(modules: Iterable[str]) -> list[str]:
 
 # Import skops without the array libraries that scikit-learn's catalogue of estimators would bring along.
 
-#: packages of scikit-learn's own that import a whole library each; they hold no estimator
-_ADAPTERS = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy"))
+#: what imports a whole library each and holds no estimator: packages of scikit-learn's own, and what its tests are of
+_ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")
 
 
 def skops_io() -> Any:

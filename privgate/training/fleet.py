@@ -20,7 +20,8 @@ from privgate.arrays import Index
 from privgate.door import admit_cluster
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, isolation, kept, payload, recognition
+from privgate.training import context, isolation, kept, payload, recognition, warm
+from privgate.training.box import templates
 from privgate.training.box.boxes import BoxPool
 from privgate.training.context import Freshness, Recalled, same
 from privgate.training.fit import Answer, Call
@@ -120,6 +121,17 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def begin(self) -> None:
+        """Start what its workers are forked from, which imports their libraries beside whatever this process does next.
+
+        Raises
+        ------
+        UsageError
+            Boxes are demanded and cannot be made here.
+        """
+        if self.cluster is None:
+            (warm if self.isolation == isolation.NONE else templates).begin()
 
     def begin_run(self) -> None:
         """Count and doubt as a fleet does that has just been made, and keep the workers."""

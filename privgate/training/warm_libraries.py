@@ -23,16 +23,19 @@ LIBRARIES = (
 )
 
 
-def _begin() -> None:
+def begin() -> None:
+    """Import them, in a process that does nothing else before it forks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     task_limits.scrub()  # of what was set while Python started
+    gc.disable()
     for name in LIBRARIES:
         with contextlib.suppress(Exception):  # a worker that needs it says so
             importlib.import_module(name)
     with contextlib.suppress(Exception):
         skops_io()
+    gc.enable()
     gc.freeze()  # a collection in a worker would copy every page that it looks at
 
 
 if any("multiprocessing.forkserver import main" in word for word in sys.orig_argv):
-    _begin()
+    begin()

@@ -96,8 +96,19 @@ def test_4_what_cannot_be_read(privgate, inside, uri):
     ended = (privgate if uri == "not-a-uri" else inside)("check", uri, "--policy", "dtp-1")
 
     assert ended.returncode == 4, ended.stderr
-    assert clean(ended).startswith("error: ")
-    assert len(clean(ended).strip().splitlines()) == 1
+    (said,) = [line for line in clean(ended).splitlines() if line and not line.startswith("note: reading ")]
+    assert said.startswith("error: ")
+
+
+def test_a_check_without_a_suite_imports_no_library_that_only_others_need(registry_of_models, tmp_path):
+    uri, _ = registry_of_models
+    command = [sys.executable, "-X", "importtime", "-m", "privgate", "check", "models:/smoothed/1", "--policy", "dtp-1"]
+    command += ["--tracking-uri", uri, "--no-attach", "--ledger", "none"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=250)
+    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if line.startswith("import time")}
+
+    assert {"mlflow", "sklearn.base"} <= imported
+    assert not {"great_expectations", "skops", "pytest", "torch", "dask", "mlflow.sklearn", "mlflow.pyfunc"} & imported
 
 
 def test_4_a_report_that_is_none(inside, tmp_path):

@@ -481,12 +481,95 @@ def multiplying(X, y, *, seed):
 
 
 def inside():
-    """Return how many processes of boxes there are."""
-    found = 0
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    """Return how many processes there are in boxes, whatever they are called."""
+    found, ours = 0, Path("/proc/self/ns/pid").readlink()
+    for path in Path("/proc").glob("[0-9]*/ns/pid"):
         with contextlib.suppress(OSError):
-            found += b"privgate.training.box.inside" in path.read_bytes()
+            found += path.readlink() != ours
     return found
+
+
+#: what a process in a box holds, and what it may do
+HELD = """{
+    'status': {k: v.split() for k, _, v in (line.partition(':') for line in open('/proc/self/status'))
+               if k in ('Uid', 'Gid', 'Groups', 'Seccomp', 'NoNewPrivs') or k.startswith('Cap')},
+    'limits': open('/proc/self/limits').read(),
+    'spaces': sorted(k for k in os.listdir('/proc/self/ns') if os.readlink(f'/proc/self/ns/{k}') in SHARED),
+    'environment': dict(os.environ),
+    'started with': sorted(open('/proc/self/environ').read().split('\\0')),
+    'arguments': sys.argv,
+    'path': sys.path,
+    'folder': os.getcwd(),
+    'open': sorted(os.readlink(f'/proc/self/fd/{k}').partition(':')[0] for k in os.listdir('/proc/self/fd')
+                   if os.path.exists(f'/proc/self/fd/{k}') or k in '0123'),
+    'seen': sorted(os.listdir('/')) + sorted(os.listdir('/tmp')) + sorted(os.listdir('/dev')),
+    'first': open('/proc/1/comm').read(),
+    'mine': __import__('signal').getsignal(17) == __import__('signal').SIG_DFL,
+    'threads': len(os.listdir('/proc/self/task')),
+}"""
+
+
+@boxes
+def test_a_process_forked_into_a_box_holds_what_one_that_was_started_there_holds(monkeypatch, tmp_path):
+    monkeypatch.setenv("A_SECRET", "of-the-operator")
+    pool.templates._templates.clear()  # the next one begins in this environment
+    kinds = [str(p.readlink()) for p in Path("/proc/self/ns").iterdir()]
+    asked = HELD.replace("SHARED", repr(kinds))
+
+    def held(used):
+        monkeypatch.setattr(pool, "_warm", used)
+        box = pool.Box([tmp_path], memory=1 << 33)
+        try:
+            code = f"(lambda os, sys: {asked})(__import__('os'), __import__('sys'))"
+            body = pool.ask(box, eval, code, most=wire.MOST_JSON, seconds=100)
+            return wire.json_value(body, box.nonce)
+        finally:
+            box.end()
+
+    usual = pool._warm
+    entered = []
+
+    def forked(*given, **named):
+        entered.append(usual(*given, **named))
+        return entered[-1]
+
+    warm, cold = held(forked), held(lambda *_, **__: None)
+    assert entered[0] is not None
+    assert not any("of-the-operator" in str(found) for found in (warm, cold))
+    more = set(warm.pop("started with")) - set(cold.pop("started with"))
+    assert more == {"HOME=/nonexistent"}
+    assert len(warm.pop("arguments")) == len(cold.pop("arguments"))
+    assert warm == cold
+
+
+@boxes
+def test_boxes_begin_with_the_libraries_imported_once_and_none_that_nobody_asked_for(tmp_path):
+    started = []
+    for _ in range(2):
+        box = pool.Box([tmp_path])
+        body = pool.ask(box, eval, "sorted(__import__('sys').modules)", most=1 << 20, seconds=100)
+        modules = set(wire.json_value(body, box.nonce))
+        started.append(Path(f"/proc/{box._process.pid}/cmdline").read_bytes().rpartition(b"--chdir\0/tmp\0")[2])
+        box.end()
+        assert {"sklearn.linear_model", "skops.io", "mlflow.sklearn"} <= modules
+        assert not {"pytest", "torch", "dask", "great_expectations", "matplotlib.pyplot"} & modules
+
+    assert started == [b"cat\0", b"cat\0"]
+    assert len(pool.templates._templates) == 1
+
+
+@boxes
+def test_where_nothing_can_be_forked_a_box_imports_for_itself(tmp_path):
+    pool.templates.begin()
+    pool.templates._templates[0].process.kill()
+    try:
+        box = pool.Box([tmp_path])
+        body = pool.ask(box, worker.peak_memory, most=1000, seconds=100)
+        assert wire.json_value(body, box.nonce) > 1 << 20
+        assert b"privgate.training.box.inside" in Path(f"/proc/{box._process.pid}/cmdline").read_bytes()
+        box.end()
+    finally:
+        pool.templates._templates.clear()
 
 
 @boxes

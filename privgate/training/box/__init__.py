@@ -9,6 +9,7 @@ what it answers comes back as numbers, never as a pickle.
 ``limits``      what code inside may take: processes, memory, files
 ``syscalls``    what it may not ask the kernel
 ``inside``      the worker in the box: takes calls from its parent, answers in numbers or JSON
+``templates``   what such workers are forked from, so that libraries are imported once
 ``wire``        those answers as bytes, and reading them back from somebody who may lie
 ``process``     one boxed worker, seen from outside
 ``pool``        boxed workers for a fleet: one recipe's code never meets another's, nor a stored model

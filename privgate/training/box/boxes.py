@@ -2,11 +2,11 @@
 
 import contextlib
 import itertools
+import json
 import os
 import pickle
 import secrets
 import selectors
-import shutil
 import socket
 import subprocess
 import threading
@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Index
-from privgate.errors import UsageError
 from privgate.training import recognition, worker
-from privgate.training.box import bubblewrap, wire
+from privgate.training.box import bubblewrap, templates, wire
 from privgate.training.box.inside import Call
 from privgate.training.fit import MOST_READ, Answer, Fit
 from privgate.training.payload import Part, Payload
@@ -60,23 +59,12 @@ class Box:
     def __init__(
         self, shown: Sequence[Path], *, memory: int = 0, log: Path | None = None, network: bool = False
     ) -> None:
-        program = shutil.which("bwrap")
-        if program is None:
-            raise UsageError(bubblewrap.found().why)
         self._channel, theirs = socket.socketpair()
         with theirs:
-            settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
-            code = f"from privgate.training.box.inside import main; main({settings})"
-            self._process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
-                [*bubblewrap.command(program, shown, network=network), *bubblewrap.python(code)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=bubblewrap.environment(),
-                pass_fds=(theirs.fileno(),),
-                cwd="/",
-            )
-        self._keeper = threading.Thread(target=_keep, args=(self._process.stdout, log), daemon=True)
+            line = bubblewrap.line(shown, network=network)
+            made = _warm(line, theirs, memory, network=network) or _cold(line, theirs, memory, network=network)
+        self._process, said = made
+        self._keeper = threading.Thread(target=_keep, args=(said, log), daemon=True)
         self._keeper.start()
         self._channel.settimeout(_SEND_SECONDS)
         #: of the present call
@@ -86,7 +74,11 @@ class Box:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the process still runs: nothing else holds the other end of the channel for long."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._channel, selectors.EVENT_READ)
+            if waiting.select(0) and not self._channel.recv(1, socket.MSG_PEEK):
+                return False
         return self._process.poll() is None
 
     def fileno(self) -> int:
@@ -153,6 +145,58 @@ class Box:
             self._process.kill()
         self._process.wait()
         self._keeper.join(_DRAIN_SECONDS)
+
+
+def _cold(line: list[str], theirs: socket.socket, memory: int, *, network: bool) -> tuple[subprocess.Popen[bytes], Any]:
+    """Start a process in a box that imports what it needs; return it and what it prints."""
+    settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
+    code = f"from privgate.training.box.inside import main; main({settings})"
+    made = subprocess.Popen(  # noqa: S603  our own command line, without a shell
+        [*line, *bubblewrap.python(code)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=bubblewrap.environment(),
+        pass_fds=(theirs.fileno(),),
+        cwd="/",
+    )
+    return made, made.stdout
+
+
+def _warm(
+    line: list[str], theirs: socket.socket, memory: int, *, network: bool
+) -> tuple[subprocess.Popen[bytes], Any] | None:
+    """Start a box around a program that waits, and a process in it that begins with the libraries; None: it cannot."""
+    about, told = os.pipe()
+    with os.fdopen(about, "rb") as info:
+        try:
+            made = subprocess.Popen(  # noqa: S603  as above; it repeats what it reads, and ends when nobody writes
+                [line[0], "--info-fd", str(told), *line[1:], "cat"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=bubblewrap.environment(),
+                pass_fds=(told,),
+                cwd="/",
+                bufsize=0,
+            )
+        finally:
+            os.close(told)
+        said, theirs_too = os.pipe()
+        try:
+            if made.stdin and made.stdout and made.stdin.write(b"\n") and made.stdout.read(1):
+                # it answers from inside: everything is in its place
+                process = json.loads(info.read())["child-pid"]
+                if templates.entered(process, (theirs.fileno(), theirs_too), memory, network=network):
+                    return made, os.fdopen(said, "rb")
+        except (OSError, ValueError, KeyError):
+            pass
+        finally:
+            os.close(theirs_too)
+    os.close(said)
+    made.kill()
+    made.wait()
+    return None
 
 
 def _keep(said: Any, log: Path | None) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from privgate.errors import UsageError
 from privgate.training.task_limits import ONE_THREAD, limit_memory
 
 #: (x86_64, aarch64): numbers of the system calls that are refused
@@ -172,7 +173,7 @@ def found() -> Found:
         # a program of that name that keeps nothing apart is no box
         ours = {str(Path(kind).readlink()) for kind in kinds}
         apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
-        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import joblib; {apart}"
+        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
         trial = [*command(program, ()), *python(inside)]
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  what PATH names, as for any program
         done = subprocess.run(  # noqa: S603  ditto
@@ -233,6 +234,19 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]
 
 
+def line(shown: Sequence[Path], *, network: bool) -> list[str]:
+    """Return the command line of a box.
+
+    Raises
+    ------
+    UsageError
+        Bubblewrap is not installed any more.
+    """
+    if (program := shutil.which("bwrap")) is None:
+        raise UsageError(found().why)
+    return command(program, shown, network=network)
+
+
 def python(code: str) -> list[str]:
     """Return the command line of a Python inside that finds modules as this process does, but for the user's own."""
     path = [str(p) for p in _search_path()]
@@ -276,7 +290,8 @@ def _libraries() -> list[Path]:
 
 #: processes and threads; the kernel counts those of all boxes of one user together where it does not know better
 PROCESSES = 1024
-_SET_DUMPABLE = 4  # option of prctl
+_SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES = 4, 24, 38  # options of prctl
+_CAPABILITIES = 0x20080522  # the version of the system call by which they are given up
 
 
 def confine(memory: int, *, network: bool = False) -> None:
@@ -291,6 +306,7 @@ def confine(memory: int, *, network: bool = False) -> None:
     """
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # the box goes first, not its parent
     _become_nobody()
+    _give_up()
     limit_memory(memory)
     for kind, most in (
         (resource.RLIMIT_NPROC, PROCESSES),
@@ -311,5 +327,14 @@ def _become_nobody() -> None:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def _give_up() -> None:
+    """Keep no capability, and get none by whatever is run."""
+    libc, none = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint32 * 6)()
+    for each in range(64):  # it says no where there is none, and where this is no longer ours to say
+        libc.prctl(_DROP_BOUND, each, 0, 0, 0)
+    if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.capset((ctypes.c_uint32 * 2)(_CAPABILITIES, 0), none):
+        raise OSError(ctypes.get_errno(), "the kernel takes no capabilities away")
     # a process that changed its user may not read its own /proc/self, which libraries do
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 1, 0, 0, 0)
+    libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0)
