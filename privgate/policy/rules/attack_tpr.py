@@ -23,7 +23,7 @@ from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.statistics.roc import least_nonmembers
+from privgate.statistics.roc import APPROVING, least_nonmembers
 
 METRIC = Metric(
     "attack_tpr",
@@ -56,7 +56,8 @@ class AttackTpr(MembershipRule):
     @property
     def least(self) -> int:
         """Candidates without which no sample resolves the false-positive rate."""
-        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / 2)
+        looks = 1 if self.level is None else len(APPROVING)
+        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
