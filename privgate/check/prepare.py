@@ -101,8 +101,8 @@ def up_to(policy: Policy) -> int | None:
     return drawn.pop()[1] if len(drawn) == 1 else None
 
 
-def attacked(policy: Policy) -> dict[Request, Callable[[Measurement], Any]]:
-    """Return whether a measurement settles the rules on attacks that name a level, by what they ask.
+def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], str]]]:
+    """Return the figures that rules on attacks limit which name a level, and whether a measurement settles these rules.
 
     A rule is "broken" where that alone blocks, as in ``breaks``: enforced, not waived, no other answers for it.
     """
@@ -116,7 +116,7 @@ def attacked(policy: Policy) -> dict[Request, Callable[[Measurement], Any]]:
         outcomes = {r.judge(found).outcome for r in named if r.request() == request}
         return "settled" if outcomes <= {Outcome.PASSED, Outcome.FAILED} else ""
 
-    return {r.request(): partial(settled, r.request()) for r in named}
+    return {r.request(): (r.about.figure, partial(settled, r.request())) for r in named}
 
 
 def _or_everybody(wanted: int | None, people: int) -> int | None:

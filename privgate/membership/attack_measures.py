@@ -158,10 +158,6 @@ def members_found(run: Run, request: Request) -> Measurement:
     return measure_figure(run, request, Figure.MEMBERS_FOUND)
 
 
-#: metric -> what of an attack it limits
-FIGURES = {"attack_accuracy": Figure.ACCURACY, "attack_advantage": Figure.ADVANTAGE, "attack_tpr": Figure.MEMBERS_FOUND}
-
-
 def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
@@ -206,10 +202,10 @@ def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
     found: dict[Request, list[Look | MeasurementError]] = {request: [] for request in run.attacked}
     for board in boards.growing(run):
         states = set[str]()
-        for request, settled in run.attacked.items():
+        for request, (figure, settled) in run.attacked.items():
             alpha, spent = float(request.option("level")), LOOKS[len(board.signals.shadow)]
             try:
-                looks = one_look(board, request, FIGURES[request.metric], low_alpha=alpha * spent,
+                looks = one_look(board, request, Figure(figure), low_alpha=alpha * spent,
                                  high_alpha=alpha / len(APPROVING))  # fmt: skip
                 found[request].append(looks)
                 states.add(settled(over_looks(found[request])))

@@ -134,9 +134,9 @@ class Run:
         Whether people are asked about beside their own records as well: a rule of the policy wants it.
     theorems : tuple of str
         Those about data and recipe alone that bound every answer of this model.
-    attacked : mapping of Request to function
-        What rules on attacks ask that name a level, and whether a measurement settles them: shadow models grow until
-        one that can block is broken, or none is open.
+    attacked : mapping of Request to (figure, function)
+        What rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
+        Shadow models grow until one that can block is broken, or none is open.
     """
 
     subject: Subject
@@ -163,7 +163,7 @@ class Run:
     nonce: str = ""
     beside: bool = False
     theorems: tuple[str, ...] = ()
-    attacked: Mapping[Request, Callable[[Measurement], Literal["broken", "settled", ""]]] = field(default_factory=dict)
+    attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

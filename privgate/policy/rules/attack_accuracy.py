@@ -32,6 +32,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="balanced accuracy",
 )
 
 

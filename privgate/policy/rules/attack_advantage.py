@@ -31,6 +31,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="TPR less FPR",
 )
 
 

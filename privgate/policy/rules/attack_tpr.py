@@ -35,6 +35,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="TPR at an FPR",
 )
 
 

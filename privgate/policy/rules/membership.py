@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -87,19 +87,10 @@ class MembershipRule(CandidatesRule):
         "until the rule is decided; one look at all of them if absent. It is 1 - confidence.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _level_is_a_confidence(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and "confidence" not in given and isinstance(given.get("level"), float):
-            return {**given, "confidence": 1 - given["level"]}
-        return given
-
     @model_validator(mode="after")
     def _level_fits(self) -> Self:
         if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
-            raise wrong(
-                "level", f"level {self.level:g} and confidence {self.confidence:g} differ; name the level alone"
-            )
+            raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
         if self.level is not None and self.scope == "record":
             raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
         return self
