@@ -261,7 +261,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         shadows = behind.shadow_models
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
-        if measurement.request.option("level") and shadows < min(APPROVING):
+        if rule.request().option("level") and shadows < min(APPROVING):
             return f"{shadows} shadow models stand behind this, an approval at a level wants {min(APPROVING)}"
         # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
         outside = int(evidence.subject.get("n_candidates") or 0)

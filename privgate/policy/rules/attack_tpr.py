@@ -5,7 +5,7 @@ thresholds, one for blocking and one for approving; a false-positive rate that t
 inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
 
 Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
 
     - metric: attack_tpr
       at_fpr: 0.01
