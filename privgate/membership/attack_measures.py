@@ -1,6 +1,7 @@
 """What attacks achieve, with limits: accuracy, advantage, members found, and the gap between losses."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,21 +144,6 @@ ASSUMPTIONS = (
 )
 
 
-def accuracy(run: Run, request: Request) -> Measurement:
-    """Return the balanced accuracy of an attack, or of the best of all; see ``measure``."""
-    return measure_figure(run, request, Figure.ACCURACY)
-
-
-def advantage(run: Run, request: Request) -> Measurement:
-    """Return an attack's true-positive rate less its false-positive rate; see ``measure``."""
-    return measure_figure(run, request, Figure.ADVANTAGE)
-
-
-def members_found(run: Run, request: Request) -> Measurement:
-    """Return an attack's true-positive rate at the false-positive rate ``at_fpr``; see ``measure``."""
-    return measure_figure(run, request, Figure.MEMBERS_FOUND)
-
-
 def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
@@ -188,6 +174,9 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     return found
 
 
+accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What so many shadow models showed: a measurement, and its upper limit less what attacks that did not run add."""
@@ -203,11 +192,10 @@ def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
     for board in boards.growing(run):
         states = set[str]()
         for request, (figure, settled) in run.attacked.items():
-            alpha, spent = float(request.option("level")), LOOKS[len(board.signals.shadow)]
+            alpha, spent = 1 - float(request.option("confidence")), LOOKS[len(board.signals.shadow)]
+            levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
             try:
-                looks = one_look(board, request, Figure(figure), low_alpha=alpha * spent,
-                                 high_alpha=alpha / len(APPROVING))  # fmt: skip
-                found[request].append(looks)
+                found[request].append(one_look(board, request, Figure(figure), **levels))
                 states.add(settled(over_looks(found[request])))
             except MeasurementError as exc:  # an attack may need more shadow models than these
                 found[request].append(exc)
@@ -258,44 +246,25 @@ def one_look(board: Board, request: Request, figure: Figure, *, low_alpha: float
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran = [a for a in attempts if not a.problem]
-    found = searched(board, ran, where, request, figure, low_alpha, high_alpha)
+    low_alpha /= max(1, len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
+    found = [
+        (attempt.attack.name, cell, got)
+        for attempt in ran
+        for cell, who in where.items()
+        for got in _limits(board, attempt, who, request, figure, low_alpha=low_alpha, high_alpha=high_alpha)
+    ]
     return summarized(request, found, board, [a for a in attempts if a.problem], where)
 
 
-def searched(  # noqa: PLR0917  what is tried, and how surely
-    board: Board,
-    ran: list[Attempt],
-    where: dict[str, Bool],
-    request: Request,
-    figure: Figure,
-    low_alpha: float,
-    alpha: float,
-) -> list[tuple[str, str, Interval]]:
-    """Return (attack, class or group, limits) of everything that was tried; ``alpha`` is of each upper limit."""
-    per_attack = 1 if figure is Figure.MEMBERS_FOUND else 2
-    tries = len(ran) * len(where) * per_attack
-    found: list[tuple[str, str, Interval]] = []
-    for attempt in ran:
-        for cell, who in where.items():
-            if figure is Figure.MEMBERS_FOUND:
-                got = [_rate(board, attempt, who, request, low_alpha=low_alpha / tries, high_alpha=alpha)]
-            else:
-                got = [
-                    limits.balanced_accuracy(d, low_alpha=low_alpha / tries, high_alpha=alpha)
-                    for d in board.decisions(attempt, who)
-                ]
-            if figure is Figure.ADVANTAGE:
-                got = [limits.as_advantage(g) for g in got]
-            found += [(attempt.attack.name, cell, g) for g in got]
-    return found
-
-
-def _rate(
-    board: Board, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
-) -> Interval:
-    fpr = float(request.option("at_fpr"))
-    ranks = board.ranks(attempt)[who]
-    return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
+def _limits(
+    board: Board, attempt: Attempt, who: Bool, request: Request, figure: Figure, **levels: float
+) -> list[Interval]:
+    """Return the limits of each adversary who tries an attack on some people."""
+    if figure is Figure.MEMBERS_FOUND:
+        fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
+        return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **levels)]
+    got = [limits.balanced_accuracy(d, **levels) for d in board.decisions(attempt, who)]
+    return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
 
 
 def summarized(

@@ -99,16 +99,13 @@ class MembershipRule(CandidatesRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Add how many candidates would decide it, where the interval alone leaves it open."""
         said = super().advice(measurement, outcome)
-        if outcome is not Outcome.INCONCLUSIVE or measurement.problem or self._stopped_early(measurement):
+        early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
+        if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
             return said
         needed = self.needed(measurement)
         if needed is None:
             return f"{said}; at this figure none are enough: {self.lower_it}"
         return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is"
-
-    def _stopped_early(self, measurement: Measurement) -> bool:
-        """Return whether shadow models are too few to approve: another rule was broken, or few could be trained."""
-        return self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
 
     def needed(self, measurement: Measurement) -> int | None:
         """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
