@@ -8,9 +8,9 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
-    "attacks-1@2": "sha256:2d53c4b7a7c851fe969c50f95444fd1727e573b75e0d79205f6fec6507c97c29",
-    "dtp-1-attacks@2": "sha256:fdbffa16e65efa9d2488e0f70b6492091a906d0c57b9b6996e9c4583c73cceb0",
-    "regression-1-attacks@2": "sha256:44b785caacfdbc1f77e349caba97ec3febbb8d0e18cd0cca91096485e4e6cf46",
+    "attacks-1@2": "sha256:386e02d5b228894b63d6ea20594cb7d7f871895a6820d824caaa54b307d9e8b1",
+    "dtp-1-attacks@2": "sha256:e9e82368b57ca854df2ef6b470dd69320b365ceacd08c5b9d7d91dc7273c28f0",
+    "regression-1-attacks@2": "sha256:88d42321bfca23b4235c4bb34676408151b8ab898c1dc45e76a2fe302df0f9ca",
     "release-1@3": "sha256:019e801a6911beb4df1823af61497927d7d8a2f281cb56c5ea4aef00d3f7b2ad",
     "attacks-1@1": "sha256:4a5a85fcd621feb265c59aac6b6376d77f5f38616a1fa2fe2faf344e48017a0c",
     "dp-trained@1": "sha256:0ffd76b26c83a2c68530988b64a44f2cb5b41f0c67ed66df2dcb0d15a7540b66",
