@@ -83,9 +83,7 @@ def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> P
     asked = _Asked(subject, fleet, known, BEYOND * noise, label)
     asked.ask(probes)
     parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": asked.enough(singles)}
-    if not people:
-        del parts["one_out"], parts["singles"]
-    return _judged(asked, parts, noise, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
+    return _judged(asked, parts, noise, people=people, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
 
 
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
@@ -119,22 +117,21 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
     return reproduction.doubt("remembers_nothing", text, {"between_processes": float(apart)})
 
 
-def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
+def _judged(
+    asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, people: bool, constant: bool
+) -> Precondition:
     """Return the finding on probes that were asked; ``constant``: the model answers the same about everybody."""
-    ignored = max(asked.idle_share(parts[name]) for name in ("blocks", "singles") if name in parts)
+    ignored = max(asked.idle_share(parts[name]) for name in (("blocks", "singles") if people else ("blocks",)))
+    moves = [asked.moved[p.fit.key] for p in parts["singles"]]
     detail: dict[str, Any] = {
         "moved_by": {p.what: asked.moved[p.fit.key] for p in [*parts["whole"], *parts["blocks"]]},
+        "moved_with_one_out": [asked.moved[p.fit.key] for p in parts["one_out"]],
         "blocks_ignored": len(asked.idle(parts["blocks"])),
+        "singles_ignored": len(asked.idle(parts["singles"])),
+        "singles": len(parts["singles"]),
+        "single_median": float(np.median(moves)) if moves else (0.0 if people else None),
         "between_two_trainings": noise,
     }
-    if "singles" in parts:
-        moves = [asked.moved[p.fit.key] for p in parts["singles"]]
-        detail |= {
-            "moved_with_one_out": [asked.moved[p.fit.key] for p in parts["one_out"]],
-            "singles_ignored": len(asked.idle(parts["singles"])),
-            "singles": len(moves),
-            "single_median": float(np.median(moves)) if moves else 0.0,
-        }
     # half of the data may be too little for a recipe's own validation split; other trainings show what it does
     halves = {p.fit.key for p in parts["whole"] if p.fit.left_out is not None and len(p.fit.left_out)}
     if idle := [p for p in asked.idle(parts["whole"]) if p.fit.key not in halves & asked.problems.keys()]:
@@ -142,17 +139,16 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
             "depends_on_data", f"the recipe does not depend on its data: {_unmoved(asked, idle)}", detail
         )
     # a model that looks at labels only answers the same about everybody, and features are no matter to it
-    one_out = parts.get("one_out")
-    found = [p for p in asked.idle(one_out or []) if p.fit.members is None]
-    found += [] if constant else _idle_labels(asked, one_out or [])
+    found = [p for p in asked.idle(parts["one_out"]) if p.fit.members is None]
+    found += [] if constant else _idle_labels(asked, parts["one_out"])
     if found:
         return reproduction.doubt(
             "depends_on_data",
             f"with one person left out, the recipe does not depend on the data that is left: {_unmoved(asked, found)} "
-            f"({len(found)} of {len(one_out or [])} such trainings)",
+            f"({len(found)} of {len(parts['one_out'])} such trainings)",
             detail,
         )
-    if one_out is not None and not one_out:
+    if people and not parts["one_out"]:
         return reproduction.doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
     idle = asked.idle(parts["blocks"])
     if ignored >= IGNORED:
