@@ -367,7 +367,7 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...], *, first: int 
     the ``first`` are made.
     """
     noted, more = list[Precondition](), run.once(asked_beside)[0]
-    made = families.subsets(more.asked, more.wider(masks), seeds, run.fleet)
+    made = families.faster_subsets(more.asked, more.wider(masks), seeds, run.fleet)
     if made is not None:
         noted.append(recheck(run, more.asked, made))
         if noted[0].outcome == "passed":
