@@ -27,6 +27,7 @@ from privgate.run import controls
 from privgate.run import pool as pools
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
+from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
 from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
@@ -105,7 +106,8 @@ def hopeless(policy: Policy, run: Run) -> str:
 
 def _too_little(policy: Policy, run: Run) -> str:
     """Return what attacks lack of the least effort that the policy counts; empty if nothing."""
-    models, people = policy.audit.min_shadow_models, policy.audit.min_candidates
+    models = max(policy.audit.min_shadow_models, min(APPROVING) if run.attacked else 0)
+    people = policy.audit.min_candidates
     if run.limits.shadow_models < models:
         return f"the policy wants {models} shadow models: --shadow-models {models}"
     try:
@@ -220,8 +222,8 @@ def _reaching_too_far(run: Run, rule: Rule) -> Measurement | None:
     The slowest attacks learn networks and take nearly all of the time; the strongest ones are quick and come first.
     """
     request = rule.request()
-    if request.option("attack") != "any" or request.option("scope") == "record":
-        return None
+    if request.option("attack") != "any" or request.option("scope") == "record" or request in run.attacked:
+        return None  # or all attacks are tried with a few shadow models first
     for attack in run.once(board.run).catalogue:
         options = dict(request.options) | {"attack": attack.name}
         try:

@@ -21,6 +21,7 @@ from privgate.influence import left_out as leave_one_out
 from privgate.run import changed
 from privgate.run.needs import Need
 from privgate.run.run import Run
+from privgate.statistics.roc import APPROVING, LOOKS
 from privgate.training import plan
 
 # What an engine and the theorems will take, from their own first steps: a few people, then more, then a straight line.
@@ -153,8 +154,12 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
         found = _leave_one_out(run, said, closely=closely, each=each)
     shadows = 0
     if Need.SHADOWS in run.asked:
-        shadows = run.limits.shadow_models
-        said.append(f"attacks: up to {run.limits.shadow_models} shadow models on random halves of the pool")
+        shadows = most = run.limits.shadow_models
+        steps = ""
+        if run.attacked:
+            shadows, most = min(most, *APPROVING), min(most, max(LOOKS))
+            steps = f", {min(LOOKS)} where one is far above its limit and {shadows} where all are far below"
+        said.append(f"attacks: up to {most} shadow models on random halves of the pool{steps}")
     others = shadows + _differential_privacy(run, said) + _others(run, said)
     # a shadow model is trained on half of the pool, which is about as many people
     seconds = found.seconds + others * each / run.fleet.workers

@@ -150,10 +150,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     families.understood(run.subject, run.fleet)
     planned, said = planning.make(run, closely=True, each=paces.each)
     first = trainings_beside(run)
-    before = (
-        f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds), up to "
-        f"{IF_UNCLEAR} more where single records seem ignored"
-    )
+    before = f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds)"
+    before += "" if run.attacks_alone else f", up to {IF_UNCLEAR} more where single records seem ignored"
     each, other = paces.each, seconds_beside(run, paces.start)
     seconds = planned.seconds + other + first * each / fleet.workers
     trainings = first + planned.retrains

@@ -17,6 +17,7 @@ from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
+from privgate.policy.rules.membership import MembershipRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
@@ -100,6 +101,24 @@ def up_to(policy: Policy) -> int | None:
     return drawn.pop()[1] if len(drawn) == 1 else None
 
 
+def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], str]]]:
+    """Return the figures that rules on attacks limit which name a level, and whether a measurement settles these rules.
+
+    A rule is "broken" where that alone blocks, as in ``breaks``: enforced, not waived, no other answers for it.
+    """
+    waived = {w.rule for w in policy.waivers}
+    named = [r for r in policy.rules if isinstance(r, MembershipRule) and r.level]
+    blocking = [r for r in named if r.mode == "enforce" and r.name not in waived and not r.either]
+
+    def settled(request: Request, found: Measurement) -> str:
+        if any(_broken(r, found) for r in blocking if r.request() == request):
+            return "broken"
+        outcomes = {r.judge(found).outcome for r in named if r.request() == request}
+        return "settled" if outcomes <= {Outcome.PASSED, Outcome.FAILED} else ""
+
+    return {r.request(): (r.about.figure, partial(settled, r.request())) for r in named}
+
+
 def _or_everybody(wanted: int | None, people: int) -> int | None:
     """Return the size of a sample; everybody where so few would be left that their number may not be told."""
     return people if wanted is not None and people - SMALL_CELL < wanted < people else wanted
@@ -160,6 +179,7 @@ def prepare(
         metrics=metrics,
         suites=policy.suites,
         theorems=theorems,
+        attacked=attacked(policy),
         beside=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))

@@ -1,7 +1,7 @@
 """The one shape that every engine and every refit returns."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -215,3 +215,10 @@ class Shadows:
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
     beside: Float | None = None
+
+    def joined(self, more: Self) -> Self:
+        """Return these models, and then others that are like them."""
+        names = ("masks", "log_p", "status", *(() if self.beside is None else ("beside",)))
+        both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
+        reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
+        return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)

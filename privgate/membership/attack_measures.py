@@ -1,6 +1,7 @@
 """What attacks achieve, with limits: accuracy, advantage, members found, and the gap between losses."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +12,14 @@ from privgate.evidence import BehindMembership, Count, Measurement, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.families.retrained import Shadows, Status
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.membership import attack_figures, board, limits
+from privgate.membership import attack_figures, limits
 from privgate.membership import board as boards
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
-from privgate.run import pool
 from privgate.run import pool as pools
-from privgate.run import pool as shadows
 from privgate.run.pool import AttackPool
 from privgate.run.run import Run
-from privgate.statistics.roc import least_nonmembers
+from privgate.statistics.roc import APPROVING, LOOKS, least_nonmembers
 
 # Scope ``record``: independent target models, so that every single record has trials of its own.
 
@@ -36,12 +35,12 @@ def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) ->
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(run: Run) -> shadows.TrainedPool:
+def train(run: Run) -> pools.TrainedPool:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
     rng = run.generator("target subsets")
-    count = len(run.once(shadows.train).status)
+    count = len(run.once(pools.train).status)
     masks = independent_masks(run.once(pools.of_run), count, rng)
-    return shadows.trained(run, masks, shadows.seeds_for(run, count, rng))
+    return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 
 def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
@@ -145,21 +144,6 @@ ASSUMPTIONS = (
 )
 
 
-def accuracy(run: Run, request: Request) -> Measurement:
-    """Return the balanced accuracy of an attack, or of the best of all; see ``measure``."""
-    return measure_figure(run, request, Figure.ACCURACY)
-
-
-def advantage(run: Run, request: Request) -> Measurement:
-    """Return an attack's true-positive rate less its false-positive rate; see ``measure``."""
-    return measure_figure(run, request, Figure.ADVANTAGE)
-
-
-def members_found(run: Run, request: Request) -> Measurement:
-    """Return an attack's true-positive rate at the false-positive rate ``at_fpr``; see ``measure``."""
-    return measure_figure(run, request, Figure.MEMBERS_FOUND)
-
-
 def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
@@ -177,47 +161,110 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
         raise MeasurementError("scope record is not measured on regressors; judge by scope model or group")
     if request.option("scope", "model") == "record":
         return measure(run, request, figure)
-    board = run.once(boards.run)
+    alpha = 1 - float(request.option("confidence", 0.95))
+    if request.option("level") is None:
+        found = one_look(run.once(boards.run), request, figure, low_alpha=alpha, high_alpha=alpha).shown
+    elif request in run.attacked:
+        found = over_looks(run.once(looked)[request])
+    else:
+        raise MeasurementError("whether a rule that names a level is settled is asked of its policy, and there is none")
+    if not run.rehearsed:  # nobody reads a search's figures of single attacks
+        board = run.once(boards.run)
+        attack_figures.note(board, board.wanted(str(request.option("attack", "any"))), 1 - alpha)
+    return found
+
+
+accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What so many shadow models showed: a measurement, and its upper limit less what attacks that did not run add."""
+
+    models: int
+    shown: Measurement
+    high: float
+
+
+def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
+    """Return what each look showed, by request; the last is where a rule is broken, or none is open any more."""
+    found: dict[Request, list[Look | MeasurementError]] = {request: [] for request in run.attacked}
+    for board in boards.growing(run):
+        states = set[str]()
+        for request, (figure, settled) in run.attacked.items():
+            alpha, spent = 1 - float(request.option("confidence")), LOOKS[len(board.signals.shadow)]
+            levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
+            try:
+                found[request].append(one_look(board, request, Figure(figure), **levels))
+                states.add(settled(over_looks(found[request])))
+            except MeasurementError as exc:  # an attack may need more shadow models than these
+                found[request].append(exc)
+                states.add("")
+        if "broken" in states or "" not in states:
+            break
+    return found
+
+
+def over_looks(looks: list[Look | MeasurementError]) -> Measurement:
+    """Return what attacks achieve, with limits over all looks; see section 9.2 of docs/mathematics.md.
+
+    The lower limit is the largest of all looks: an attack with few shadow models is an attack. So is the upper one.
+    Before the last look that the plan knows, what the last doubling of shadow models added to the figure is added once
+    more; where nothing shows that, or shadow models are too few or could not be trained, the upper limit is 1.
+
+    Raises
+    ------
+    MeasurementError
+        The last look showed nothing.
+    """
+    last, before = looks[-1], looks[-2] if len(looks) > 1 else None
+    if isinstance(last, MeasurementError):
+        raise last
+    ran = [look for look in looks if isinstance(look, Look)]
+    best = max((look.shown for look in ran), key=lambda m: float(np.nan_to_num(m.value, nan=-1.0)))
+    behind, added = BehindMembership.of(last.shown.behind), 0.0
+    if last.models < max(LOOKS):
+        added = last.shown.value - before.shown.value if isinstance(before, Look) else 1.0
+        added = 0.0 if added <= 0 else added  # NaN stays
+    high = float(np.max([last.shown.high, *(look.high for look in ran)])) + added
+    if last.models < min(APPROVING) or behind.shadow_models < last.models or not high < 1:
+        high = 1.0
+    said = f"looks at {', '.join(str(look.models) for look in ran)} shadow models; limits hold over all looks together"
+    if added and high < 1:
+        said += f", and the upper one counts twice what the last doubling of their number added ({added:.2g})"
+    behind = behind.model_copy(update={"searched": sum(BehindMembership.of(x.shown.behind).searched or 0 for x in ran)})
+    return replace(
+        last.shown, value=best.value, where=best.where, low=max(look.shown.low for look in ran), high=high,
+        assumptions=(*last.shown.assumptions, said), behind=behind,
+    )  # fmt: skip
+
+
+def one_look(board: Board, request: Request, figure: Figure, *, low_alpha: float, high_alpha: float) -> Look:
+    """Return what attacks achieve with the shadow models of a board."""
     attempts = board.wanted(str(request.option("attack", "any")))
     where = cells(board, str(request.option("scope", "model")), request.option("group"))
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran = [a for a in attempts if not a.problem]
-    found = searched(board, ran, where, request, figure)
-    if not run.rehearsed:  # nobody reads a search's figures of single attacks
-        attack_figures.note(board, attempts, float(request.option("confidence", 0.95)))
+    low_alpha /= max(1, len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
+    found = [
+        (attempt.attack.name, cell, got)
+        for attempt in ran
+        for cell, who in where.items()
+        for got in _limits(board, attempt, who, request, figure, low_alpha=low_alpha, high_alpha=high_alpha)
+    ]
     return summarized(request, found, board, [a for a in attempts if a.problem], where)
 
 
-def searched(
-    board: Board, ran: list[Attempt], where: dict[str, Bool], request: Request, figure: Figure
-) -> list[tuple[str, str, Interval]]:
-    """Return (attack, class or group, limits) of everything that was tried."""
-    alpha = 1 - float(request.option("confidence", 0.95))
-    per_attack = 1 if figure is Figure.MEMBERS_FOUND else 2
-    tries = len(ran) * len(where) * per_attack
-    found: list[tuple[str, str, Interval]] = []
-    for attempt in ran:
-        for cell, who in where.items():
-            if figure is Figure.MEMBERS_FOUND:
-                got = [_rate(board, attempt, who, request, low_alpha=alpha / tries, high_alpha=alpha)]
-            else:
-                got = [
-                    limits.balanced_accuracy(d, low_alpha=alpha / tries, high_alpha=alpha)
-                    for d in board.decisions(attempt, who)
-                ]
-            if figure is Figure.ADVANTAGE:
-                got = [limits.as_advantage(g) for g in got]
-            found += [(attempt.attack.name, cell, g) for g in got]
-    return found
-
-
-def _rate(
-    board: Board, attempt: Attempt, who: Bool, request: Request, *, low_alpha: float, high_alpha: float
-) -> Interval:
-    fpr = float(request.option("at_fpr"))
-    ranks = board.ranks(attempt)[who]
-    return limits.tpr_limits(ranks, board.members[who], fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)
+def _limits(
+    board: Board, attempt: Attempt, who: Bool, request: Request, figure: Figure, **levels: float
+) -> list[Interval]:
+    """Return the limits of each adversary who tries an attack on some people."""
+    if figure is Figure.MEMBERS_FOUND:
+        fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
+        return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **levels)]
+    got = [limits.balanced_accuracy(d, **levels) for d in board.decisions(attempt, who)]
+    return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
 
 
 def summarized(
@@ -226,7 +273,7 @@ def summarized(
     board: Board,
     missing: list[Attempt],
     where: dict[str, Bool],
-) -> Measurement:
+) -> Look:
     """Return one number over all that was tried; an attack that did not run keeps the upper limit at its maximum."""
     values = np.array([np.nan_to_num(f[2].value, nan=-1.0) for f in found])
     name, cell, worst = found[int(values.argmax())]
@@ -258,12 +305,12 @@ def summarized(
         said = (*said, "did not run, so that no upper limit exists: " + ", ".join(a.attack.name for a in missing))
     high = max(f[2].high for f in found)
     # in one class or group all of them may be hidden
-    spread = 1.0 if hidden and len(where) > 1 else hidden
-    return Measurement(
+    high += (1.0 if hidden and len(where) > 1 else hidden) * (1 - high)
+    found_ = Measurement(
         request,
         value=worst.value,
         low=max(f[2].low for f in found),
-        high=1.0 if missing else high + spread * (1 - high),
+        high=1.0 if missing else high,
         unit="fraction",
         kind="confidence",
         confidence=float(request.option("confidence", 0.95)),
@@ -273,6 +320,7 @@ def summarized(
         assumptions=said,
         behind=behind,
     )
+    return Look(len(board.signals.shadow), found_, high)
 
 
 # The metric ``generalization_gap``: mean loss on candidates less mean loss on training records.
@@ -295,7 +343,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
         No candidates, or an infinite loss on both sides.
     """
     where = {}
-    answers = board.target_answers(run)
+    answers = boards.target_answers(run)
     p = run.once(pools.of_run)
     loss = losses(answers, p.labels, str(request.option("loss", "zero_one")))
     scope = str(request.option("scope", "model"))
@@ -304,7 +352,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     elif scope == "class":
         where = {f"label {c}": p.labels == k for k, c in enumerate(run.subject.classes)}
     elif scope == "group":
-        for name, values in pool.groups(run.subject.data, request.option("group")).items():
+        for name, values in pools.groups(run.subject.data, request.option("group")).items():
             where |= {f"{name} = {v}": values == v for v in np.unique(values)}
     else:
         raise MeasurementError(f"unknown scope {scope!r} for a generalization gap; known: model, class, group")

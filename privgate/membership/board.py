@@ -1,6 +1,7 @@
 """What every attack scores against the subject's model: signals, self-tests, thresholds fixed before the trials."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -160,6 +161,15 @@ def tested(name: str) -> SelfTest:
     return self_test(attacks.BY_NAME[name])
 
 
+def growing(one: Run) -> Iterator[Board]:
+    """Yield the board at each look; whoever asks the run for its board or shadow models later has the last ones."""
+    for made in pools.growing(one):
+        one.keep(pools.shadow_pool, made)
+        one.keep(train, made.shadows)
+        one.keep(run, run(one))
+        yield one.once(run)
+
+
 def run(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
     pool = run.once(pools.of_run)
@@ -269,7 +279,7 @@ def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> floa
     """
     signals = board.signals
     trained = np.flatnonzero(~np.isnan(signals.shadow).any(axis=(1, 2)))
-    chosen = rng.permutation(trained)[:STAND_INS]
+    chosen = rng.permutation(trained)[: max(1, min(STAND_INS, len(trained) // 4))]
     # a complement says as much about a stand-in as the stand-in itself: the pair goes together
     rest = np.setdiff1d(trained, np.concatenate([chosen, chosen ^ 1]))
     if len(rest) < 2 or not len(chosen):

@@ -12,6 +12,7 @@ from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.needs import Need
+from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome, worst
 
 # Waivers: dated exceptions up to a ceiling; one that does not apply is reported, never silently dropped.
@@ -260,6 +261,8 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         shadows = behind.shadow_models
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
+        if rule.request().option("level") and shadows < min(APPROVING):
+            return f"{shadows} shadow models stand behind this, an approval at a level wants {min(APPROVING)}"
         # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
         outside = int(evidence.subject.get("n_candidates") or 0)
         people = outside if behind.candidates is None else behind.candidates

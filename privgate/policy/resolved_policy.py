@@ -108,7 +108,7 @@ class Policy(Document):
         if not self.not_applicable:
             del said["not_applicable"]
         said["rules"] = [
-            {k: v for k, v in r.items() if v or k not in ("when", "either", "over")} for r in said["rules"]
+            {k: v for k, v in r.items() if v or k not in ("when", "either", "over", "level")} for r in said["rules"]
         ]
         return {**said, "extends": list(self._source.chain), "applies_to": conditions}
 

@@ -122,7 +122,7 @@ def choose(
     if moved <= DETERMINISTIC:
         where = ", on all data and with one person left out; one seed is used"
         if glance:
-            where = " on all data, so one seed is used; the check compares more"
+            where = " on all data, so one seed is used; where people are left out more are compared"
         text = f"{compared} seeds gave the same models{where}"
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
     if own is not None:
@@ -275,7 +275,7 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
         return run, found  # the next control makes 70 trainings, and nothing is measured whatever it says
     apart = reproduction.registered_apart(found[0])
     with fleet.afresh():
-        found.append(recipe_controls.depends_on_data(subject, fleet))
+        found.append(recipe_controls.depends_on_data(subject, fleet, people=not run.attacks_alone))
     run = replace(run, registered_apart=apart, single_median=found[1].figure("single_median"))
     if found[1].outcome not in ("passed", "warned"):
         return run, found
@@ -284,8 +284,8 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
         found.append(kept)
         if kept.outcome != "passed":
             return run, found
-    run = choose_seeds(run)
-    if run.at_coins and not run.rehearsed:
+    run = choose_seeds(run, glance=run.attacks_alone)
+    if run.at_coins and not run.rehearsed and not run.attacks_alone:
         found.append(coins.compared(run))
         run = replace(run, seed_control=_with_compared(run, found[-1]))
     return run, found
@@ -329,12 +329,11 @@ def remembered(run: Run) -> list[Precondition]:
 def trainings(run: Run) -> int:
     """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
     seen = run.seed_control
-    seeds = fits(
-        run.subject, dependent=seen is not None and seen.dependent, count=run.limits.seeds, drawn=coins.decided(run)
-    )
-    if run.at_coins:
+    dependent, people = seen is not None and seen.dependent, not run.attacks_alone
+    seeds = fits(run.subject, dependent=dependent or not people, count=run.limits.seeds, drawn=coins.decided(run))
+    if run.at_coins and people:
         seeds += [coin.fit(run.subject) for coin in coins.first(run)]
-    return recipe_controls.trainings(run.subject, seeds)
+    return recipe_controls.trainings(run.subject, seeds, people=people)
 
 
 def choose_seeds(run: Run, *, glance: bool = False) -> Run:

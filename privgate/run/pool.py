@@ -1,7 +1,8 @@
 """The pool of an attack, and shadow models on balanced random subsets of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from privgate.run import beside, same_people, same_population
 from privgate.run.run import Noted, Run
 from privgate.run.same_people import Twins
 from privgate.run.same_population import Shift
+from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
@@ -332,23 +334,54 @@ class TrainedPool(Noted):
 
 def shadow_pool(run: Run) -> TrainedPool:
     """Return models on balanced random halves of the pool."""
+    return trained(run, *_drawn(run))
+
+
+def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
+    """Return who is in which subset, and the seeds."""
     count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
     masks = balanced_masks(run.once(of_run), count, rng)
-    return trained(run, masks, seeds_for(run, count, rng))
+    return masks, seeds_for(run, count, rng)
 
 
-def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool:
+def growing(run: Run) -> Iterator[TrainedPool]:
+    """Yield the shadow models of each look, those of the looks before first; all at once where no training makes them.
+
+    Whom they are trained on is drawn before the first is trained.
+    """
+    masks, seeds = _drawn(run)
+    looks = [count for count in LOOKS if count <= len(masks)]
+    found = trained(run, masks[: looks[-1]], seeds[: looks[-1]], first=looks[0])
+    yield found
+    for before, count in pairwise(looks):
+        if len(found.shadows.masks) == before:
+            more = _refitted(run, masks[before:count], seeds[before:count])
+            found = replace(found, shadows=found.shadows.joined(more))
+            yield found
+
+
+def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...], *, first: int | None = None) -> TrainedPool:
     """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree.
 
-    Whatever is asked of a model beside records is asked in one call with the pool.
+    Whatever is asked of a model beside records is asked in one call with the pool. Where each model is a training, only
+    the ``first`` are made.
     """
     noted, more = list[Precondition](), run.once(asked_beside)[0]
-    subject, wider = more.asked, more.wider(masks)
-    made = families.subsets(subject, wider, seeds, run.fleet)
-    if made.engine != refit.ENGINE.name:
-        noted.append(recheck(run, subject, made))
-        if noted[0].outcome != "passed":
-            made = refit.ENGINE.subsets(subject, wider, seeds, run.fleet)
+    made = families.faster_subsets(more.asked, more.wider(masks), seeds, run.fleet)
+    if made is not None:
+        noted.append(recheck(run, more.asked, made))
+        if noted[0].outcome == "passed":
+            return TrainedPool(tuple(noted), shadows=_enough(made, masks, more))
+    return TrainedPool(tuple(noted), shadows=_refitted(run, masks[:first], seeds[:first]))
+
+
+def _refitted(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
+    more = run.once(asked_beside)[0]
+    return _enough(refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet), masks, more)
+
+
+def _enough(made: Shadows, masks: Bool, more: beside.Beside) -> Shadows:
+    """Return models with their answers beside records taken apart, if enough of them could be trained."""
     if more.kinds:
         apart = made.log_p[:, more.places.ravel()].reshape(len(masks), *more.places.shape, -1)
         made = replace(made, masks=masks, log_p=made.log_p[:, : masks.shape[1]], beside=apart)
@@ -356,7 +389,7 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> TrainedPool
     if len(made.status) - failed < LEAST_TRAINED * len(made.status):
         first = next(iter(made.reason.values()), "no reason given")
         raise MeasurementError(f"{failed} of {len(made.status)} shadow models could not be trained: {first}")
-    return TrainedPool(tuple(noted), shadows=made)
+    return made
 
 
 def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:

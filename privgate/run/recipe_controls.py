@@ -37,14 +37,15 @@ SIDE = 7
 LEVEL = 1e-3
 
 
-def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
+def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> Precondition:
     """Judge whether the recipe learns from the data it is given: from all of it, and with people left out as well.
 
     A random half left out, and 20 relabelled records, must move predictions: else weights are cached. The same must
     hold where one person is left out, for several people: weights reused there would make every influence a false zero.
     Relabelled stretches of the data and relabelled single records show a part that is ignored: everything that
     leave-one-out could say about those records would be a false zero, too. A change counts where it is beyond ten times
-    what repeated trainings differ by.
+    what repeated trainings differ by. Where nothing is asked about single ``people``, nobody is left out and no single
+    record relabelled: shadow models leave a half out.
 
     Notes
     -----
@@ -56,12 +57,13 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return _depends_in_distribution(subject, fleet)
     queries = reproduction.compared(subject)
-    whole, one_out, blocks, singles = _probes(subject, queries)
+    whole, one_out, blocks, singles = _probes(subject, queries, people=people)
     label = "checking that training uses its data"
     probes = [*whole, *one_out, *blocks, *singles[:FIRST]]
-    twice = [changed.without(subject, u) for u in changed.people(subject)[:TWICE]]
+    some = changed.people(subject)[: TWICE * people]
+    twice = [changed.without(subject, u) for u in some]
     alike = [changed.full(subject, repeat=r) for r in range(ALIKE)]
-    alike += [changed.without(subject, u, repeat=1) for u in changed.people(subject)[:TWICE]]
+    alike += [changed.without(subject, u, repeat=1) for u in some]
     plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
     first = fleet.fits(subject, [*alike, *plain.values()], label=label)
     if problem := reproduction.problem_in(first[:ALIKE]):
@@ -81,7 +83,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     asked = _Asked(subject, fleet, known, BEYOND * noise, label)
     asked.ask(probes)
     parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": asked.enough(singles)}
-    return _judged(asked, parts, noise, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
+    return _judged(asked, parts, noise, people=people, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
 
 
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
@@ -115,9 +117,11 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
     return reproduction.doubt("remembers_nothing", text, {"between_processes": float(apart)})
 
 
-def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, constant: bool) -> Precondition:
+def _judged(
+    asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, people: bool, constant: bool
+) -> Precondition:
     """Return the finding on probes that were asked; ``constant``: the model answers the same about everybody."""
-    blocks, singles = (asked.idle_share(parts[name]) for name in ("blocks", "singles"))
+    ignored = max(asked.idle_share(parts[name]) for name in (("blocks", "singles") if people else ("blocks",)))
     moves = [asked.moved[p.fit.key] for p in parts["singles"]]
     detail: dict[str, Any] = {
         "moved_by": {p.what: asked.moved[p.fit.key] for p in [*parts["whole"], *parts["blocks"]]},
@@ -125,7 +129,7 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
         "blocks_ignored": len(asked.idle(parts["blocks"])),
         "singles_ignored": len(asked.idle(parts["singles"])),
         "singles": len(parts["singles"]),
-        "single_median": float(np.median(moves)) if moves else 0.0,
+        "single_median": float(np.median(moves)) if moves else (0.0 if people else None),
         "between_two_trainings": noise,
     }
     # half of the data may be too little for a recipe's own validation split; other trainings show what it does
@@ -144,13 +148,13 @@ def _judged(asked: "_Asked", parts: dict[str, list[Probe]], noise: float, *, con
             f"({len(found)} of {len(parts['one_out'])} such trainings)",
             detail,
         )
-    if not parts["one_out"]:
+    if people and not parts["one_out"]:
         return reproduction.doubt("depends_on_data", "nobody can be left out without a label being lost", detail)
     idle = asked.idle(parts["blocks"])
-    if blocks >= IGNORED or singles >= IGNORED:
+    if ignored >= IGNORED:
         where = f", among them {' and '.join(p.what for p in idle[:4])}" if idle else ", scattered over the data"
-        share = max(blocks, singles)
-        return reproduction.doubt("depends_on_data", f"the recipe ignores about {share:.0%} of its data{where}", detail)
+        said = f"the recipe ignores about {ignored:.0%} of its data{where}"
+        return reproduction.doubt("depends_on_data", said, detail)
     if idle:
         text = f"predictions do not depend on {' and '.join(p.what for p in idle)}"
         return Precondition("depends_on_data", "warned", text, detail)
@@ -216,35 +220,36 @@ class _Asked:
         return len(self.idle(probes)) / len(probes) if probes else 1.0
 
 
-def _probes(subject: Subject, queries: Index) -> tuple[list[Probe], list[Probe], list[Probe], list[Probe]]:
+def _probes(
+    subject: Subject, queries: Index, *, people: bool = True
+) -> tuple[list[Probe], list[Probe], list[Probe], list[Probe]]:
     """Return (whole, one person out, blocks, singles), drawn by digest."""
     rng = subject.generator("depends_on_data")
     return (
         changed.whole(subject, rng, queries),
-        changed.one_out(subject, rng),
+        changed.one_out(subject, rng) if people else [],
         changed.blocks(subject, rng, queries),
-        changed.singles(subject, rng, queries),
+        changed.singles(subject, rng, queries) if people else [],
     )
 
 
-def fits(subject: Subject) -> list[Fit]:
+def fits(subject: Subject, *, people: bool = True) -> list[Fit]:
     """Return the calls that both controls make, less what single records that seem ignored may add."""
     twice = [changed.full(subject, repeat=r) for r in range(2)]
     if len(subject.classes) < 2:
         return twice
-    whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject))
+    whole, one_out, blocks, singles = _probes(subject, reproduction.compared(subject), people=people)
     probes = [*whole, *one_out, *blocks, *singles[:FIRST]]
-    people = changed.people(subject)[:TWICE]
     made = [*twice, *(changed.full(subject, repeat=r) for r in range(ALIKE))]
-    made += [changed.without(subject, u, repeat=r) for u in people for r in range(2)]
+    made += [changed.without(subject, u, repeat=r) for u in changed.people(subject)[: TWICE * people] for r in range(2)]
     return made + [f for p in probes for f in (p.fit, p.against) if f is not None]
 
 
-def trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:
+def trainings(subject: Subject, more: Sequence[Fit] = (), *, people: bool = True) -> int:
     """Return how many trainings both controls make together with ``more`` calls, each once."""
     if subject.recipe.dp is not None and subject.recipe.seed is None:
         return 4 * SIDE + len({f.encoding for f in more})
-    return len({f.encoding for f in [*fits(subject), *more]})
+    return len({f.encoding for f in [*fits(subject, people=people), *more]})
 
 
 def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

@@ -134,6 +134,9 @@ class Run:
         Whether people are asked about beside their own records as well: a rule of the policy wants it.
     theorems : tuple of str
         Those about data and recipe alone that bound every answer of this model.
+    attacked : mapping of Request to (figure, function)
+        What rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
+        Shadow models grow until one that can block is broken, or none is open.
     """
 
     subject: Subject
@@ -160,6 +163,7 @@ class Run:
     nonce: str = ""
     beside: bool = False
     theorems: tuple[str, ...] = ()
+    attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:
@@ -185,6 +189,15 @@ class Run:
     def averaged(self) -> bool:
         """Whether training draws and records no seed, so that figures are means over runs of their own."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None
+
+    @property
+    def attacks_alone(self) -> bool:
+        """Whether nobody is left out, and rules on attacks name a level: controls of single people serve nothing."""
+        return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.asked
+
+    def keep(self, make: Callable[["Run"], T], made: T) -> None:
+        """Keep what was made in steps, in the place of what fewer steps had made."""
+        self._made[make] = made
 
     def once(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""

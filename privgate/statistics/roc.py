@@ -7,6 +7,11 @@ import numpy as np
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 
+#: shadow models at each look of a rule that names its level -> share of it that blocking spends there
+LOOKS = {4: 1 / 8, 8: 1 / 8, 16: 1 / 8, 32: 1 / 8, 64: 1 / 2}
+#: looks that may approve, each at the same share of the level
+APPROVING = (32, 64)
+
 
 def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
     """Return both as arrays.

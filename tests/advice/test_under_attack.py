@@ -108,12 +108,12 @@ def test_the_first_attack_that_reaches_too_far_ends_a_candidate(attacked, ran, f
 
 
 def test_nothing_is_trained_where_the_policy_counts_less_effort_as_none(fleet):
-    policy, subject, before = Policy.load("attacks-1"), Subject.local(tree(), table(400)), fleet.calls
+    policy, subject, before = Policy.load("attacks-1"), Subject.local(tree(), table(440)), fleet.calls
     risk = probing.probe(policy, subject, fleet=fleet, limits=Budget())
     assert not risk.outcome.releases
-    assert risk.why == "the policy wants 800 candidates, and 400 are usable: give more"
+    assert risk.why == "the policy wants 800 candidates, and 440 are usable: give more"
     few = probing.probe(policy, subject, fleet=fleet, limits=Budget(shadow_models=16))
-    assert few.why == "the policy wants 64 shadow models: --shadow-models 64"
+    assert few.why == "the policy wants 32 shadow models: --shadow-models 32"
     assert fleet.calls == before
 
 

@@ -360,13 +360,13 @@ def test_a_fast_engine_is_checked_against_the_training_function():
 
 def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
     b = bench(BernoulliNB(), data=made(), models=4)
-    real = pool.families.subsets
+    real = pool.families.faster_subsets
 
     def wrong(*args):
         got = real(*args)
         return replace(got, log_p=got.log_p + 0.01)
 
-    monkeypatch.setattr(pool.families, "subsets", wrong)
+    monkeypatch.setattr(pool.families, "faster_subsets", wrong)
 
     assert b.once(pool.train).engine == "refit"
     assert [p.outcome for p in b.preconditions] == ["warned"]

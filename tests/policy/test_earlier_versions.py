@@ -8,6 +8,10 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
+    "attacks-1@2": "sha256:386e02d5b228894b63d6ea20594cb7d7f871895a6820d824caaa54b307d9e8b1",
+    "dtp-1-attacks@2": "sha256:e9e82368b57ca854df2ef6b470dd69320b365ceacd08c5b9d7d91dc7273c28f0",
+    "regression-1-attacks@2": "sha256:88d42321bfca23b4235c4bb34676408151b8ab898c1dc45e76a2fe302df0f9ca",
+    "release-1@3": "sha256:019e801a6911beb4df1823af61497927d7d8a2f281cb56c5ea4aef00d3f7b2ad",
     "attacks-1@1": "sha256:4a5a85fcd621feb265c59aac6b6376d77f5f38616a1fa2fe2faf344e48017a0c",
     "dp-trained@1": "sha256:0ffd76b26c83a2c68530988b64a44f2cb5b41f0c67ed66df2dcb0d15a7540b66",
     "dtp-1-attacks@1": "sha256:0d0f33d06a88d40df66e72958a29b92604924f0781485cdce8e3d472b64531f1",

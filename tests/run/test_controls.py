@@ -112,6 +112,19 @@ def test_cached_weights_are_caught(fleet):
     assert found.message.startswith("the recipe does not depend on its data")
 
 
+def test_where_nobody_is_asked_about_fewer_trainings_show_that_data_are_used(fleet):
+    honest, before = local(DecisionTreeClassifier(min_samples_leaf=10)), fleet.calls
+    found = depends_on_data(honest, fleet, people=False)
+    made = fleet.calls - before
+
+    assert found.outcome == "passed"
+    assert found.figure("single_median") is None
+    assert made <= trainings(honest, people=False) <= 15 < trainings(honest)
+    assert depends_on_data(local(cached), fleet, people=False).outcome == "inconclusive"
+    for part in ("first half", "second half"):
+        assert "ignores about" in depends_on_data(local(partly, part=part), fleet, people=False).message
+
+
 @pytest.mark.parametrize("part", ["first half", "second half", "every other", "some half"])
 def test_an_ignored_half_is_caught(fleet, part):
     found = depends_on_data(local(partly, part=part), fleet)

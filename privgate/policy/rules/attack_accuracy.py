@@ -4,7 +4,7 @@ Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2. **Blocks** if 
 (Holm over all that was searched), **passes** if the upper limit is within it, else **inconclusive**.
 
 Request: ``attack_accuracy(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
 
     - metric: attack_accuracy
       max: 0.6
@@ -32,6 +32,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="balanced accuracy",
 )
 
 

@@ -4,7 +4,7 @@ Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 20
 lower confidence limit exceeds it, **passes** if the upper limit is within it, else **inconclusive**.
 
 Request: ``attack_advantage(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
 
     - metric: attack_advantage
       max: 0.2
@@ -31,6 +31,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="TPR less FPR",
 )
 
 

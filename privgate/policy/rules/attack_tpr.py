@@ -5,7 +5,7 @@ thresholds, one for blocking and one for approving; a false-positive rate that t
 inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
 
 Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-confidence=0.95, group=<sensitive column>)``; ``group`` only where the policy names one. Fraction.
+confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
 
     - metric: attack_tpr
       at_fpr: 0.01
@@ -23,7 +23,7 @@ from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.membership import ATTACKED, MembershipRule
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.statistics.roc import least_nonmembers
+from privgate.statistics.roc import APPROVING, least_nonmembers
 
 METRIC = Metric(
     "attack_tpr",
@@ -35,6 +35,7 @@ METRIC = Metric(
     needs=ATTACKED,
     answers=ANY_ANSWERS,
     limits_attacks=True,
+    figure="TPR at an FPR",
 )
 
 
@@ -56,7 +57,8 @@ class AttackTpr(MembershipRule):
     @property
     def least(self) -> int:
         """Candidates without which no sample resolves the false-positive rate."""
-        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / 2)
+        looks = 1 if self.level is None else len(APPROVING)
+        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

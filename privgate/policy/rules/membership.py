@@ -11,6 +11,7 @@ from privgate.evidence.measurement import BehindMembership
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
+from privgate.statistics.roc import APPROVING
 from privgate.verdict import Outcome
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1)]
@@ -81,11 +82,25 @@ class MembershipRule(CandidatesRule):
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
     scope: Literal["model", "class", "group", "record"] = Field(default="model", description="Against whom.")
+    level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
+        default=None,
+        description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
+        "until the rule is decided; one look at all of them if absent. It is 1 - confidence.",
+    )
+
+    @model_validator(mode="after")
+    def _level_fits(self) -> Self:
+        if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
+            raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
+        if self.level is not None and self.scope == "record":
+            raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
+        return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Add how many candidates would decide it, where the interval alone leaves it open."""
         said = super().advice(measurement, outcome)
-        if outcome is not Outcome.INCONCLUSIVE or measurement.problem:
+        early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
+        if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
             return said
         needed = self.needed(measurement)
         if needed is None:

@@ -48,6 +48,8 @@ class Metric:
         Columns of the per-unit table that such a limit speaks about, the one that decides last.
     limits_attacks : bool
         Whether a limit says what attacks achieve.
+    figure : str
+        Of an attack's success, if the number is one of a single attack.
     shows_leaks_only : bool
         Whether a good value shows nothing: no model is safe by it.
     written_as : str
@@ -70,6 +72,7 @@ class Metric:
     per_unit: bool = False
     columns: tuple[str, ...] = ()
     limits_attacks: bool = False
+    figure: str = ""
     shows_leaks_only: bool = False
     written_as: str = ""
     question: str = ""

@@ -1,0 +1,292 @@
+"""Attacks as a sequential test: looks at more and more shadow models, with a level that all of them spend together."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check.costs import costs
+from privgate.check.gate import evaluate
+from privgate.check.prepare import attacked, prepare
+from privgate.errors import MeasurementError, PolicyError
+from privgate.evidence import BehindMembership, Measurement
+from privgate.kernel.sample import lower_limit
+from privgate.membership import attack_measures
+from privgate.membership.attack_measures import Look, over_looks
+from privgate.membership.attacks.attack_base import Signals
+from privgate.membership.board import Attempt, Board
+from privgate.policy.judging import shortfall
+from privgate.run import pool
+from privgate.run.run import Budget
+from privgate.statistics.roc import APPROVING, LOOKS, best_threshold
+from privgate.training.fleet import Fleet
+from tests.in_process import InProcess
+
+POLICY = Policy.load("attacks-1")
+ACCURACY, TPR = attacked(POLICY)
+MEMBERS, OUTSIDE = 900, 850
+#: of each simulated attack: how much the noise of one shadow model adds to its score, and its share of the signal
+ATTACKS = {"slow": (4.0, 1.0), "quick": (0.0, 0.85), "guess": (0.0, 0.0), "guess too": (1.0, 0.0)}
+
+
+class Simulated(Board):
+    """A board on which attacks score members N(m, 1) and others N(-m, 1), and each shadow model adds noise."""
+
+    def wanted(self, name):
+        return self.made
+
+
+def growing(signal, rng):
+    """Yield boards at every look; noise of earlier shadow models stays in the mean of all."""
+    members = np.arange(MEMBERS + OUTSIDE) < MEMBERS
+    side = np.where(members, 1.0, -1.0)
+    known = np.arange(len(members)) % 2 == 0
+    clean = {name: share * signal * side + rng.normal(size=len(side)) for name, (_, share) in ATTACKS.items()}
+    noise, trained = dict.fromkeys(ATTACKS, 0.0), 0
+    run = SimpleNamespace(
+        generator=lambda _: rng,
+        once=lambda _: (SimpleNamespace(said=""),),
+        subject=SimpleNamespace(release=SimpleNamespace(noise=None, exact=True)),
+    )
+    people, empty = np.arange(len(side)), np.zeros((len(side), 1))
+    for count in LOOKS:
+        made = []
+        for name, (spread, _) in ATTACKS.items():
+            noise[name] += rng.normal(size=len(side)) * np.sqrt(count - trained)
+            scores = clean[name] + spread * noise[name] / count
+            learned = best_threshold(scores[known], members[known])
+            made.append(Attempt(SimpleNamespace(name=name), scores, 0.0, learned, None))
+        trained = count
+        signals = Signals(empty, people * 0, np.zeros((count, len(side), 1)), np.zeros((count, len(side)), bool))
+        shared = SimpleNamespace(hidden=0.0, removed={})
+        board = Simulated(signals, shared, people, members, people * 0, people, known, run)
+        board.made = made
+        yield board
+
+
+def accuracy_at(models, signal):
+    return max(norm.cdf(share * signal / np.hypot(1, spread / np.sqrt(models))) for spread, share in ATTACKS.values())
+
+
+def signal_for(accuracy):
+    """Return the signal at which the best attack with 64 shadow models is right so often."""
+    return norm.ppf(accuracy) * np.hypot(1, ATTACKS["slow"][0] / 8)
+
+
+def simulated(monkeypatch, request, signal, runs):
+    """Return how often runs refused, how often they approved, and at how many shadow models each stopped."""
+    rule = next(r for r in POLICY.rules if r.request() == request)
+    outcomes, stopped = [], []
+    for k in range(runs):
+        rng = np.random.default_rng([k, int(1e6 * signal)])
+        monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal, rng))
+        looks = attack_measures.looked(SimpleNamespace(attacked={request: attacked(POLICY)[request]}))[request]
+        outcomes.append(rule.judge(over_looks(looks)).outcome.value)
+        stopped.append(looks[-1].models)
+    return outcomes.count("failed"), outcomes.count("passed"), np.array(stopped)
+
+
+def told(what, truth, runs, refused, approved, stopped):
+    share = {count: round(float((stopped == count).mean()), 3) for count in LOOKS}
+    print(json.dumps({"rule": what, "truth": truth, "runs": runs, "refused": refused, "approved": approved,
+                      "stopped_at": share, "mean": round(float(stopped.mean()), 1)}))  # fmt: skip
+
+
+def of_accuracy(monkeypatch, truth, runs):
+    found = simulated(monkeypatch, ACCURACY, signal_for(truth), runs)
+    told("attack_accuracy, at most 0.6", truth, runs, *found)
+    return found
+
+
+def of_tpr(monkeypatch, truth, runs):
+    signal = (norm.isf(0.01) - norm.isf(truth)) / 2 * np.hypot(1, ATTACKS["slow"][0] / 8)
+    found = simulated(monkeypatch, TPR, signal, runs)
+    told("attack_tpr, at most 0.1", truth, runs, *found)
+    return found
+
+
+def at_most(level, count, runs):
+    """Whether a rate is not shown to exceed the level."""
+    return float(lower_limit(count, runs, alpha=0.01)) <= level
+
+
+def test_what_the_looks_spend_is_the_level_and_no_more():
+    assert sum(LOOKS.values()) == 1
+    assert set(APPROVING) <= set(LOOKS)
+    assert max(APPROVING) == max(LOOKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [of_accuracy, of_tpr])
+def test_verdicts_are_wrong_at_most_as_often_as_the_level_says(what, monkeypatch):
+    limit = 0.6 if what is of_accuracy else 0.1
+    for truth, wrong in ((limit * 1.002, 1), (limit * 1.02, 1), (limit * 0.998, 0), (limit * 0.98, 0)):
+        assert at_most(0.05, what(monkeypatch, truth, 1000)[wrong], 1000)
+    far = what(monkeypatch, 0.9, 1000)
+    assert far[0] == 1000
+    assert (far[2] <= 8).all()
+
+
+@pytest.mark.slow
+def test_a_model_far_below_is_approved_before_all_shadow_models_are_trained(monkeypatch):
+    refused, approved, stopped = of_accuracy(monkeypatch, 0.51, 1000)
+
+    assert not refused
+    assert approved >= 950
+    assert (stopped == 32).mean() > 0.9
+
+
+def test_few_runs_say_the_same(monkeypatch):
+    assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 60)[1], 60)
+    assert at_most(0.05, of_accuracy(monkeypatch, 0.599, 60)[0], 60)
+    assert of_accuracy(monkeypatch, 0.9, 20)[0] == 20
+
+
+def test_figures_without_limits_would_be_wrong_far_more_often(monkeypatch):
+    bare = attack_measures.limits.balanced_accuracy
+
+    def point(decisions, **_):
+        value = bare(decisions, low_alpha=0.5, high_alpha=0.5).value
+        return attack_measures.Interval(value, value, value)
+
+    monkeypatch.setattr(attack_measures.limits, "balanced_accuracy", point)
+
+    assert not at_most(0.05, of_accuracy(monkeypatch, 0.599, 60)[0], 60)
+
+
+def test_the_figure_grows_with_shadow_models_in_the_simulation():
+    signal = signal_for(0.605)
+
+    assert accuracy_at(32, signal) < 0.6 < accuracy_at(64, signal)  # what an approval at 32 must not overlook
+
+
+def look(models, value, low=0.4, high=0.55, *, trained=None, missing=False):
+    behind = BehindMembership(shadow_models=models if trained is None else trained, searched=3)
+    shown = Measurement(ACCURACY, value=value, low=low, high=1.0 if missing else high, unit="fraction",
+                        kind="confidence", confidence=0.95, behind=behind)  # fmt: skip
+    return Look(models, shown, high)
+
+
+@pytest.mark.parametrize(
+    ("looks", "high"),
+    [
+        ([look(16, 0.52), look(32, 0.52)], 0.55),
+        ([look(16, 0.50), look(32, 0.52)], 0.57),  # what the last doubling added, once more
+        ([look(16, 0.53), look(32, 0.52)], 0.55),
+        ([look(4, 0.5, high=0.58), look(16, 0.52), look(32, 0.52)], 0.58),  # an attack that ran is an attack
+        ([look(4, 0.5, missing=True), look(16, 0.52), look(32, 0.52)], 0.55),
+        ([look(32, 0.52), look(64, 0.56)], 0.55),
+        ([look(64, 0.52)], 0.55),
+        ([look(16, 0.52)], 1.0),
+        ([look(32, 0.52)], 1.0),
+        ([MeasurementError("no attack ran"), look(32, 0.52)], 1.0),
+        ([look(16, 0.52), look(32, 0.52, trained=31)], 1.0),
+        ([look(16, 0.52), look(32, 0.52, missing=True)], 1.0),
+        ([look(16, 0.52), look(32, np.nan)], 1.0),
+        ([look(16, np.nan), look(32, 0.52)], 1.0),
+        ([look(16, 0.52), look(32, 0.52, high=np.nan)], 1.0),
+    ],
+)
+def test_what_is_not_known_approves_nothing(looks, high):
+    assert over_looks(looks).high == pytest.approx(high)
+
+
+def test_an_attack_that_succeeded_with_few_shadow_models_succeeded():
+    found = over_looks([look(4, 0.7, low=0.62), look(8, 0.6, low=0.5)])
+
+    assert (found.low, found.value) == (0.62, 0.7)
+    assert BehindMembership.of(found.behind).searched == 6
+
+
+def test_a_last_look_without_a_number_has_none():
+    with pytest.raises(MeasurementError, match="no attack ran"):
+        over_looks([look(4, 0.6), MeasurementError("no attack ran")])
+
+
+def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
+    rule = POLICY.rules[0]
+    few, enough = (replace(look(k, 0.5).shown, behind=BehindMembership(shadow_models=k, candidates=900))
+                   for k in (16, 32))  # fmt: skip
+    evidence = SimpleNamespace(run=SimpleNamespace(isolation="bubblewrap"), subject={"n_candidates": 900})
+
+    assert shortfall(POLICY.audit, rule, few, evidence) == (
+        "16 shadow models stand behind this, an approval at a level wants 32"
+    )
+    assert not shortfall(POLICY.audit, rule, enough, evidence)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("level: 0.01", "level 0.01 is not 1 - confidence 0.95: they are one number"),
+        ("level: 0.05\n    scope: record", "scope 'record' has target models of its own"),
+    ],
+)
+def test_a_level_that_means_nothing_is_an_error(tmp_path, keys, message):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "schema: privgate/policy/v1\nname: mine\nversion: '1'\nrules:\n"
+        f"  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n"
+    )
+
+    with pytest.raises(PolicyError, match=message):
+        Policy.load(file)
+
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(1900, 4))
+Y = (X[:, 0] + 2 * RNG.logistic(size=1900) > 0).astype(int)
+DATA = TrainingData(X[:1000], Y[:1000], candidates=(X[1000:], Y[1000:]))
+
+
+def test_shadow_models_grow_by_those_that_one_look_at_all_would_train():
+    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=3), seed=2), DATA)
+    steps = list(pool.growing(prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16))))
+    whole = prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16)).once(pool.train)
+
+    assert [len(step.shadows.masks) for step in steps] == [4, 8, 16]
+    for step in steps:
+        for name in ("masks", "log_p", "status", "beside"):
+            ours, all_ = getattr(step.shadows, name), getattr(whole, name)
+            assert all_ is None or np.array_equal(ours, all_[: len(ours)])
+        assert step.shadows.seeds == whole.seeds[: len(step.shadows.masks)]
+
+
+def counted(recipe, policy="attacks-1"):
+    """Return the verdict, the trainings of a check less those that ask a model that is not stored, and the plan."""
+    subject, made = Subject.local(recipe, DATA), []
+
+    class Counting(Fleet):
+        def _train(self, subject, keys, fits):
+            made.extend([self.activity] * len(keys))
+            return super()._train(subject, keys, fits)
+
+    with Counting(jobs=2, ledger="none") as fleet:
+        verdict = evaluate(policy, subject, fleet=fleet)
+    with Fleet(jobs=2, ledger="none") as fleet:
+        planned = costs(Policy.load(policy), subject, fleet=fleet, limits=Budget())
+    return verdict, len(made) - made.count("training on all records"), planned
+
+
+def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
+    verdict, made, planned = counted(Recipe(DecisionTreeClassifier(), seed=2))
+
+    behind = [BehindMembership.of(m.behind) for m in verdict.evidence.measurements.values()]
+    assert verdict.outcome.value == "failed"
+    assert [b.shadow_models for b in behind] == [4, 4]
+    assert made <= 21
+    assert any("4 where one is far above its limit and 32 where all are far below" in line for line in planned.said)
+
+
+@pytest.mark.slow
+def test_a_model_far_below_is_approved_with_less_than_fifty_trainings():
+    verdict, made, planned = counted(Recipe(LogisticRegression(C=0.01)))
+
+    assert verdict.approved
+    assert made == planned.trainings <= 50
