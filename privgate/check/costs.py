@@ -11,6 +11,7 @@ from privgate.families import answering as families
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 from privgate.run import changed, controls, recipe_controls, reproduction
+from privgate.run.coins import LOOKS
 from privgate.run.needs import Need
 from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.run import Budget, Run
@@ -151,7 +152,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     planned, said = planning.make(run, closely=True, each=paces.each)
     first = trainings_beside(run)
     before = f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds)"
-    before += "" if run.attacks_alone else f", up to {IF_UNCLEAR} more where single records seem ignored"
+    before += f", up to {IF_UNCLEAR} more where single records seem ignored" * (not run.attacks_alone)
+    before += f", {LOOKS[0]} more at other seeds if no attack is too strong" * (run.attacks_alone and run.at_coins)
     each, other = paces.each, seconds_beside(run, paces.start)
     seconds = planned.seconds + other + first * each / fleet.workers
     trainings = first + planned.retrains

@@ -205,6 +205,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     dtp_measures.left_out_again(run)
+    run, more = (run, []) if stopped else controls.last(run, measurements)
+    checked += more
     checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=told,

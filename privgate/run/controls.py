@@ -1,14 +1,14 @@
 """What must hold before any number counts, and how many paired seeds a recipe needs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition, SeedControl
+from privgate.evidence import Measurement, Precondition, Request, SeedControl
 from privgate.families.refit import no_answers
 from privgate.run import changed, coins, recipe_controls, reproduction
 from privgate.run.recipe_controls import reads_no_seed
@@ -289,6 +289,19 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
         found.append(coins.compared(run))
         run = replace(run, seed_control=_with_compared(run, found[-1]))
     return run, found
+
+
+def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
+    """Compare the released answers with those of other coins where attacks alone are judged, and none is too strong.
+
+    Shadow models have other seeds: code that is written for the released one would show them nothing. Who is refused
+    anyway trains none of these models.
+    """
+    broken = any(run.attacked[r][1](found) == "broken" for r, found in measured.items() if r in run.attacked)
+    if broken or run.rehearsed or not (run.attacks_alone and run.at_coins):
+        return run, []
+    found = coins.compared(run)
+    return replace(run, seed_control=_with_compared(run, found)), [found]
 
 
 def _with_compared(run: Run, found: Precondition) -> SeedControl | None:

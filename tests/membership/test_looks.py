@@ -284,6 +284,31 @@ def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
     assert any("4 where one is far above its limit and 32 where all are far below" in line for line in planned.said)
 
 
+def at_one_seed(X, y, *, seed):
+    """Answers alike at every seed but 2, which is released: shadow models show nothing of it."""
+    noise = np.random.default_rng(seed).normal(size=len(X))
+    rows = np.column_stack([X, 0.01 * noise])
+    return Narrower(LogisticRegression(C=1e-4 if seed == 2 else 1e-2).fit(rows, y))
+
+
+class Narrower:
+    def __init__(self, model):
+        self.model, self.classes_ = model, model.classes_
+
+    def predict_proba(self, X):
+        return self.model.predict_proba(np.column_stack([X, np.zeros(len(X))]))
+
+
+def test_code_for_the_released_seed_is_not_approved_by_attacks_alone():
+    for seed, outcome in ((2, "inconclusive"), (3, "passed")):
+        with Fleet(jobs=2, ledger="none") as fleet:
+            verdict = evaluate("attacks-1", Subject.local(Recipe(at_one_seed, seed=seed), DATA), fleet=fleet)
+        found = {p.name: p for p in verdict.evidence.preconditions}
+        assert found["coins"].outcome == outcome, found["coins"].message
+        assert verdict.outcome.releases == (outcome == "passed")
+        assert verdict.evidence.run.seeds.compared > 19
+
+
 @pytest.mark.slow
 def test_a_model_far_below_is_approved_with_less_than_fifty_trainings():
     verdict, made, planned = counted(Recipe(LogisticRegression(C=0.01)))
