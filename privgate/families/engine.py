@@ -93,6 +93,8 @@ class Asked:
         Puts further questions to the models that re-checks train.
     refitting : callable, optional
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
+    breaks : callable, optional
+        Names the enforced rule that answers break already; empty if they break none.
     rehearsed : bool
         Nobody is judged by the answers: fast engines are not re-checked.
     elsewhere : bool
@@ -112,6 +114,7 @@ class Asked:
     engines: "tuple[Engine, ...] | None" = None
     asker: Asker | None = None
     refitting: Refitting | None = None
+    breaks: Callable[[Retrained], str] | None = None
     rehearsed: bool = False
     elsewhere: bool = False
 
@@ -150,6 +153,9 @@ class Engine(ABC):
         divided (``in_parts``).
     limited : bool
         Whether what it answers depends on the policy's limits.
+    sample : int
+        Of how many people, drawn at random and refitted, the largest difference is everybody's error; 0 where the
+        engine knows its own.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -165,6 +171,7 @@ class Engine(ABC):
     tasks: tuple[str, ...] = ("classification",)
     divisible: bool = False
     limited: bool = False
+    sample: int = 0
     certain: bool = False
 
     def limits_people(self, subject: Subject) -> bool:
