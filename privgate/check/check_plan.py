@@ -67,7 +67,7 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
         made, handed_on = engine.answers(replace(leave_one_out.asked(run, some), seeds=seeds))
         rounded = some[:0]
         if engine.complements:
-            made, rounded = closed_form.as_released(made)
+            made, rounded = closed_form.as_released(made, charged=engine.charged)
         kept.append((made, np.concatenate([handed_on, rounded])))
 
     try:

@@ -156,6 +156,8 @@ class Engine(ABC):
     sample : int
         Of how many people, drawn at random and refitted, the largest difference is everybody's error; 0 where the
         engine knows its own.
+    charged : float
+        Nats of rounding of 1 - p at most that are charged to the error; beyond, people are handed on.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -172,6 +174,7 @@ class Engine(ABC):
     divisible: bool = False
     limited: bool = False
     sample: int = 0
+    charged: float = 1e-3
     certain: bool = False
 
     def limits_people(self, subject: Subject) -> bool:

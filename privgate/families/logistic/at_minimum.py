@@ -50,6 +50,7 @@ class AtMinimum(Engine):
     complements = True
     tolerance = 0.5
     sample = 149
+    charged = 0.1
     hands_on = "without them the first steps change in another way"
 
     def supports(self, subject: Subject) -> str:
