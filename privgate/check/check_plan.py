@@ -68,7 +68,7 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
         made, handed_on = engine.answers(replace(leave_one_out.asked(run, some), seeds=seeds))
         rounded = some[:0]
         if engine.complements:
-            made, rounded = closed_form.as_released(made)
+            made, rounded = closed_form.as_released(made, charged=engine.charged)
         kept.append((made, np.concatenate([handed_on, rounded])))
 
     try:
@@ -263,7 +263,7 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     found = Probe(stated, 0.0, 0.0)
     if closely or (stated > MOMENT and not in_parts.remembered_known(engine, leave_one_out.asked(run, sample))):
         found = of(run, engine, sample, each=each)
-    checked = recheck.expected(len(sample), len(run.thresholds), run.drawn)
+    checked = recheck.expected(len(sample), len(run.thresholds), max(run.drawn, engine.sample))
     if shared := _shared(run, sample):  # and the model of everybody with them
         checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
@@ -354,5 +354,6 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
-        return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
+        drawn = max(run.drawn, families.first(run.subject)[0].sample)
+        return count + recheck.expected(len(sample), len(run.thresholds), drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

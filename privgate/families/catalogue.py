@@ -2,7 +2,7 @@
 
 from privgate.families import discriminants, least_squares, nearest, refit, ridge, sharded
 from privgate.families.engine import Engine
-from privgate.families.logistic import logistic_engine
+from privgate.families.logistic import at_minimum, logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
@@ -22,6 +22,7 @@ ALL: tuple[Engine, ...] = (
     ridge.ENGINE,
     least_squares.ENGINE,
     logistic_engine.ENGINE,
+    at_minimum.ENGINE,
     counted_words.ENGINE,
     decision_tree.ENGINE,
     keyed_forest.ENGINE,

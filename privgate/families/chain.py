@@ -82,7 +82,7 @@ def _answer(asked: Asked) -> Answered:
             continue
         rounded = handed_on[:0]
         if engine.complements:
-            made, rounded = closed_form.as_released(made)
+            made, rounded = closed_form.as_released(made, charged=engine.charged)
         checked, made = _compared(engine, left, made)
         if checked is not None:
             rechecks.append(checked)

@@ -270,18 +270,20 @@ WHOLE = -18.0
 NOTHING = -38.0
 #: how far 1 - p may be from q: p is off by at most two units in the last place below 1, and 1 - p itself is exact
 ROUNDING = 2.0**-52
-#: nats of rounding that are charged to the error; beyond, the training function is asked
+#: nats of rounding that are charged to the error; beyond, the training function is asked (see ``Engine.charged``)
 CHARGED = 1e-3
 WHY = "the probability of their first class, released as 1 - p, has no digits left"
 
 
-def as_released(made: Retrained) -> tuple[Retrained, Index]:
+def as_released(made: Retrained, *, charged: float = CHARGED) -> tuple[Retrained, Index]:
     """Return an engine's answer without the units whose first probability is rounded too far, and those units.
 
     Parameters
     ----------
     made : Retrained
         Its log-probabilities are those of exact arithmetic. With more than two classes nothing is subtracted from 1.
+    charged : float
+        Nats of rounding at most that are charged to the error.
     """
     if made.log_with.shape[-1] != 2 or not len(made.units):
         return made, made.units[:0]
@@ -294,7 +296,7 @@ def as_released(made: Retrained) -> tuple[Retrained, Index]:
         charge = np.where(rounded, -np.log1p(-share), 0.0).max(axis=(0, 1))
     off = np.zeros(len(made.units))
     np.maximum.at(off, made.row_unit, charge)
-    unsure = live & (off > CHARGED)
+    unsure = live & (off > charged)
     made = replace(made, error=made.error + np.where(live & ~unsure, off, 0.0))
     with_, without = made.log_with.copy(), made.log_without.copy()
     for values in (with_, without):

@@ -93,6 +93,8 @@ class Asked:
         Puts further questions to the models that re-checks train.
     refitting : callable, optional
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
+    breaks : callable, optional
+        Names the enforced rule that answers break already; empty if they break none.
     rehearsed : bool
         Nobody is judged by the answers: fast engines are not re-checked.
     elsewhere : bool
@@ -112,6 +114,7 @@ class Asked:
     engines: "tuple[Engine, ...] | None" = None
     asker: Asker | None = None
     refitting: Refitting | None = None
+    breaks: Callable[[Retrained], str] | None = None
     rehearsed: bool = False
     elsewhere: bool = False
 
@@ -153,6 +156,11 @@ class Engine(ABC):
     real : bool
         Whether its models are trained by the recipe itself, as calls of the fleet: a re-check would compare these with
         themselves.
+    sample : int
+        Of how many people, drawn at random and refitted, the largest difference is everybody's error; 0 where the
+        engine knows its own.
+    charged : float
+        Nats of rounding of 1 - p at most that are charged to the error; beyond, people are handed on.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -168,6 +176,8 @@ class Engine(ABC):
     tasks: tuple[str, ...] = ("classification",)
     divisible: bool = False
     limited: bool = False
+    sample: int = 0
+    charged: float = 1e-3
     certain: bool = False
     real: bool = False
 

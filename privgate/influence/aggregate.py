@@ -92,6 +92,8 @@ class Ranking:
         """Return what the refits show, one sentence."""
         drawn, people = sum(len(d) for _, d in self.groups), sum(len(p) for p, _ in self.groups)
         some = f"{Count(people, population)} of {population} people" if people < population else "people"
+        if not drawn:
+            return f"{' and '.join(self.names)} only ranked {some}, and nobody was drawn at random"
         return (
             f"{' and '.join(self.names)} only ranked {some}; {drawn} drawn at random were trained without: with "
             f"{1 - ALPHA:.0%} confidence at most {percent_at_most(count / population, 3)} of all exceed this"

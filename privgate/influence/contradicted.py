@@ -12,7 +12,7 @@ from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.families import refit
-from privgate.families.retrained import OPEN, Status
+from privgate.families.retrained import OPEN, Shown, Status
 from privgate.influence import left_out, modes
 from privgate.run import pool as pools
 from privgate.run.run import Noted, Run
@@ -88,7 +88,10 @@ def _answers(run: Run) -> Answers | None:
     n = subject.data.n
     right = _right(run, refit.full(subject, seed, run.fleet)[0], np.arange(len(pool.trial)))
     known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
-    known &= ~np.isin(found.shown, OPEN)
+    if (open_ := np.isin(found.shown, OPEN)).any():  # who was refitted for a reason is like nobody else
+        drawn = found.shown == Shown.DRAWN
+        rate = drawn.sum() / max(1, int((found.shown != Shown.LIMITED).sum()))
+        known &= drawn | ((found.shown == Shown.LIMITED) & (subject.generator("answers").random(len(open_)) < rate))
     own = np.minimum(found.row_query, n - 1)  # the first row of a unit is its own, others may lie beside records
     rows = _first(found.row_unit) & known[found.row_unit] & pool.trial[own]
     queries = found.row_query[rows]

@@ -167,12 +167,14 @@ def _answered(
     """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
-    until = modes.until(partial(broken, run, len(units)), run.late)
+    breaks = partial(broken, run, len(units))
+    until = modes.until(breaks, run.late)
     made = families.answer(
         replace(
             asked(run, units),
             engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
             asker=witness,
+            breaks=breaks if _may_stop(run) else None,
             refitting=until if _may_stop(run) or run.deadline < np.inf else None,
         )
     )

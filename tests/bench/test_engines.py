@@ -328,6 +328,61 @@ def test_the_exact_maximum_of_logistic_regression(n, wanted):
     assert (np.delete(pdtp, top) - pdtp[top] <= 1e-9).all()
 
 
+def of_columns(n, seed=0):
+    """Numbers with gaps and words of three columns, as a frame."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 5)), columns=list("abcde"))
+    y = (X["a"] + X["b"] + rng.logistic(size=n) > 0).to_numpy().astype(int)
+    X = X.mask(rng.random(X.shape) < 0.05)
+    return X.assign(**{k: rng.choice(size, n).astype(str) for k, size in (("u", 10), ("v", 30), ("w", 45))}), y
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(2000, 50), (20_000, 300)])
+def test_columns_and_lbfgs_next_to_refits(n, wanted):
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    words = OneHotEncoder(handle_unknown="ignore")
+    first = ColumnTransformer([("n", numbers, list("abcde")), ("w", words, list("uvw"))])
+    (X, y), some = of_columns(n), np.random.default_rng(1).choice(n, 8, replace=False)
+
+    def without(i, last):
+        model = clone(make_pipeline(first, last)).fit(X.drop(index=i), np.delete(y, i))
+        return model.predict_log_proba(X.iloc[[i]])[0]
+
+    with threadpool_limits(1):
+        subject = subject_of(make_pipeline(first, LogisticRegression(max_iter=1000)), X, y)
+        spent, (made, handed_on) = cpu(
+            partial(ENGINES["logistic_minimum"].answers, Asked(subject, np.arange(n), (0,), None))
+        )
+        loop, real = cpu(lambda: [without(i, LogisticRegression(max_iter=1000)) for i in some])
+        exact = [without(i, LogisticRegression(tol=1e-10, solver="newton-cholesky")) for i in some]
+    assert len(handed_on) == 0
+    error, stops = (max(np.abs(a - made.log_without[0, i]).max() for i, a in zip(some, v, strict=True))
+                    for v in (exact, real))  # fmt: skip
+    note(
+        bench="leave-one-out",
+        engine="logistic_minimum",
+        data="imputer, scaler, one-hot, lbfgs",
+        n=n,
+        seconds=spent,
+        refit_seconds=loop / len(some) * n,
+        refits_timed=len(some),
+        ratio=loop / len(some) * n / spent,
+        wanted=wanted,
+        reached=bool(loop / len(some) * n / spent >= wanted),
+        log_probability_error=float(error),
+        stops_apart=float(stops),
+        pdtp_compared=len(some),
+    )
+    assert error <= 1e-4
+
+
 @pytest.mark.parametrize(("n", "wanted"), [(1000, 100), (10_000, 1000)])
 def test_regressions_next_to_refits(n, wanted):
     from sklearn.linear_model import Ridge

@@ -174,7 +174,7 @@ def test_a_first_probability_that_rounding_swallows_is_not_answered_in_closed_fo
                 atol=1e-6 + got.retrained.error[k],
             )
 
-    monkeypatch.setattr(closed_form, "as_released", lambda made: (made, made.units[:0]))
+    monkeypatch.setattr(closed_form, "as_released", lambda made, **_: (made, made.units[:0]))
     careless = answer(Asked(subject, np.arange(120), (None,), fleet))
     assert careless.rechecks[0].outcome == "warned"
 

@@ -1,5 +1,7 @@
 """What members' own answers say against a small influence: a recipe that knows its data by another way."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -9,9 +11,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.influence import other_coins
+from privgate.families.retrained import Retrained, Shown
+from privgate.influence import contradicted, left_out, modes, other_coins
 from privgate.run.run import Budget
 from privgate.verdict import Outcome
+from tests.in_process import InProcess
 
 N, OTHERS = 120, 150
 
@@ -114,3 +118,31 @@ def test_parameters_without_records_are_no_matter(fleet):
 
     assert finding(verdict, "recipe") is None
     assert verdict.approved
+
+
+def test_people_who_were_refitted_for_a_reason_are_no_sample_of_members(direct_fleet):
+    """An engine hands on whose answers are extreme: next to candidates they would look like another population."""
+    X, y = drawn(0, 800)
+    subject = Subject.local(Recipe(GaussianNB(), seed=0), TrainingData(X[:400], y[:400], candidates=(X[400:], y[400:])))
+    log_p = GaussianNB().fit(X[:400], y[:400]).predict_log_proba(X[:400])
+    extreme = np.argsort(-np.abs(log_p[:, 0] - log_p[:, 1]))[:100]
+    made = Retrained.of("k_nearest", np.arange(400), (0,), (np.arange(400), np.arange(400)), log_p[None], log_p[None])
+    made.shown[np.random.default_rng(1).permutation(np.setdiff1d(np.arange(400), extreme))[:100]] = Shown.DRAWN
+    made.shown[extreme] = Shown.LIMITED
+    known = {
+        left_out.retrained: made,
+        left_out.found: SimpleNamespace(seeds=(0,)),
+        modes.used: "all",
+        left_out.left: [],
+    }
+    run = SimpleNamespace(subject=subject, fleet=direct_fleet, averaged=False, rehearsed=False, once=known.get)
+
+    found = contradicted._answers(run)
+
+    assert 115 < len(found.without) < 155  # of 100 who were handed on about a third, as of the others
+    assert contradicted.of(run).preconditions == ()
+
+
+@pytest.fixture
+def direct_fleet():
+    return InProcess()

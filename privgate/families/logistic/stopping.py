@@ -97,7 +97,8 @@ def stopping(subject: Subject) -> Stopping:
 
 def _allowed(subject: Subject, X: Float, u: Float) -> tuple[Float, float, Float]:
     """Return the largest gradient where a training ends (p,), the solver's test's part of it, and rounding's (p,)."""
-    estimator, weights = subject.recipe.library_estimator, _weights(subject, np.arange(len(X)))
+    estimator = subject.recipe.library_estimator
+    weights = _weights(subject, np.arange(len(X)), estimator)
     tests = float(weights.sum()) * float(estimator.tol)
     rounding = _rounding(X, u, estimator) * max(1.0, float(weights.max()))
     return np.where((X != 0).any(axis=0), tests + rounding, 0.0), tests, rounding
@@ -119,13 +120,14 @@ def refusal(subject: Subject) -> str:
     return "there is one class only" if len(subject.classes) < 2 else solver_refusal(estimator)
 
 
-def unfit(estimator: Any) -> str:
-    """Return which parameter makes training another problem than this minimisation; empty if none does."""
+def unfit(estimator: Any, *, balanced: bool = False) -> str:
+    """Return which parameter makes training another problem; empty if none does."""
     if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
         return "the penalty is not L2"
     if not np.isfinite(estimator.C):
         return "there is no penalty, so no minimiser need exist"
-    if estimator.class_weight is not None and not isinstance(estimator.class_weight, dict):
+    weight = estimator.class_weight
+    if weight is not None and not isinstance(weight, dict) and not (balanced and str(weight) == "balanced"):
         return "balanced class weights depend on who is there"
     if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
         return "one-versus-rest classifiers are no softmax model"
@@ -182,7 +184,8 @@ def trained(subject: Subject) -> Trained:
 
 def loss_of(subject: Subject) -> Loss:
     """Return what is minimised on all records."""
-    return _loss(subject, _table(subject, subject.recipe.library_estimator), np.arange(subject.data.n))
+    estimator = subject.recipe.library_estimator
+    return loss_on(subject, _table(subject, estimator), np.arange(subject.data.n), estimator)
 
 
 def posed(
@@ -216,13 +219,12 @@ def asked_first(subject: Subject, units: Index) -> Index:
     return np.minimum(people_of(subject, units), len(units))
 
 
-def _loss(subject: Subject, X: Float, rows: Index) -> Loss:
-    """Return what is minimised on some rows of the design X."""
-    estimator = subject.recipe.library_estimator
+def loss_on(subject: Subject, X: Float, rows: Index, estimator: Any) -> Loss:
+    """Return what an estimator minimises on some rows of the design X."""
     penalty = np.full(X.shape[1], 1.0 / estimator.C)
     if estimator.fit_intercept:
         penalty[-1] = 0.0
-    return Loss(X[rows], subject.label_codes[rows], _weights(subject, rows), penalty, len(subject.classes))
+    return Loss(X[rows], subject.label_codes[rows], _weights(subject, rows, estimator), penalty, len(subject.classes))
 
 
 def _step(solver: str, X: Float, u: Float) -> float:
@@ -264,15 +266,14 @@ def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -
 
     Rounding is allowed twice: in the library's own gradient, and in this one.
     """
-    size = np.abs(_loss(subject, X, rows).gradient(u))
+    size = np.abs(loss_on(subject, X, rows, subject.recipe.library_estimator).gradient(u))
     return "" if (size <= allowed).all() else f"{size.max():.2g} is left of it, {allowed.max():.2g} is allowed"
 
 
-def _weights(subject: Subject, rows: Index) -> Float:
+def _weights(subject: Subject, rows: Index, estimator: Any) -> Float:
     """Return the factors of the losses of some records, shape (m,)."""
     from sklearn.utils.class_weight import compute_class_weight
 
-    estimator = subject.recipe.library_estimator
     if estimator.class_weight is None:
         return np.ones(len(rows))
     named = compute_class_weight(estimator.class_weight, classes=subject.classes, y=subject.data.y[rows])
