@@ -127,7 +127,7 @@ MOMENT = 5.0
 
 def first_engine(run: Run) -> Engine:
     """Return the first engine that answers for the subject; it may hand single units on."""
-    return families.first(run.subject)[0]
+    return families.first(run.subject, sampled=run.sampled)[0]
 
 
 def cost_of(run: Run, units: Index) -> Cost:
@@ -202,7 +202,10 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
-    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
+    said += [
+        f"{name} does not answer here: {why}"
+        for name, why in families.first(run.subject, sampled=run.sampled)[1].items()
+    ]
     said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
     more = leave_one_out.worth_more_seeds(run)
@@ -354,6 +357,6 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
     seeds = len(chosen)
     if leave_one_out.costs_no_fits(run):
-        drawn = max(run.drawn, families.first(run.subject)[0].sample)
+        drawn = max(run.drawn, families.first(run.subject, sampled=run.sampled)[0].sample)
         return count + recheck.expected(len(sample), len(run.thresholds), drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

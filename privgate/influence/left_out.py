@@ -54,7 +54,7 @@ def chosen_units(run: Run) -> Index:
 def costs_no_fits(run: Run) -> bool:
     """Return whether the first engine that answers for the subject calls no training function."""
     probe = np.arange(min(2, run.n_units), dtype=np.int64)
-    return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
+    return families.first(run.subject, sampled=run.sampled)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ def asked(run: Run, units: Index) -> Asked:
         changes=changes,
         mode=mode,
         limits=run.thresholds or (1.0,),
-        drawn=max(run.drawn, len(units) if run.sample is not None and len(units) < run.n_units else 0),
+        drawn=max(run.drawn, len(units) if run.sampled and len(units) < run.n_units else 0),
         rehearsed=run.rehearsed,
     )
 
@@ -172,7 +172,7 @@ def _answered(
     made = families.answer(
         replace(
             asked(run, units),
-            engines=tuple(e for e in families.of(run.subject) if e.name not in wrong) if wrong else None,
+            engines=tuple(e for e in families.of(run.subject, sampled=run.sampled) if e.name not in wrong),
             asker=witness,
             breaks=breaks if _may_stop(run) else None,
             refitting=until if _may_stop(run) or run.deadline < np.inf else None,

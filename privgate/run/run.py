@@ -186,6 +186,11 @@ class Run:
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is not None
 
     @property
+    def sampled(self) -> bool:
+        """Whether rules ask about a random sample of people."""
+        return self.sample is not None and self.sample < self.n_units
+
+    @property
     def averaged(self) -> bool:
         """Whether training draws and records no seed, so that figures are means over runs of their own."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None

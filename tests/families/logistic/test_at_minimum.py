@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, MinMaxScaler, OneHotEncoder, StandardScaler
 
+from privgate import Policy, evaluate
 from privgate.families import catalogue
 from privgate.families.answering import answer
 from privgate.families.engine import Asked, Declined
@@ -27,6 +28,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 ENGINE = at_minimum.ENGINE
 EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-12, max_iter=1000)
@@ -249,3 +251,17 @@ def test_the_worst_are_looked_at_first_and_where_they_break_a_rule_nobody_else_i
     assert (found.retrained.shown == Shown.DRAWN).sum() == 0
     assert np.isnan(found.retrained.error[found.retrained.shown == Shown.RANKED]).all()
     assert "nobody else was trained without" in found.rechecks[0].message
+
+
+def test_a_rule_about_a_sample_of_people_refits_these_and_nobody_beside_them():
+    """The engine's own sample would come on top of the rule's, and answers about everybody would be for nobody."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(420, 3))
+    recipe = Recipe(make_pipeline(StandardScaler(), LogisticRegression(C=0.1)))
+    subject = Subject.local(recipe, TrainingData(X, np.arange(420) % 2))
+
+    assert catalogue.first(subject)[0].name == "logistic_minimum"
+    with Fleet(jobs=1, ledger="none") as fleet:
+        verdict = evaluate(Policy.load("share-1"), subject, fleet=fleet)
+    shares = {s.engine: s.asked for s in verdict.evidence.influence.engines}
+    assert shares == {"refit": 299}
