@@ -550,6 +550,22 @@ def test_a_process_forked_into_a_box_holds_what_one_that_was_started_there_holds
 
 
 @boxes
+def test_nothing_of_a_box_is_left_where_nobody_else_reaps(tmp_path):
+    before = inside()
+    box = pool.Box([tmp_path])
+    assert wire.json_value(pool.ask(box, worker.peak_memory, most=1000, seconds=100), box.nonce)
+    (template,) = pool.templates._templates
+    worker_of = f"/proc/{template.process.pid}/task/{template.process.pid}/children"
+    assert len(Path(worker_of).read_text().split()) == 1
+    box.end()
+    deadline = time.monotonic() + 20
+    while inside() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert inside() <= before
+    assert not Path(worker_of).read_text().split()
+
+
+@boxes
 def test_what_boxes_are_forked_from_outlives_the_thread_that_began_it():
     pool.templates._templates.clear()
     beginning = threading.Thread(target=pool.templates.begin)

@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +36,7 @@ _NO_HOME = "/nonexistent"
 #: in the order in which they are entered; what follows last is the namespace of users, where bubblewrap made one
 _KINDS = ("ipc", "uts", "net", "pid", "cgroup", "mnt")
 _PARENT = 0xB702  # what a namespace of users lies in
+_REAPS_ORPHANS = 36  # option of prctl
 _REQUEST = 1 << 16  # bytes
 
 _ASKING = threading.Lock()
@@ -169,24 +171,26 @@ def serve(descriptor: int) -> None:
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     warm_libraries.begin()
+    # a namespace of processes ends once all in it are reaped; whoever is first outside may never do so in a container
+    ctypes.CDLL(None).prctl(_REAPS_ORPHANS, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps them
     with socket.socket(fileno=descriptor) as asked:
         while True:
             said, given, _, _ = socket.recv_fds(asked, _REQUEST, len(_KINDS) + 4)
             if not said:
                 return
             memory, network, environment = json.loads(said)
-            number = os.fork()
-            if not number:
-                _enter(given, environment, memory, network=network)
-            status = os.waitpid(number, 0)[1]
+            if not os.fork():
+                _enter(asked, given, environment, memory, network=network)
             for each in given:
                 os.close(each)
-            asked.send(b"\1" if status else b"\0")
 
 
-def _enter(given: Sequence[int], environment: Mapping[str, str], memory: int, *, network: bool) -> None:
-    """Enter a box's namespaces and fork once more: only a child is in the box's namespace of processes."""
-    status = 1
+def _enter(
+    asked: socket.socket, given: Sequence[int], environment: Mapping[str, str], memory: int, *, network: bool
+) -> None:
+    """Enter a box's namespaces, fork once more, and say how it went: only a child is in its namespace of processes."""
+    said = b"\1"
     try:
         channel, printed, *spaces = given
         libc = ctypes.CDLL(None, use_errno=True)
@@ -194,14 +198,16 @@ def _enter(given: Sequence[int], environment: Mapping[str, str], memory: int, *,
             raise OSError(ctypes.get_errno(), "the box cannot be entered")
         if not os.fork():
             _begin(channel, printed, environment, memory, network=network)
-        status = 0
+        said = b"\0"
     finally:
-        os._exit(status)
+        asked.send(said)
+        os._exit(0)
 
 
 def _begin(channel: int, printed: int, environment: Mapping[str, str], memory: int, *, network: bool) -> None:
     """Hold nothing but the channel and where to print, and serve; never comes back."""
     try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         os.chdir(bubblewrap.HOME)
         for standard in (1, 2):
