@@ -327,9 +327,17 @@ def packed(arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Float
 
 
 def unpacked(row: Float) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return what ``packed`` was given; nothing in it is executed."""
+    """Return what ``packed`` was given; nothing in it is executed, and nothing grows.
+
+    Raises
+    ------
+    ValueError
+        It is larger than what it was read from.
+    """
     raw = np.ascontiguousarray(row, dtype="<f8").tobytes()
     size = int.from_bytes(raw[:8], "little")
     with np.load(io.BytesIO(raw[8 : 8 + size]), allow_pickle=False) as found:
+        if sum(entry.file_size for entry in found.zip.infolist()) > size:
+            raise ValueError("packed arrays are larger than their file")
         arrays = {name: found[name] for name in found.files}
     return arrays, json.loads(str(arrays.pop("told")))

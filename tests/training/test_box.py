@@ -506,6 +506,9 @@ HELD = """{
     'first': open('/proc/1/comm').read(),
     'mine': __import__('signal').getsignal(17) == __import__('signal').SIG_DFL,
     'threads': len(os.listdir('/proc/self/task')),
+    'its program can be changed': not os.statvfs('/proc/self/exe').f_flag & os.ST_RDONLY,
+    'without a filter': [k for k in os.listdir('/proc') if k.isdigit()
+                         and 'Seccomp:\\t2' not in open(f'/proc/{k}/status').read()],
 }"""
 
 
@@ -540,6 +543,68 @@ def test_a_process_forked_into_a_box_holds_what_one_that_was_started_there_holds
     assert more == {"HOME=/nonexistent"}
     assert len(warm.pop("arguments")) == len(cold.pop("arguments"))
     assert warm == cold
+    # the file that a process was started from is reached through the mount of whoever started it
+    assert not warm["its program can be changed"]
+    # where no root is, all of a box is one user, who could write to the memory of what no filter binds
+    assert warm["without a filter"] == []
+
+
+@boxes
+def test_nothing_of_a_box_is_left_where_nobody_else_reaps(tmp_path):
+    before = inside()
+    box = pool.Box([tmp_path])
+    assert wire.json_value(pool.ask(box, worker.peak_memory, most=1000, seconds=100), box.nonce)
+    (template,) = pool.templates._templates
+    worker_of = f"/proc/{template.process.pid}/task/{template.process.pid}/children"
+    assert len(Path(worker_of).read_text().split()) == 1
+    box.end()
+    deadline = time.monotonic() + 20
+    while inside() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert inside() <= before
+    assert not Path(worker_of).read_text().split()
+
+
+@boxes
+def test_what_boxes_are_forked_from_outlives_the_thread_that_began_it():
+    pool.templates._templates.clear()
+    beginning = threading.Thread(target=pool.templates.begin)
+    beginning.start()
+    beginning.join()
+    time.sleep(0.2)
+    assert pool.templates._templates[0].process.poll() is None
+
+
+@boxes
+def test_a_process_that_took_the_number_of_a_box_s_first_one_is_not_entered():
+    gone, other = (pool.templates.Waiting(bubblewrap.line((), network=False)) for _ in range(2))
+    channel, theirs = socket.socketpair()
+    with channel, theirs, Path(os.devnull).open("wb") as printed:
+        gone.end()
+        while gone.answers():  # its processes end a moment later
+            time.sleep(0.01)
+        gone.first = other.first
+        assert not pool.templates.entered(gone, (theirs.fileno(), printed.fileno()), 0, network=False)
+        assert pool.templates.entered(other, (theirs.fileno(), printed.fileno()), 0, network=False)
+    other.end()
+
+
+def leaving_a_child(X, y, *, seed):
+    """Die beside a process that lives on."""
+    if missing(X, 7):
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(1)
+    return Even()
+
+
+@boxes
+def test_a_worker_that_dies_is_missed_at_once_though_a_child_of_it_lives(tmp_path):
+    began = time.monotonic()
+    with Fleet(jobs=1, ledger=tmp_path, isolate="bubblewrap", time_limit=100) as fleet:
+        answers = fleet.fits(subject(leaving_a_child), out(6, 7, 8))
+    assert [bool(a.problem) for a in answers] == [False, True, False]
+    assert time.monotonic() - began < 90
 
 
 @boxes

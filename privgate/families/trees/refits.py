@@ -24,7 +24,7 @@ from privgate.families.trees.covered_trees import missing, unfit
 from privgate.families.trees.ensemble import Ensemble
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import MOST_READ, Answer, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.payload import Opened, packed, unpacked
 
@@ -32,8 +32,10 @@ from privgate.training.payload import Opened, packed, unpacked
 WITH, WITHOUT = "trees_with", "trees"
 #: share of a probability by which a model's own answer may differ from that of its trees as read
 AGREE = 1e-4
-#: fields of an ensemble that are arrays
-_ARRAYS = ("start", "feature", "cut", "left", "right", "value", "group", "base")
+#: fields of an ensemble that are arrays, of whole numbers or not
+_ARRAYS = dict(zip(("start", "feature", "cut", "left", "right", "value", "group", "base"), "iifiifif", strict=True))
+#: bytes of trees at most, before they are made smaller
+_MOST = 4 * MOST_READ
 _NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 
@@ -88,14 +90,16 @@ class TreeEnsembles(Engine):
         for i, made in enumerate(less):
             s, k = divmod(i, len(tried))
             u = int(tried[k])
-            if made.problem:
+            without[s, u] = ensemble(made.read) if reads and not made.problem else None
+            if made.problem or (reads and without[s, u] is None):
                 bad.add(u)
                 continue
             log_without[s, bounds[u] : bounds[u + 1]] = made.log_p
-            without[s, u] = ensemble(made.read) if reads else None
         with_ = np.empty_like(without)
         for s, made in enumerate(whole):
             with_[s] = ensemble(made.read) if reads else None
+            if reads and with_[s, :1].tolist() == [None]:
+                raise Declined("what was read of the model with everybody holds no trees")
         answer = Retrained.of(
             self.name,
             units,
@@ -130,13 +134,22 @@ def trees(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
     if not (np.abs(ours - theirs) <= AGREE * ours + 1e-6).all():
         raise reading.UnreadableError("the trees as read do not give what the model answers")
     told = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in {*_ARRAYS, "lost"}}
-    return zlib.compress(packed({name: getattr(made, name) for name in _ARRAYS}, told).tobytes(), 1)
+    whole = packed({name: getattr(made, name) for name in _ARRAYS}, told).tobytes()
+    if len(whole) > _MOST:
+        raise reading.UnreadableError(f"the trees are too large: {len(whole)} bytes")
+    return zlib.compress(whole, 1)
 
 
-def ensemble(body: bytes) -> Ensemble:
-    """Return what ``trees`` gave; nothing in it is executed."""
-    arrays, told = unpacked(np.frombuffer(zlib.decompress(body), "<f8"))
-    return Ensemble(**{**arrays, **told})
+def ensemble(body: bytes) -> Ensemble | None:
+    """Return what ``trees`` gave, None where it is nothing of the kind; nothing in it is executed."""
+    try:
+        raw = zlib.decompressobj()
+        arrays, told = unpacked(np.frombuffer(raw.decompress(body, _MOST), "<f8"))
+        made = Ensemble(**{**arrays, **told})
+        every = {name: getattr(made, name).dtype.kind for name in _ARRAYS}
+    except Exception:  # noqa: BLE001  readers of files raise all kinds
+        return None
+    return made if raw.eof and every == _ARRAYS else None
 
 
 def asked_at(fleet: Fleet, subject: Subject, seed: int | None, asks: list[tuple[Index, NDArray[Any]]]) -> list[Answer]:
@@ -153,8 +166,16 @@ def asked_at(fleet: Fleet, subject: Subject, seed: int | None, asks: list[tuple[
         reads = (f"{__name__}:at_questions", body.getvalue().hex())
         fits.append(Fit(seed, np.zeros(1, dtype=np.int64), left_out=left_out, reads=reads))
     made = fleet.fits(subject, fits, label="asking models without a person")
-    K = len(subject.classes)
-    return [a if a.problem else Answer(np.frombuffer(a.read, "<f8").reshape(-1, K)) for a in made]
+    return [a if a.problem else _told(a, (len(q), len(subject.classes))) for a, (_, q) in zip(made, asks, strict=True)]
+
+
+def _told(answer: Answer, shape: tuple[int, int]) -> Answer:
+    """Return the answer whose log-probabilities were read, of this shape."""
+    if len(answer.read) == 8 * shape[0] * shape[1]:
+        log_p = np.frombuffer(answer.read, "<f8").reshape(shape)
+        if (log_p < np.inf).all():  # NaN is not, either
+            return Answer(log_p)
+    return Answer(answer.log_p[:0], problem="what was read of a model is no answer to the questions", lasting=False)
 
 
 def at_questions(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import os
 import pickle
 import secrets
@@ -150,16 +149,9 @@ class Box:
 def _cold(line: list[str], theirs: socket.socket, memory: int, *, network: bool) -> tuple[subprocess.Popen[bytes], Any]:
     """Start a process in a box that imports what it needs; return it and what it prints."""
     settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
-    code = f"from privgate.training.box.inside import main; main({settings})"
-    made = subprocess.Popen(  # noqa: S603  our own command line, without a shell
-        [*line, *bubblewrap.python(code)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=bubblewrap.environment(),
-        pass_fds=(theirs.fileno(),),
-        cwd="/",
-    )
+    words = bubblewrap.python(f"from privgate.training.box.inside import main; main({settings})")
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    made = bubblewrap.start(line, words, theirs.fileno(), network=network, **streams)
     return made, made.stdout
 
 
@@ -167,35 +159,14 @@ def _warm(
     line: list[str], theirs: socket.socket, memory: int, *, network: bool
 ) -> tuple[subprocess.Popen[bytes], Any] | None:
     """Start a box around a program that waits, and a process in it that begins with the libraries; None: it cannot."""
-    about, told = os.pipe()
-    with os.fdopen(about, "rb") as info:
-        try:
-            made = subprocess.Popen(  # noqa: S603  as above; it repeats what it reads, and ends when nobody writes
-                [line[0], "--info-fd", str(told), *line[1:], "cat"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=bubblewrap.environment(),
-                pass_fds=(told,),
-                cwd="/",
-                bufsize=0,
-            )
-        finally:
-            os.close(told)
-        said, theirs_too = os.pipe()
-        try:
-            if made.stdin and made.stdout and made.stdin.write(b"\n") and made.stdout.read(1):
-                # it answers from inside: everything is in its place
-                process = json.loads(info.read())["child-pid"]
-                if templates.entered(process, (theirs.fileno(), theirs_too), memory, network=network):
-                    return made, os.fdopen(said, "rb")
-        except (OSError, ValueError, KeyError):
-            pass
-        finally:
-            os.close(theirs_too)
+    box, (said, theirs_too) = templates.Waiting(line, network=network), os.pipe()
+    try:
+        if templates.entered(box, (theirs.fileno(), theirs_too), memory, network=network):
+            return box.process, os.fdopen(said, "rb")
+    finally:
+        os.close(theirs_too)
     os.close(said)
-    made.kill()
-    made.wait()
+    box.end()
     return None
 
 

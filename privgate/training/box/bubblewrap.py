@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from privgate.errors import UsageError
 from privgate.training.task_limits import ONE_THREAD, limit_memory
@@ -84,12 +85,15 @@ def refuse(*, network: bool = False) -> None:
     OSError
         The kernel did not take it.
     """
-    if platform.machine() not in _MACHINES:
-        return
-    code = filter_for(*_MACHINES[platform.machine()], network=network)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)), 0, 0):
+    libc, code = ctypes.CDLL(None, use_errno=True), _filter(network=network)
+    if code and libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)), 0, 0):
         raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
+
+
+def _filter(*, network: bool) -> bytes:
+    """Return the filter for this machine; empty where there is none."""
+    here = _MACHINES.get(platform.machine())
+    return b"" if here is None else filter_for(*here, network=network)
 
 
 def filter_for(column: int, machine: int, *, network: bool = False) -> bytes:
@@ -245,6 +249,29 @@ def line(shown: Sequence[Path], *, network: bool) -> list[str]:
     if (program := shutil.which("bwrap")) is None:
         raise UsageError(found().why)
     return command(program, shown, network=network)
+
+
+def start(
+    line: Sequence[str], words: Sequence[str], *given: int, network: bool = False, **streams: Any
+) -> "subprocess.Popen[bytes]":
+    """Start a program in a box, with descriptors that it is given.
+
+    The filter of system calls holds from the beginning, and for bubblewrap's own first process: code inside is the same
+    user there, and could write to the memory of whatever is without it.
+    """
+    code, filtered = _filter(network=network), os.memfd_create("filter")
+    try:
+        os.write(filtered, code)
+        os.lseek(filtered, 0, os.SEEK_SET)
+        return subprocess.Popen(  # noqa: S603  our own command line, without a shell
+            [line[0], *(("--seccomp", str(filtered)) if code else ()), *line[1:], *words],
+            env=environment(),
+            pass_fds=(*given, filtered),
+            cwd="/",
+            **streams,
+        )
+    finally:
+        os.close(filtered)
 
 
 def python(code: str) -> list[str]:

@@ -12,8 +12,10 @@ anything about it does not work, a box imports for itself.
 import contextlib
 import ctypes
 import fcntl
+import functools
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -23,6 +25,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from privgate.errors import UsageError
 from privgate.training import warm_libraries
 from privgate.training.box import bubblewrap, inside
 
@@ -33,12 +36,53 @@ _NO_HOME = "/nonexistent"
 #: in the order in which they are entered; what follows last is the namespace of users, where bubblewrap made one
 _KINDS = ("ipc", "uts", "net", "pid", "cgroup", "mnt")
 _PARENT = 0xB702  # what a namespace of users lies in
-_DIE_WITH_PARENT = 1  # option of prctl
+_REAPS_ORPHANS = 36  # option of prctl
 _REQUEST = 1 << 16  # bytes
 
 _ASKING = threading.Lock()
 _templates: list["_Template"] = []
 os.register_at_fork(after_in_child=_templates.clear)  # the parent's serves the parent
+
+
+class Waiting:
+    """A box around a program that waits: it repeats what it reads, and ends when nobody writes to it.
+
+    Parameters
+    ----------
+    line : sequence of str
+        Command line of the box.
+    network : bool
+        Whether it shares the host's network.
+    """
+
+    def __init__(self, line: Sequence[str], *, network: bool = False) -> None:
+        about, told = os.pipe()
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "bufsize": 0}
+        with os.fdopen(about, "rb") as info:
+            try:
+                self.process = bubblewrap.start(
+                    [line[0], "--info-fd", str(told), *line[1:]], ["cat"], told, network=network, **streams
+                )
+            finally:
+                os.close(told)
+            #: its first process, with which all others end; 0 where none was made
+            self.first = int(json.loads(info.read())["child-pid"]) if self.answers() else 0
+
+    def answers(self) -> bool:
+        """Whether the program inside is there: then everything else is in its place, and the first process is ours."""
+        asked, said = self.process.stdin, self.process.stdout
+        if asked is None or said is None:
+            return False
+        with contextlib.suppress(OSError), selectors.DefaultSelector() as waiting:
+            asked.write(b"\n")
+            waiting.register(said, selectors.EVENT_READ)
+            return bool(waiting.select(_START_SECONDS) and said.read(1))
+        return False
+
+    def end(self) -> None:
+        """End it and everything inside."""
+        self.process.kill()
+        self.process.wait()
 
 
 class _Template:
@@ -48,34 +92,41 @@ class _Template:
         self.channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         code = f"from privgate.training.box.templates import serve; serve({theirs.fileno()})"
         program, *rest = bubblewrap.python(code)
-        with theirs:
+        self._box = Waiting(bubblewrap.line((), network=False))
+        # code in a box reaches the file that its process was started from: it must be that of a box, which is read-only
+        inside = Path(f"/proc/{self._box.first}/root{Path(program).resolve()}")
+        with theirs, inside.open("rb") as own:
+            if not self._box.answers():
+                raise OSError("the box of the template ended")
             self.process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
                 [program, "-s", *rest],
-                stdin=subprocess.DEVNULL,
+                executable=f"/proc/self/fd/{own.fileno()}",
+                stdin=self._box.process.stdin,  # the box lasts until the template has begun
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={**bubblewrap.environment(), "HOME": _NO_HOME},
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), own.fileno()),
                 cwd="/",
                 start_new_session=True,  # Ctrl-C is the parent's
             )
+        if self._box.process.stdin:
+            self._box.process.stdin.close()
         self.channel.settimeout(_START_SECONDS)
 
 
 def begin() -> None:
     """Start the template, which imports beside whatever this process does next."""
-    with _ASKING:
+    with _ASKING, contextlib.suppress(OSError, ValueError, KeyError, UsageError):
         if sys.platform == "linux" and not _templates:
             _templates.append(_Template())
 
 
-def entered(process: int, descriptors: Sequence[int], memory: int, *, network: bool) -> bool:
-    """Have a process forked that serves in the box of ``process``; False where it cannot be.
+def entered(box: Waiting, descriptors: Sequence[int], memory: int, *, network: bool) -> bool:
+    """Have a process forked that serves in a box; False where it cannot be.
 
     Parameters
     ----------
-    process : int
-        In the box, ours, and waiting.
+    box : Waiting
     descriptors : sequence of int
         The channel by which it is asked, and where it prints.
     memory : int
@@ -86,11 +137,15 @@ def entered(process: int, descriptors: Sequence[int], memory: int, *, network: b
     begin()
     said = json.dumps([memory, network, bubblewrap.environment()]).encode()
     with _ASKING, contextlib.ExitStack() as opened:
+        if not (_templates and box.first):
+            return False
         template = _templates[0]
         with contextlib.suppress(OSError):
-            spaces = _spaces(process)
+            spaces = _spaces(box.first)
             for each in spaces:
                 opened.callback(os.close, each)
+            if not box.answers():  # its number may be another process's by now
+                return False
             socket.send_fds(template.channel, [said], [*descriptors, *spaces])
             if template.channel.recv(1) == b"\0":
                 return True
@@ -113,26 +168,29 @@ def _spaces(process: int) -> list[int]:
 
 def serve(descriptor: int) -> None:
     """Import the libraries; then fork a process into each box that is asked for, until the parent is gone."""
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # while it imports, too
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     warm_libraries.begin()
+    # a namespace of processes ends once all in it are reaped; whoever is first outside may never do so in a container
+    ctypes.CDLL(None).prctl(_REAPS_ORPHANS, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps them
     with socket.socket(fileno=descriptor) as asked:
         while True:
             said, given, _, _ = socket.recv_fds(asked, _REQUEST, len(_KINDS) + 4)
             if not said:
                 return
             memory, network, environment = json.loads(said)
-            number = os.fork()
-            if not number:
-                _enter(given, environment, memory, network=network)
-            status = os.waitpid(number, 0)[1]
+            if not os.fork():
+                _enter(asked, given, environment, memory, network=network)
             for each in given:
                 os.close(each)
-            asked.send(b"\1" if status else b"\0")
 
 
-def _enter(given: Sequence[int], environment: Mapping[str, str], memory: int, *, network: bool) -> None:
-    """Enter a box's namespaces and fork once more: only a child is in the box's namespace of processes."""
-    status = 1
+def _enter(
+    asked: socket.socket, given: Sequence[int], environment: Mapping[str, str], memory: int, *, network: bool
+) -> None:
+    """Enter a box's namespaces, fork once more, and say how it went: only a child is in its namespace of processes."""
+    said = b"\1"
     try:
         channel, printed, *spaces = given
         libc = ctypes.CDLL(None, use_errno=True)
@@ -140,14 +198,16 @@ def _enter(given: Sequence[int], environment: Mapping[str, str], memory: int, *,
             raise OSError(ctypes.get_errno(), "the box cannot be entered")
         if not os.fork():
             _begin(channel, printed, environment, memory, network=network)
-        status = 0
+        said = b"\0"
     finally:
-        os._exit(status)
+        asked.send(said)
+        os._exit(0)
 
 
 def _begin(channel: int, printed: int, environment: Mapping[str, str], memory: int, *, network: bool) -> None:
     """Hold nothing but the channel and where to print, and serve; never comes back."""
     try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         os.chdir(bubblewrap.HOME)
         for standard in (1, 2):
@@ -156,6 +216,8 @@ def _begin(channel: int, printed: int, environment: Mapping[str, str], memory: i
         os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
         os.environ.clear()
         os.environ.update(environment)
+        # what the user's code forks must not pass for this process when that has died
+        os.register_at_fork(after_in_child=functools.partial(os.close, channel))
         inside.main(channel, memory, network=network)
     except BaseException:  # noqa: BLE001  as Python itself would
         traceback.print_exc()

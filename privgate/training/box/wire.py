@@ -24,6 +24,8 @@ _ENTRY = struct.Struct("<QB")
 _COUNT = struct.Struct("<I")
 #: bits of what an entry says beside its size
 _LASTING, _REUSED = 1, 2
+#: bytes that are read of models in one reply, at most: of calls that have more, each is tried alone
+_MOST_READS = 1 << 28
 #: what an answer's form takes beside its numbers: head and the sentence about a problem
 _AROUND = 4096
 _LONGEST_PROBLEM = 500  # letters
@@ -59,11 +61,11 @@ def most_bytes(
 ) -> int:
     """Return how long a reply with answers of these shapes may be, each with so many models of so many bytes.
 
-    ``reads`` are bytes of what is read of each model.
+    ``reads`` are bytes of what is read of each model, at most; together they are fewer.
     """
     numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
     kept = sum(count * (LENGTH.size + size) for count, size in models)
-    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept + sum(reads)
+    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept + min(sum(reads), _MOST_READS)
 
 
 def answers(

@@ -1,8 +1,12 @@
 """The theorem about cells: every cell of small ensembles of every library, real refits, and what is refused by name."""
 
+import io
 import itertools
 import json
 import warnings
+import zlib
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,13 +31,14 @@ from privgate.engines import cell_partitions
 from privgate.engines.cell_partitions import Effort
 from privgate.families import certificates
 from privgate.families.certificate import Units
-from privgate.families.engine import Asked
+from privgate.families.engine import Asked, Declined
 from privgate.families.trees import covered_trees, reading, refits, tree_cells
 from privgate.families.trees.ensemble import case_of
 from privgate.kernel import limits
 from privgate.kernel.cells import Compared, Ensembles, box_of
 from privgate.models import Floored
 from privgate.training.fit import Fit
+from privgate.training.payload import packed, unpacked
 from tests.in_process import InProcess
 
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -337,6 +342,81 @@ def test_settings_that_few_people_touch_change_nothing(name):
     close = [c for seed in range(1000, 1012) for c in enumerate_cells(name, seed)]
     assert close
     assert min(close) >= 0
+
+
+class Answering(InProcess):
+    """A fleet of which what is read comes back changed."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def fits(self, subject, fits, **told):
+        made = super().fits(subject, fits, **told)
+        return [replace(a, read=self.change(k, a.read)) for k, a in enumerate(made)]
+
+
+def grown(read):
+    """Return trees among 384 MiB of zeros, as bytes of a few MiB."""
+    packer, block = zlib.compressobj(1), bytes(1 << 24)
+    parts = [packer.compress(zlib.decompress(read))]
+    parts += [packer.compress(block) for _ in range(24)]
+    return b"".join([*parts, packer.flush()])
+
+
+def inflated(read):
+    """Return what holds an array that is packed once more."""
+    body = io.BytesIO()
+    np.savez_compressed(body, told=np.array("{}"), start=np.zeros(1 << 22))
+    raw = body.getvalue()
+    return zlib.compress(len(raw).to_bytes(8, "little") + raw + bytes(-len(raw) % 8))
+
+
+def floats(read):
+    """Return trees whose features are no whole numbers."""
+    arrays, told = unpacked(np.frombuffer(zlib.decompress(read), "<f8"))
+    return zlib.compress(packed(arrays | {"feature": arrays["feature"] + 0.5}, told).tobytes())
+
+
+@pytest.mark.parametrize(
+    "change", [lambda _: b"", lambda read: read[:-9], lambda _: b"x" * 99, grown, inflated, floats]
+)
+def test_what_is_read_of_a_model_and_holds_no_trees_is_declined_or_handed_on(change):
+    X, y, domain = table(60)
+    subject = Subject.local(Recipe(RandomForestClassifier(2, max_depth=2), seed=0), TrainingData(X, y, domain=domain))
+    about = partial(Asked, subject, np.arange(3), (0,), queries=None, changes=True)
+    read = Answering(lambda _, r: r)
+    assert refits.ensemble(change(read.fits(subject, [whole_of(subject)])[0].read)) is None
+
+    made, left = refits.ENGINE.answers(about(Answering(lambda k, r: change(r) if k == 1 else r)))
+    assert (made.units.tolist(), left.tolist()) == ([0, 2], [1])
+    with pytest.raises(Declined, match="holds no trees"):
+        refits.ENGINE.answers(about(Answering(lambda k, r: change(r))))
+
+
+def whole_of(subject):
+    reads = (f"{refits.__name__}:trees", "".join("01"[int(m)] for m in covered_trees.missing(subject)))
+    return Fit(0, np.arange(3), left_out=NOBODY, reads=reads)
+
+
+def test_any_bytes_are_trees_or_none():
+    X, y, domain = table(60)
+    subject = Subject.local(Recipe(RandomForestClassifier(2, max_depth=2), seed=0), TrainingData(X, y, domain=domain))
+    plain, rng = zlib.decompress(InProcess().fits(subject, [whole_of(subject)])[0].read), np.random.default_rng(3)
+    for _ in range(500):
+        changed = bytearray(plain)
+        for at in rng.integers(0, len(plain), rng.integers(1, 8)):
+            changed[at] = rng.integers(0, 256)
+        made = refits.ensemble(zlib.compress(bytes(changed)))
+        assert made is None or made.feature.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("read", [b"", bytes(24), np.full(4, np.nan).tobytes(), np.full(4, np.inf).tobytes()])
+def test_what_is_read_at_questions_and_answers_none_is_a_problem(read):
+    X, y, domain = table(60)
+    subject = Subject.local(Recipe(RandomForestClassifier(2, max_depth=2), seed=0), TrainingData(X, y, domain=domain))
+    (made,) = refits.asked_at(Answering(lambda *_: read), subject, 0, [(NOBODY, X[:2])])
+    assert "no answer to the questions" in made.problem
 
 
 @pytest.mark.slow
