@@ -38,7 +38,7 @@ class Slow(Refit):
 class Wrong(Refit):
     """The real engine, altered after it has answered."""
 
-    name = "wrong"
+    name, real = "wrong", False
 
     def __init__(self, alter):
         self.alter = alter

@@ -53,8 +53,8 @@ class Halved:
     def alone(self, subject):
         return self.real.alone(subject)
 
-    def bound(self, subject, units, retrained, *, limit=None):
-        found = self.real.bound(subject, units, retrained, limit=limit)
+    def bound(self, subject, units, retrained, **named):
+        found = self.real.bound(subject, units, retrained, **named)
         lower = np.minimum(found.lower, found.upper * self.factor)
         return replace(found, upper=found.upper * self.factor, lower=lower)
 

@@ -5,6 +5,7 @@ Truth is enumerated without privgate's own rounding: raw probabilities of refits
 """
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,6 +124,7 @@ class Remembering(Fleet):
 
     def __init__(self):
         self.isolate, self.cluster, self.signable = "none", None, False
+        self.ledger = SimpleNamespace(lasting=False)
         self.calls, self._models, self._answers = 0, {}, {}
 
     def model(self, subject, left_out):

@@ -146,7 +146,7 @@ def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline,
 class Careless(refit.Refit):
     """Says of the first 299 people that nothing changes without them; what it says of more is right."""
 
-    name, trains = "careless", False
+    name, trains, real = "careless", False, False
 
     def answers(self, asked):
         made, left = super().answers(asked)
@@ -157,7 +157,7 @@ class Careless(refit.Refit):
 def test_an_engine_that_was_wrong_about_the_first_people_is_not_asked_about_more(monkeypatch):
     """The re-check of the larger sample draws others, and might not see again what was seen once."""
     for place in (catalogue, families):
-        monkeypatch.setattr(place, "of", lambda _: (Careless(), refit.ENGINE))
+        monkeypatch.setattr(place, "of", lambda *_, **__: (Careless(), refit.ENGINE))
     secret = b"k" * 32
     rows = next(r for r in range(N) if set(range(r, r + 3)) <= set(drawn(secret, alone([r, r + 1, r + 2])).units))
     with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:

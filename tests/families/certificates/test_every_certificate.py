@@ -56,7 +56,7 @@ def speak(name, instance, units=None):
 
 def retrained(subject, units, engine=LOGISTIC):
     order = np.sort(units)
-    found, left = engine.answers(Asked(subject, order, (None,), None, changes=True))
+    found, left = engine.answers(Asked(subject, order, (None,), InProcess(), changes=True))
     assert not len(left)
     assert (order == units).all()
     return found
