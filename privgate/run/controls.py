@@ -284,11 +284,16 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
         found.append(kept)
         if kept.outcome != "passed":
             return run, found
-    run = choose_seeds(run, glance=run.attacks_alone)
+    run = choose_seeds(run, glance=_glances(run))
     if run.at_coins and not run.rehearsed and not run.attacks_alone:
         found.append(coins.compared(run))
         run = replace(run, seed_control=_with_compared(run, found[-1]))
     return run, found
+
+
+def _glances(run: Run) -> bool:
+    """Whether one other seed is enough: code of one's own could make the first that is tried answer alike."""
+    return run.attacks_alone and run.subject.recipe.library_estimator is not None
 
 
 def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
@@ -343,7 +348,7 @@ def trainings(run: Run) -> int:
     """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
     seen = run.seed_control
     dependent, people = seen is not None and seen.dependent, not run.attacks_alone
-    seeds = fits(run.subject, dependent=dependent or not people, count=run.limits.seeds, drawn=coins.decided(run))
+    seeds = fits(run.subject, dependent=dependent or _glances(run), count=run.limits.seeds, drawn=coins.decided(run))
     if run.at_coins and people:
         seeds += [coin.fit(run.subject) for coin in coins.first(run)]
     return recipe_controls.trainings(run.subject, seeds, people=people)

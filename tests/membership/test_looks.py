@@ -22,7 +22,7 @@ from privgate.membership.attack_measures import Look, over_looks
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.board import Attempt, Board
 from privgate.policy.judging import shortfall
-from privgate.run import pool
+from privgate.run import controls, pool
 from privgate.run.run import Budget
 from privgate.statistics.roc import APPROVING, LOOKS, best_threshold
 from privgate.training.fleet import Fleet
@@ -307,6 +307,15 @@ def test_code_for_the_released_seed_is_not_approved_by_attacks_alone():
         assert found["coins"].outcome == outcome, found["coins"].message
         assert verdict.outcome.releases == (outcome == "passed")
         assert verdict.evidence.run.seeds.compared > 19
+
+
+def test_code_of_ones_own_is_tried_at_more_than_one_other_seed():
+    """One seed that the digest gives away could be made to answer as the released one does."""
+    made = {}
+    for recipe in (Recipe(at_one_seed, seed=3), Recipe(DecisionTreeClassifier(max_depth=2), seed=3)):
+        run = prepare(POLICY, Subject.local(recipe, DATA), fleet=InProcess(), limits=Budget())
+        made[recipe.is_estimator] = controls._glances(run)
+    assert made == {False: False, True: True}
 
 
 @pytest.mark.slow
