@@ -18,7 +18,7 @@ _CHUNK = 1 << 20  # bytes
 _DEEPEST, _MOST = 64, 200_000
 
 
-def of_bytes(*parts: bytes) -> str:
+def of_bytes(*parts: bytes | memoryview) -> str:
     """Return the digest of byte strings; lengths are hashed too, so that no two splits collide."""
     h = hashlib.sha256()
     for part in parts:
@@ -54,7 +54,8 @@ def of_array(array: "NDArray[Any]") -> str:
     if a.dtype == object:
         return of_json([str(v) for v in a.ravel()])
     header = f"{a.dtype.str}{a.shape}".encode()
-    return of_bytes(header, np.ascontiguousarray(a).tobytes())
+    flat = np.ascontiguousarray(a).reshape(-1)
+    return of_bytes(header, flat.view(np.uint8).data if flat.nbytes else b"")  # a copy of large data is as large
 
 
 def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Generator":

@@ -216,7 +216,7 @@ def _strange(a: Found, n: int, width: int) -> str:
     if not a.values.size or (a.values == a.values.flat[0]).all():
         return ""  # one number, however often
     mine = a.where.startswith(_PARAMETERS)
-    joined = mine and a.where.endswith(_OTHERS)  # of many trees, whose sizes meet n by chance
+    joined = (mine or a.text) and a.where.endswith(_OTHERS)  # of many trees or files, whose sizes meet n by chance
     if n >= MANY and n in shape and not joined and not (a.text and TEXTS in a.where):
         return f"an array with one entry a record ({a.where})"
     # whole numbers of a text are ids and sizes; as records they would have been found

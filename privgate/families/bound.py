@@ -101,7 +101,7 @@ class Witness:
             whose = np.concatenate([whose, np.full(length(odd), -1)])
         if not len(whose):
             return subject, rows
-        size = len(subject.data.pool()[1])
+        size = subject.data.pool_size
         known = subject.data.candidates
         label = np.full(len(whose), subject.data.y[0])
         both = (container, label) if known is None else (stack(known[0], container), np.concatenate([known[1], label]))

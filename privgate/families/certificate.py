@@ -218,10 +218,7 @@ def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
 def people_of(subject: Subject, units: Index) -> Index:
     """Return whose each record is: those asked about first, in their order, then everybody else."""
     order = np.concatenate([units, np.setdiff1d(np.arange(len(subject.data.units)), units)])
-    person = np.empty(subject.data.n, dtype=np.int64)
-    for place, unit in enumerate(order.tolist()):
-        person[subject.data.units[unit]] = place
-    return person
+    return np.argsort(order)[subject.data.units.owner].astype(np.int64)
 
 
 def attained(lower: Float, upper: Float) -> NDArray[np.bool_]:

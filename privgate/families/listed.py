@@ -84,7 +84,7 @@ def around(subject: Subject, units: Index) -> tuple[Float, Index]:
     X, reach = applies.dense(subject.data.X), _reach(subject)
     if X is None or reach is None or reach.low is None or reach.high is None:
         return np.zeros((0, 0 if X is None else X.shape[1])), np.zeros(0, dtype=np.int64)
-    own = X[[subject.data.units[int(u)][0] for u in units]]
+    own = X[subject.data.units.first[units]]
     constant = np.asarray((X[0] == X).all(axis=0))
     columns = np.flatnonzero(constant)[: max(1, min(_COLUMNS, _WIDE // len(constant)))]
     made = []
@@ -290,7 +290,7 @@ def beside(subject: Subject, units: Index, rows: tuple[Index, Index]) -> tuple[S
     if made is None:
         return None
     known, (row_unit, row_query) = subject.data.candidates, rows
-    size, count = len(subject.data.pool()[1]), int(made.shape[0])
+    size, count = subject.data.pool_size, int(made.shape[0])
     label = np.full(count, subject.data.y[0])
     both = (made, label) if known is None else (stack(known[0], made), np.concatenate([known[1], label]))
     everyone = np.repeat(np.arange(len(units)), count)
@@ -305,7 +305,7 @@ def apart(subject: Subject, found: Retrained) -> Retrained:
     domain = subject.accepted
     assert domain is not None  # noqa: S101  ``beside`` listed them
     assert domain.queries is not None  # noqa: S101  ditto
-    mine = found.row_query < len(subject.data.pool()[1])
+    mine = found.row_query < subject.data.pool_size
     shape = (len(found.seeds), len(found.units), len(domain.queries), found.log_with.shape[2])
     return replace(
         found,

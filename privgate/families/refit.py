@@ -218,12 +218,8 @@ def halves(subject: Subject) -> NDArray[np.bool_]:
     members = subject.data.units
     rng = digest.generator(subject.training_digest, start=16)
     drawn = np.argsort(np.argsort(rng.random((MODELS, len(members))), axis=0), axis=0) < MODELS // 2
-    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
-    masks = np.zeros((MODELS, size), dtype=bool)
-    unit_of_row = np.empty(subject.data.n, dtype=np.int64)
-    for u, rows in enumerate(members):
-        unit_of_row[rows] = u
-    masks[:, : subject.data.n] = drawn[:, unit_of_row]
+    masks = np.zeros((MODELS, subject.data.pool_size), dtype=bool)
+    masks[:, : subject.data.n] = drawn[:, members.owner]
     return masks
 
 

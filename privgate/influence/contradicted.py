@@ -95,7 +95,7 @@ def _answers(run: Run) -> Answers | None:
     own = np.minimum(found.row_query, n - 1)  # the first row of a unit is its own, others may lie beside records
     rows = _first(found.row_unit) & known[found.row_unit] & pool.trial[own]
     queries = found.row_query[rows]
-    members = np.array([r[0] for r in subject.data.units])
+    members = subject.data.units.first
     return Answers(
         _right(run, found.log_without[0][rows], queries),
         _right(run, found.log_with[0][rows], queries),
@@ -114,7 +114,7 @@ def _first(units: np.ndarray) -> Bool:
 def _right(run: Run, answers: Float, queries: np.ndarray) -> Float:
     """Return the probability of each row's own label, or how close a number comes to its target, shape (R,)."""
     subject = run.subject
-    truth = subject.data.pool()[1][queries]
+    truth = subject.data.pool_labels[queries]
     if subject.task == "regression":
         mean, deviation = subject.scale
         return np.asarray(-np.abs(answers[:, 0] - (truth.astype(np.float64) - mean) / deviation))

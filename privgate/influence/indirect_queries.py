@@ -260,7 +260,7 @@ class _State:
         self.subject, self.units, self.fleet, self.seeds = subject, units, fleet, seeds
         self.lower = np.zeros(len(units))
         self.kinds = np.full(len(units), "own", dtype=object)
-        first = np.array([subject.data.units[int(u)][0] for u in units], dtype=np.int64)
+        first = subject.data.units.first[units]
         self.queries = take(subject.data.X, first)
         self.asked = 0
         self.complete = False

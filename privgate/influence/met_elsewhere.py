@@ -9,7 +9,7 @@ import numpy as np
 from privgate.arrays import Float, Index
 from privgate.evidence import Count, Precondition
 from privgate.families import answering as families
-from privgate.families.engine import Asked
+from privgate.families.engine import DRAWN, Asked
 from privgate.influence.modes import limits
 from privgate.influence.other_coins import full, usable
 from privgate.run import beside, coins
@@ -21,8 +21,6 @@ from privgate.training.plan import order
 RANKED, FIRST = 5, 2
 #: other coins of each of them, and how many of these may be above a limit
 CLOSEST, ABOVE = 10, 1
-#: people drawn at random, each with a coin of its own, where a share of people may be above
-DRAWN = 59
 #: that so many of them are above where no more than the allowed share of all is; one-sided
 LEVEL = 0.003
 #: what is said where nothing can be compared

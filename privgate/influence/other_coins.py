@@ -146,7 +146,7 @@ def full(run: Run, drawn: list[coins.Coin], rows: Index) -> list[Float]:
     missing = [c for c in drawn if c not in kept]
     fits = [coin.fit(subject) for coin in missing]
     for coin, answer in zip(missing, run.fleet.fits(subject, fits, label="asking other coins"), strict=True):
-        bad = np.full((len(subject.data.pool()[1]), subject.width), np.nan)
+        bad = np.full((subject.data.pool_size, subject.width), np.nan)
         kept[coin] = bad if answer.problem else answer.log_p
     return [kept[c][rows] for c in drawn]
 

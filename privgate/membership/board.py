@@ -232,7 +232,7 @@ def residuals(run: Run, rows: Index, answers: Float, *, beside: bool = False) ->
     Where the endpoint adds noise, whoever asks sees it, and draws the same kind for the models that he trains himself.
     """
     (mean, deviation), noise = run.subject.scale, run.subject.release.noise
-    y = run.subject.data.pool()[1][rows].astype(np.float64)
+    y = run.subject.data.pool_labels[rows].astype(np.float64)
     found = ((y - mean) / deviation).reshape(-1, *[1] * (1 + beside)) - answers
     if noise is not None:
         draw = run.generator(f"noise on {answers.shape}")

@@ -65,7 +65,7 @@ def observe(subject: Subject, limits: TaskLimits, *, runs: int = RUNS, isolate: 
             shipped,
             runs,
             limits,
-            units_of(subject),
+            subject.data.units.owner,
             limits=limits,
             runs=runs + watch_replay.REPLAYS,
             way=isolate,
@@ -111,14 +111,6 @@ def _watchers() -> bytes:
     others = (Path(inspect.getfile(kind)) for kind in (Observation, States))
     files = sorted((*here.glob("watch_*.py"), here / "observe.py", *others))
     return digest.of_bytes(*(f.read_bytes() for f in files)).encode()
-
-
-def units_of(subject: Subject) -> NDArray[np.int64]:
-    """Return which person each training record belongs to, shape (n,)."""
-    found = np.zeros(subject.data.n, dtype=np.int64)
-    for unit, rows in enumerate(subject.data.units):
-        found[rows] = unit
-    return found
 
 
 def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.int64] | None = None) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def log_model(
                 model,
                 name=name,
                 example=take(data.X, _first_rows(data)),
-                asked=take(data.pool()[0], _first_rows(data)),
+                asked=data.at(_first_rows(data)),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release or Release(), data.classes(), _accepted(data)),

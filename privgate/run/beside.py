@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
+from privgate.families.engine import DRAWN
 from privgate.families.listed import alike
 from privgate.run.run import Run
 from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
+from privgate.training.plan import order
 
 #: steps, as shares of a column's spread; rounded to a power of ten, as people type them
 NEAR, WIDER = 1e-4, 1e-2
@@ -63,7 +65,7 @@ class Beside:
         data, more = self.subject.data, list(self.kinds.values())
         y = data.y[:0] if data.candidates is None else data.candidates[1]
         made = reduce(stack, more if data.candidates is None else [data.candidates[0], *more])
-        labels = np.concatenate([y, np.tile(data.pool()[1][self.rows], len(more))])
+        labels = np.concatenate([y, np.tile(data.pool_labels[self.rows], len(more))])
         return self.subject.with_data(replace(data, candidates=(made, labels)))
 
     @property
@@ -79,7 +81,7 @@ class Beside:
     @property
     def places(self) -> Index:
         """Rows of the larger pool that hold the questions, shape (R, Q)."""
-        count, size = len(self.kinds), len(self.subject.data.pool()[1])
+        count, size = len(self.kinds), self.subject.data.pool_size
         return (size + np.arange(count * len(self.rows), dtype=np.int64)).reshape(count, len(self.rows)).T
 
     def wider(self, masks: Bool) -> Bool:
@@ -89,10 +91,11 @@ class Beside:
     def of_units(self, units: Index) -> tuple[Index, Index]:
         """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
 
-        All training records must be ``rows``, in their order.
+        All of their records must be among ``rows``, which ascend.
         """
-        members, places = self.subject.data.units, self.places
-        rows = [np.concatenate([members[int(u)], places[members[int(u)]].ravel()]) for u in units]
+        members, places = (self.subject.data.units[int(u)] for u in units), self.places
+        at = ((own, np.searchsorted(self.rows, own)) for own in members)
+        rows = [np.concatenate([own, places[found].ravel()]) for own, found in at]
         return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
 
     def queries(self, units: Index) -> tuple[Index, Index] | None:
@@ -106,7 +109,7 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     ``near``: small steps alone; otherwise also larger ones, and columns that are missing, far away or somebody else's.
     """
     subject = run.subject
-    data, own = subject.data, take(subject.data.pool()[0], rows)
+    data, own = subject.data, subject.data.at(rows)
     if (subject.accepted is not None and subject.accepted.queries is not None) or not len(rows):
         return Beside(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
@@ -132,7 +135,7 @@ def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
         It gives no answer to the pool. Or it refuses a kind of question beside training records and answers it beside
         others, or the reverse: whether it refuses tells who was trained on.
     """
-    subject, pool, count = beside.asked, np.arange(len(beside.subject.data.pool()[1]), dtype=np.int64), len(beside.rows)
+    subject, pool, count = beside.asked, np.arange(beside.subject.data.pool_size, dtype=np.int64), len(beside.rows)
     given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))
     if not given.problem:
         return beside, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
@@ -176,9 +179,13 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
 def of_people(run: Run) -> Beside:
     """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
 
-    What the stored model does not answer is not asked of any other.
+    What the stored model does not answer is not asked of any other. Where rules ask about a random sample of people,
+    nobody else is asked about: every worker holds these questions.
     """
     rows = np.arange(run.subject.data.n, dtype=np.int64)
+    if run.sampled:
+        drawn = order(run.subject, run.fleet)[: max(DRAWN, run.sample or 0, run.up_to or 0)]
+        rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
     if not run.beside:
         return Beside(run.subject, rows, {})
     made = about(run, rows, near=True)
@@ -315,18 +322,18 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         if not near:
             kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
             kinds["one number far away"] = one(drawn, lambda j: _far(columns[j], types[j]))
-    order = rng.permutation(len(columns[0]))
+    shuffled = rng.permutation(len(columns[0]))
     several = [j for j, v in enumerate(columns) if j not in numbers]
     if several or not near:  # what is no number has no small step: another's value is the nearest
         others = rng.choice(several if near else len(columns), len(columns[0]))
-        kinds["one value of somebody else's"] = one(others, lambda j: _another(columns[j], order))
+        kinds["one value of somebody else's"] = one(others, lambda j: _another(columns[j], shuffled))
     holes = [j for j, v in enumerate(columns) if v.dtype.kind in "fO"]
     missing = [j for j in holes if _plain(X, names[j])]
     words = [j for j in holes if frame and str(X[names[j]].dtype).startswith(("str", "category", "boolean"))]
     for name, some in (("one value missing", missing), ("one category missing", words)):  # models may refuse one alone
         if some and not near:
             gone = rng.choice(some, len(columns[0]))
-            kinds[name] = one(gone, lambda j: np.full(len(order), np.nan, dtype=columns[j].dtype))
+            kinds[name] = one(gone, lambda j: np.full(len(shuffled), np.nan, dtype=columns[j].dtype))
     return kinds
 
 

@@ -1,6 +1,7 @@
 """Changed training data: what a control hands to a recipe to see whether, and on what, its model depends."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,15 @@ class Probe:
 
 def pool(subject: Subject) -> Index:
     """Return all rows of the pool: training records, then candidates."""
-    return np.arange(
-        subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1])), dtype=np.int64
-    )
+    return _rows(subject.data.pool_size)
+
+
+@lru_cache(maxsize=2)
+def _rows(size: int) -> Index:
+    """Return so many rows, once: dozens of calls ask about all of them."""
+    made = np.arange(size, dtype=np.int64)
+    made.setflags(write=False)
+    return made
 
 
 def full(subject: Subject, *, repeat: int = 0) -> Fit:
@@ -73,7 +80,7 @@ def people(subject: Subject) -> list[int]:
     counts = np.bincount(codes, minlength=len(subject.classes))
     found: list[int] = []
     drawn = subject.generator("people left out by controls").permutation(len(members))
-    label = np.array([codes[members[u][0]] for u in drawn], dtype=np.int64)
+    label = codes[members.first[drawn]]
     for u in drawn[np.argsort(_rank(label), kind="stable")].tolist():
         left = counts - np.bincount(codes[members[u]], minlength=len(counts))
         if left[counts > 0].all() and left.sum() > 1:  # a declared label may have no record to begin with
@@ -112,7 +119,7 @@ def one_out(subject: Subject, rng: Generator) -> list[Probe]:
     """
     made, donors = list[Probe](), list[int]()
     drawn = np.array(people(subject), dtype=np.int64)
-    label = np.array([subject.label_codes[subject.data.units[u][0]] for u in drawn], dtype=np.int64)
+    label = subject.label_codes[subject.data.units.first[drawn]]
     label *= subject.task != "regression"  # numbers take no turns
     # labels take turns, and of each every other person is for features
     for k, u in enumerate(drawn[np.lexsort((label, _rank(label)))].tolist()):
@@ -139,7 +146,7 @@ def _of_every_label(subject: Subject, donors: list[int], made: list[Probe], rng:
         others = [u for u in donors if subject.label_codes[subject.data.units[u][0]] != label]
         others = [u for u in others if (label, without(subject, u).key) not in had]
         # one of each other label first: a stump may tell this label from one of them alone
-        codes = np.array([subject.label_codes[subject.data.units[u][0]] for u in others], dtype=np.int64)
+        codes = subject.label_codes[subject.data.units.first[np.array(others, dtype=np.int64)]]
         for k in np.argsort(_rank(codes), kind="stable")[: max(0, min(missing, ADDED - len(more)))]:
             more += _exchange(subject, others[k], rng, label=label)
     return more

@@ -54,7 +54,7 @@ def _measured(data: TrainingData) -> Float | None:
     numbers = _columns(data.X)
     if numbers is None:
         return None
-    first = numbers[[rows[0] for rows in data.units]]
+    first = numbers[data.units.first]
     n = len(first)
     wide = [j for j in range(first.shape[1]) if len(np.unique(first[:, j])) > RARE * n][:COLUMNS]
     if len(wide) < 2:

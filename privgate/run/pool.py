@@ -174,10 +174,7 @@ def _build(data: TrainingData) -> AttackPool:
         repeated[i] = names[i] in seen
         seen.add(names[i])
     eligible = ~(overlap | repeated | unknown)
-    unit = np.empty(size, dtype=np.int64)
-    for u, rows in enumerate(data.units):
-        unit[rows] = u
-    unit[n:] = len(data.units) + np.arange(size - n)
+    unit = np.concatenate([data.units.owner, len(data.units) + np.arange(size - n)])
     owner: dict[str, int] = {}
     shared: set[str] = set()
     for name, person in zip(names, unit.tolist(), strict=True):

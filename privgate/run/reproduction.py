@@ -44,7 +44,7 @@ def asked(subject: Subject, *, signable: bool) -> tuple[Subject, Index]:
     records are no tables.
     """
     made = _questions(subject, drawn(subject, "beyond", signable=signable))
-    size = len(subject.data.pool()[1])
+    size = subject.data.pool_size
     if made is None:
         return subject, np.arange(0, dtype=np.int64)
     container, count = made
@@ -78,7 +78,7 @@ def stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
     if X is None:
         return np.ones(len(rows))
     middle, half = (X.max(axis=0) + X.min(axis=0)) / 2, np.ptp(X, axis=0) / 2
-    asked_rows = applies.dense(take(wide.data.pool()[0], rows))
+    asked_rows = applies.dense(wide.data.at(rows))
     if asked_rows is None:
         return np.ones(len(rows))
     off = np.abs(asked_rows - middle)

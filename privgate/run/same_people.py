@@ -115,10 +115,7 @@ def twins(data: TrainingData, trial: Bool) -> Twins | None:
     if codes is None:
         return None
     n, size = data.n, len(codes)
-    owner = np.empty(size, dtype=np.int64)
-    for u, rows in enumerate(data.units):
-        owner[rows] = u
-    owner[n:] = -1
+    owner = np.concatenate([data.units.owner, np.full(size - n, -1)])
     rng = np.random.default_rng(17)
     outside, inside = n + np.flatnonzero(trial[n:]), np.flatnonzero(trial[:n])
     most = max(200, MOST_COMPARISONS // (2 * n * codes.shape[1]))

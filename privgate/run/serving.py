@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.evidence import Count, Precondition
 from privgate.run import reproduction
-from privgate.subject.containers import take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
@@ -99,7 +98,7 @@ def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
     wide, out = reproduction.asked(subject, signable=fleet.signable)
     rows = np.concatenate([rows, out])
     if subject.accepted is not None:  # all else is refused
-        rows = rows[subject.accepted.holds(take(wide.data.pool()[0], rows))]
+        rows = rows[subject.accepted.holds(wide.data.at(rows))]
         out = out[np.isin(out, rows)]
     return wide, rows, out
 
@@ -127,7 +126,7 @@ def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: st
 
 def _ways(subject: Subject, rows: Index) -> list[str]:
     """Return the ways in which these records can be sent at all: asked otherwise, the model would be opened anew."""
-    X = take(subject.data.pool()[0], rows)
+    X = subject.data.at(rows)
     return [way for way in asking.WAYS if asking.possible(X, way)]
 
 

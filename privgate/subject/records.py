@@ -2,10 +2,10 @@
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import SubjectError
 from privgate.subject import containers
-from privgate.subject.containers import content_digest, length, stack
+from privgate.subject.containers import content_digest, length, stack, take
 from privgate.subject.domain import Domain
 
 #: a date, as text
@@ -68,6 +68,48 @@ def _steps_of_time(X: Any) -> str:
 
 
 # Records in memory: what was trained on, labels, whom they belong to, and people who were not in it.
+
+
+class Units(Sequence[Index]):
+    """Rows of each unit, without an object each: a million of them would take more memory than most data.
+
+    Parameters
+    ----------
+    order : int64 array of shape (n,)
+        All rows, those of a unit side by side.
+    bounds : int64 array of shape (U + 1,)
+        Where each unit begins in ``order``, and the end.
+    """
+
+    def __init__(self, order: Index, bounds: Index) -> None:
+        self.order, self.bounds = order, bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def first(self) -> Index:
+        """The first row of each unit, shape (U,)."""
+        return self.order[self.bounds[:-1]]
+
+    @property
+    def owner(self) -> Index:
+        """The unit of each row, shape (n,)."""
+        made = np.empty(len(self.order), dtype=np.int64)
+        made[self.order] = np.repeat(np.arange(len(self)), np.diff(self.bounds))
+        return made
+
+    @overload
+    def __getitem__(self, k: int) -> Index: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Index]: ...
+    def __getitem__(self, k: int | slice) -> Index | Sequence[Index]:
+        if isinstance(k, slice):
+            return [self[j] for j in range(*k.indices(len(self)))]
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"there are {len(self)} units")
+        k %= len(self)
+        return self.order[self.bounds[k] : self.bounds[k + 1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,14 +204,14 @@ class Records:
         return length(self.X)
 
     @cached_property
-    def units(self) -> tuple[Index, ...]:
+    def units(self) -> Units:
         """Rows of each unit, in the order in which units first appear; a record is a unit of one."""
         if self.groups is None:
-            return tuple(np.arange(self.n, dtype=np.int64)[:, None])
+            return Units(np.arange(self.n, dtype=np.int64), np.arange(self.n + 1, dtype=np.int64))
         _, first, inverse = np.unique(self.groups, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))[inverse]
         order = np.argsort(rank, kind="stable").astype(np.int64)
-        return tuple(np.split(order, np.cumsum(np.bincount(rank))[:-1]))
+        return Units(order, np.concatenate([[0], np.cumsum(np.bincount(rank))]).astype(np.int64))
 
     @cached_property
     def unit_names(self) -> NDArray[Any]:
@@ -230,7 +272,26 @@ class Records:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
         if self.candidates is None:
             return self.X, self.y
-        return stack(self.X, self.candidates[0]), np.concatenate([self.y, self.candidates[1]])
+        return stack(self.X, self.candidates[0]), self.pool_labels
+
+    @property
+    def pool_labels(self) -> NDArray[Any]:
+        """Labels of the pool."""
+        return self.y if self.candidates is None else np.concatenate([self.y, self.candidates[1]])
+
+    @property
+    def pool_size(self) -> int:
+        """Number of rows of the pool."""
+        return self.n + (0 if self.candidates is None else len(self.candidates[1]))
+
+    def at(self, rows: Index) -> Any:
+        """Return the records of pool rows, in their order, without a copy of the whole pool."""
+        if self.candidates is None or not len(rows) or rows.max() < self.n:
+            return take(self.X, rows)
+        order = np.argsort(rows >= self.n, kind="stable")
+        inside = int((rows < self.n).sum())
+        both = stack(take(self.X, rows[order[:inside]]), take(self.candidates[0], rows[order[inside:]] - self.n))
+        return take(both, np.argsort(order, kind="stable"))
 
     @cached_property
     def _coded(self) -> tuple[NDArray[Any], Index]:

@@ -1,5 +1,6 @@
 """One call of the training function: what to train on, and where to look at the result."""
 
+import hashlib
 import json
 import struct
 from dataclasses import dataclass, replace
@@ -18,8 +19,15 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 #: nats; the same call on the same kind of machine agrees to the last bit, and no limit is stated more finely
 TOLERANCE = 1e-6
+#: rows from which on their digest is kept instead of them
+_MANY = 4096
 #: bytes of what is read of a model, at most
 MOST_READ = 2**26
+
+
+def _bytes(rows: Index) -> bytes:
+    """Return what stands for rows in an encoding: themselves, or their digest where they are many."""
+    return rows.tobytes() if len(rows) < _MANY else hashlib.sha256(rows).digest()  # type: ignore[arg-type]  # a buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +92,7 @@ class Fit:
     def encoding(self) -> bytes:
         """Everything here as bytes, different for different fits; cheap, because there may be a million of them."""
         rows = (self.queries, self.left_out, self.members)
-        raw = [b"" if a is None else np.asarray(a, dtype=np.int64).tobytes() for a in rows]
+        raw = [b"" if a is None else _bytes(np.ascontiguousarray(a, dtype=np.int64)) for a in rows]
         sizes = [-1 if a is None else len(a) for a in rows]
         seed = -1 if self.seed is None else self.seed
         head = _HEAD.pack(seed, self.repeat, *sizes, len(self.relabel))

@@ -42,7 +42,8 @@ def about(subject: Subject) -> bytes:
     if subject.data.candidates is None:
         return context.of(subject)
     alone = subject.with_data(replace(subject.data, candidates=None))
-    own, wide = (getattr(X, "dtype", None) for X in (subject.data.X, subject.data.pool()[0]))
+    data, ends = subject.data, np.array([0, subject.data.pool_size - 1])
+    own, wide = (getattr(X, "dtype", None) for X in (data.X, data.at(ends)))
     # beside other numbers a sparse matrix reaches training as another type
     return context.of(alone) if own == wide else context.key(context.of(alone), str(wide).encode())
 

@@ -40,6 +40,7 @@ from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardSca
 from sklearn.svm import SVC, LinearSVC
 
 from privgate.artifact import file_bytes, look
+from privgate.artifact.file_parts import Found
 from privgate.artifact.record_space import RecordSpace, _plain
 from privgate.registry import layout
 
@@ -429,3 +430,13 @@ def test_what_bits_rule_out_is_no_value(own, ulps, dtype, seed):
 def test_the_same_key_twice_hides_nothing_in_json():
     rows = MANY_RECORDS[:50].tolist()
     assert seen(json.dumps({"a": rows})[:-1].encode() + b', "a": 1}', MANY_RECORDS)[0] == 50
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_numbers_of_several_texts_meet_the_number_of_records_by_chance(text):
+    """A model's own texts hold digits of names drawn at random: in one run of hundreds there are as many as records."""
+    values = np.arange(300.0)
+    several, one = (look._strange(Found(where, values, text), 300, 3) for where in ("file A and others", "file A"))
+
+    assert one.startswith("an array with one entry a record")
+    assert several == ("" if text else one.replace("file A", "file A and others"))

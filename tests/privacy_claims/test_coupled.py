@@ -15,7 +15,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.privacy_claims import accountant, watch_coupled
 from privgate.privacy_claims.accountant import Mechanism, gaussian_renyi, scale_epsilon
-from privgate.privacy_claims.observe import units_of, watched
+from privgate.privacy_claims.observe import watched
 from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.training import payload, warm, worker
 from privgate.training.task_limits import TaskLimits
@@ -164,7 +164,7 @@ def seen(process, fit, folder, data, claim):
     subject = Subject.local(Recipe(fit, dp=claim), data())
     shipped = payload.write(subject, folder / "subject")
     return Observation.from_payload(
-        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), subject.data.units.owner).result()
     )
 
 
@@ -205,7 +205,7 @@ def test_a_regression_is_watched_too(process, tmp_path, fit, claim, leak):
     subject = Subject.local(Recipe(fit, dp=claim, task="regression"), TrainingData(made.X, made.X @ np.arange(6.0)))
     shipped = payload.write(subject, tmp_path / "subject")
     found = Observation.from_payload(
-        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), subject.data.units.owner).result()
     )
     assert found.problem == ""
     assert bool(found.broken) == bool(leak)

@@ -13,7 +13,7 @@ from opacus.optimizers import DPOptimizer
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
 from privgate.evidence import Observation
-from privgate.privacy_claims.observe import is_remembered, observe, remembered, units_of, watched
+from privgate.privacy_claims.observe import is_remembered, observe, remembered, watched
 from privgate.training import payload, warm, worker
 from privgate.training.fleet import Fleet
 from privgate.training.task_limits import TaskLimits
@@ -50,7 +50,7 @@ def seen(fit, tmp_path, data=None, **params):
     subject = Subject.local(Recipe(fit, params=params, dp=Claim("dp-sgd", "add_remove", epsilon=1.0, delta=1e-5)), data)
     shipped = payload.write(subject, tmp_path)
     return Observation.from_payload(
-        Shared.process.submit(watched, shipped, 2, TaskLimits(120.0, 0), units_of(subject)).result()
+        Shared.process.submit(watched, shipped, 2, TaskLimits(120.0, 0), subject.data.units.owner).result()
     )
 
 

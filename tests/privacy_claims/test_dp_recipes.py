@@ -12,7 +12,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.privacy_claims import watch_noise, watch_replay
 from privgate.privacy_claims.accountant import Mechanism
-from privgate.privacy_claims.observe import units_of, watched
+from privgate.privacy_claims.observe import watched
 from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_sampling import Draws, matched, used
@@ -71,7 +71,7 @@ def seen(process, fit, folder, data=None, claim=CLAIM):
     subject = Subject.local(Recipe(fit, dp=claim), data or people())
     shipped = payload.write(subject, folder / "subject")
     return Observation.from_payload(
-        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), units_of(subject)).result()
+        process.submit(watched, shipped, 2, TaskLimits(300.0, 0), subject.data.units.owner).result()
     )
 
 

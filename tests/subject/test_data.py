@@ -200,3 +200,35 @@ def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
     drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 3
+
+
+@given(st.lists(st.integers(0, 6), min_size=2, max_size=40))
+def test_units_are_the_rows_of_each_group_in_order_of_appearance(groups):
+    data = TrainingData(
+        np.zeros((len(groups), 1)), [0, 1] * (len(groups) // 2) + [0] * (len(groups) % 2), groups=groups
+    )
+    wanted = [np.flatnonzero(np.array(groups) == g).tolist() for g in dict.fromkeys(groups)]
+
+    assert [rows.tolist() for rows in data.units] == wanted
+    assert [rows.tolist() for rows in data.units[::2]] == wanted[::2]
+    assert data.units[-1].tolist() == wanted[-1]
+    assert data.units.first.tolist() == [rows[0] for rows in wanted]
+    assert [wanted[u].count(row) for row, u in enumerate(data.units.owner.tolist())] == [1] * len(groups)
+    for outside in (len(wanted), -len(wanted) - 1):
+        with pytest.raises(IndexError):
+            data.units[outside]
+
+
+@given(st.lists(st.integers(0, 8), max_size=12))
+def test_records_of_pool_rows_are_those_of_the_whole_pool(rows):
+    """Frames and sparse matrices too, training records and candidates in any order."""
+    rows = np.array(rows, dtype=np.int64)
+    for kind in (np.asarray, pd.DataFrame, sp.csr_matrix, lambda X: [str(v) for v in X]):
+        data = TrainingData(
+            kind(np.arange(12.0).reshape(6, 2)), [0, 1] * 3, candidates=(kind(-np.ones((3, 2))), [0, 1, 0])
+        )
+        assert containers.content_digest(data.at(rows)) == containers.content_digest(
+            containers.take(data.pool()[0], rows)
+        )
+    assert data.pool_size == 9
+    assert data.pool_labels.tolist() == data.pool()[1].tolist()

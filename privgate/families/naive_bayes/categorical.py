@@ -72,10 +72,7 @@ class _Model(counts.ClassModel):
 
     def missing(self, subject: Subject, units: Index) -> Mapping[int, str]:
         """Name the units that alone hold the highest category of a feature whose categories are not declared."""
-        unit_of_row = np.arange(self.n)
-        if subject.data.groups is not None:
-            for u, rows in enumerate(subject.data.units):
-                unit_of_row[rows] = u
+        unit_of_row = subject.data.units.owner
         found: set[int] = set()
         for j, table in enumerate(self.tables):
             if not self.declared[j]:

@@ -171,7 +171,7 @@ class CountingEngine(LibraryEngine, ClosedForm):
         """Return models on subsets of the pool; None if a candidate has a label that no training record has."""
         del fleet
         classes = subject.classes
-        y = subject.data.pool()[1] if subject.data.candidates is not None else subject.data.y
+        y = subject.data.pool_labels if subject.data.candidates is not None else subject.data.y
         label = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
         if not np.array_equal(classes[label], y):
             return None

@@ -117,7 +117,7 @@ class TorchNets(Engine):
     def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
         """Return models on subsets of the pool if one seed serves all: models of different seeds share no batches."""
         each = tuple(seeds) * len(masks) if len(seeds) == 1 else tuple(seeds)
-        y = subject.data.pool()[1]
+        y = subject.data.pool_labels
         if len(set(each)) != 1 or not np.isin(y, subject.classes).all():
             return None
         codes = np.searchsorted(subject.classes, y)

@@ -297,8 +297,9 @@ class DecisionTree(LibraryEngine):
 
     def drawn(self, subject: Subject) -> Index:
         """Return the units without whom the library draws between splits that tell them apart: the seed decides."""
-        alone = np.array([u for u, rows in enumerate(subject.data.units) if len(rows) == 1], dtype=np.int64)
-        record = np.array([subject.data.units[u][0] for u in alone], dtype=np.int64)
+        units = subject.data.units
+        alone = np.flatnonzero(np.diff(units.bounds) == 1)
+        record = units.first[alone]
         growth = growth_of(subject)
         fine = ~growth.squeezed[record]
         return alone[fine][falls(growth, record[fine]).tied[record[fine]]]

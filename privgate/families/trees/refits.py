@@ -72,7 +72,7 @@ class TreeEnsembles(Engine):
         gone = vanishing(subject, units)
         tried = np.flatnonzero(~gone)
         reads = (f"{__name__}:trees", "".join("01"[int(m)] for m in missing(subject))) if asked.changes else ()
-        pool = np.arange(len(subject.data.pool()[1]), dtype=np.int64)  # as refits ask the model with everybody
+        pool = np.arange(subject.data.pool_size, dtype=np.int64)  # as refits ask the model with everybody
         whole = asked.fleet.fits(
             subject, [Fit(s, pool, left_out=_NOBODY, reads=reads) for s in seeds], label="training on all records"
         )

@@ -83,7 +83,7 @@ def seen(run: Run, attribute: Attribute) -> Seen:
     """
     who, m = run.once(people), len(attribute.values)
     answers = _answers(run, attribute, who.rows)
-    subject, y = run.subject, run.subject.data.pool()[1]
+    subject, y = run.subject, run.subject.data.pool_labels
     trained = np.arange(len(who.rows)) < int(who.members.sum())
     own = _answers_as_they_are(run, who.rows[trained])
     if subject.task == "regression":

@@ -139,7 +139,7 @@ def _asked(subject: Subject, points: Any) -> tuple[Subject, Index]:
     known, label = subject.data.candidates, np.full(POINTS, subject.data.y[0])
     both = (points, label) if known is None else (stack(known[0], points), np.concatenate([known[1], label]))
     wide = replace(subject, data=replace(subject.data, candidates=both), model=None)
-    return wide, len(subject.data.pool()[1]) + np.arange(POINTS, dtype=np.int64)
+    return wide, subject.data.pool_size + np.arange(POINTS, dtype=np.int64)
 
 
 def _taught(subject: Subject, above: Bool) -> tuple[Index, Bool]:

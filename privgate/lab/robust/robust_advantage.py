@@ -155,7 +155,7 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
             f"{len(outside)} candidates are too few for a shadow model and two tests of {LEAST}; give more of them"
         )
     shadow, tests = outside[:third], outside[third:]
-    labels = run.subject.data.pool()[1]
+    labels = run.subject.data.pool_labels
     missing = np.setdiff1d(np.unique(run.subject.data.y), np.unique(labels[shadow]))
     more = [int(tests[labels[tests] == label][0]) for label in missing if (labels[tests] == label).any()]
     shadow, tests = np.concatenate([shadow, more]).astype(np.int64), np.setdiff1d(tests, more, assume_unique=True)
