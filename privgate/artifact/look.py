@@ -24,7 +24,8 @@ from privgate.subject.containers import take
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
-#: seconds of processor time, and for each 10^9 bytes, in which the records are searched for in other forms
+#: seconds of processor time in which records are searched for in other forms; more for each 10^7 bytes of records, and
+#: each 10^9 of the file
 SECONDS = 2.0
 #: vectors beside that records are scaled by
 _SCALES = 6
@@ -241,7 +242,8 @@ class Records:
     def __init__(self, table: Float, texts: list[str]) -> None:
         self.table, self.texts = table, texts
         self.n, self.width = len(texts) if texts else len(table), table.shape[1]
-        self._until, self.cut = time.process_time() + SECONDS, False
+        # of 80 MB of records all forms take 7 s
+        self._until, self.cut = time.process_time() + SECONDS * (1 + table.nbytes / 1e7), False
 
     @classmethod
     def of(cls, X: Any) -> "Records":

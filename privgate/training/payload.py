@@ -77,7 +77,7 @@ class Payload:
         """Return the payload with its folder's content, to be sent elsewhere."""
         root, blob = Path(self.folder), io.BytesIO()
         with zipfile.ZipFile(blob, "w") as archive:
-            for path in sorted(p for p in root.rglob("*") if p.is_file()):
+            for path in sorted(root.rglob("*")):  # empty folders too: a recipe of a library's class has no sources
                 archive.write(path, path.relative_to(root).as_posix())
         return replace(self, packed=blob.getvalue())
 
@@ -131,7 +131,10 @@ def code_of(subject: Subject) -> str:
 
 
 def _brought(model: Any, folder: Path) -> Any:
-    """Return a stored model whose files lie below ``folder``, because a worker may see nothing else."""
+    """Return a stored model whose files lie below ``folder``, because a worker may see nothing else.
+
+    Its paths are relative: a worker on another machine has the folder elsewhere.
+    """
     home = getattr(model, "folder", None)
     if not (is_dataclass(model) and not isinstance(model, type) and isinstance(home, Path)):
         return model
@@ -143,8 +146,8 @@ def _brought(model: Any, folder: Path) -> Any:
         if name == "root" and place.is_relative_to(home):
             moved[name] = moved["folder"] / place.relative_to(home)
             continue
-        moved[name] = folder / f"stored-{name}"
-        shutil.copytree(place, moved[name], symlinks=True)  # a link out of it leads nowhere in a box
+        moved[name] = Path(f"stored-{name}")
+        shutil.copytree(place, folder / moved[name], symlinks=True)  # a link out of it leads nowhere in a box
     return replace(model, **moved)
 
 
@@ -225,7 +228,10 @@ class Opened:
     @cached_property
     def stored(self) -> Any:
         """The stored model, not opened yet."""
-        return pickle.loads((self.root / "model.pkl").read_bytes())  # noqa: S301  ditto
+        model = pickle.loads((self.root / "model.pkl").read_bytes())  # noqa: S301  ditto
+        places = {name: getattr(model, name, None) for name in ("folder", "root")}
+        here = {k: self.root / v for k, v in places.items() if isinstance(v, Path) and not v.is_absolute()}
+        return replace(model, **here) if here else model
 
     @cached_property
     def model(self) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,15 +17,16 @@ import pytest
 from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
+from privgate import Policy, Subject, evaluate, log_model
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
-from privgate.subject.subject import Subject
-from privgate.training import clusters
+from privgate.training import clusters, payload
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
 
 N = 60
 
@@ -112,6 +114,40 @@ def table(tmp_path_factory):
 
 def measure(fleet, **params):
     return ENGINE.answers(Asked(subject(**params), np.arange(N), (1,), fleet))[0]
+
+
+@pytest.fixture
+def registered(empty_database, tmp_path):
+    """A naive Bayes model of 90 people in a registry of its own, and where it is."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    data = TrainingData(X, (X[:, 0] + rng.logistic(size=90) > 0).astype(int))
+    where = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'registry.db')}"
+    log_model(
+        Recipe(GaussianNB(), seed=1), data, registered_model_name="m", tracking_uri=where, store=tmp_path / "data"
+    )
+    return Subject.load("models:/m/1", tracking_uri=where)
+
+
+@pytest.mark.slow
+def test_a_registered_model_is_judged_on_a_dask_cluster_as_at_home(cluster, registered):
+    """Its stored files travel with the data: a worker on another machine has none of the parent's folders."""
+    found = []
+    for where in ({"cluster": cluster.address}, {"jobs": 1, "isolate": "none"}):
+        with Fleet(ledger="none", **where) as fleet:
+            found.append(evaluate(Policy.load("pdtp-1"), registered, fleet=fleet))
+
+    assert found[0].findings == found[1].findings
+    assert found[0].outcome == found[1].outcome == Outcome.WARNED  # nobody says whose the records are
+
+
+def test_a_stored_model_is_opened_where_its_payload_was_unpacked(registered, tmp_path):
+    made, data = payload.write(registered, tmp_path / "at home").pack(), registered.data
+    shutil.rmtree(tmp_path / "at home")
+
+    opened = payload.Opened(made.unpack(tmp_path / "elsewhere"))
+
+    assert (opened.model.predict(data.X) == GaussianNB().fit(data.X, data.y).predict(data.X)).all()
 
 
 @pytest.mark.slow
