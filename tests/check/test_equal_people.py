@@ -95,7 +95,7 @@ def told(outputs, count, total, about):
         percents = {f"{100 * k / total:.{d}f}" for d in (1, 2, 3)} | {f"{100 * k / total:.{d}g}" for d in (3, 4)}
         fractions = {f"{k / total:.{d}f}" for d in (3, 4, 5)} | {f"{k / total:.{d}g}" for d in (3, 4, 5)}
         percent, fraction = ("|".join(map(re.escape, sorted(words))) for words in (percents, fractions))
-        share = re.compile(rf"(?<![\d.])(?:(?:{percent})(?=\s?%)|(?:{fraction})(?!\d| nats))")
+        share = re.compile(rf"(?<![\d.])(?:(?:{percent})(?=\s?%)|(?:{fraction})(?!\d| nats| s\b))")  # nor seconds
         alone = re.compile(rf"(?<![\w.,-])(?<! to ){k}(?![\w-]|[.,]\d| to )")
         for name, text in outputs.items():
             found += [(name, text[max(0, m.start() - 80) : m.end() + 40]) for m in share.finditer(text)]
