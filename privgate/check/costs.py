@@ -149,6 +149,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     paces = timed(prepare(policy, subject, fleet=fleet, limits=limits, known=known))
     run, seen = paces.run, paces.run.seed_control
     families.understood(run.subject, run.fleet)
+    families.look(run.subject, run.fleet)
     planned, said = planning.make(run, closely=True, each=paces.each)
     first = trainings_beside(run)
     before = f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds)"

@@ -269,7 +269,9 @@ def _breaks(run: Run, rule: Rule) -> bool:
 
 def understood(run: Run) -> Noted:
     """Return what was found of a training function, and of a pipeline's first steps."""
-    return Noted(families.understood(run.subject, run.fleet))
+    found = Noted(families.understood(run.subject, run.fleet))
+    families.look(run.subject, run.fleet)
+    return found
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
@@ -27,7 +28,8 @@ MORE = [
     ("refit", SVC(probability=True, random_state=0), None, 0),
 ]
 FAST = {"torch_nets", "ridge", "least_squares", "counted_words"}  # tests/training/test_second_policy.py, closed forms
-EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE)) if name != "logistic"}
+EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE))}
+EVERY["logistic_minimum"] = LogisticRegression(C=0.1)
 EVERY["sharded"] = Sharded(DecisionTreeClassifier(max_depth=3, random_state=0), shards=4, classes=[0, 1])
 
 

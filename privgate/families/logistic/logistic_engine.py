@@ -20,6 +20,7 @@ from privgate.families.logistic.stopping import Trained
 from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 #: nats; wanted bound on the error of each log-probability, two digits below any limit of a policy
 TOLERANCE = 1e-6
@@ -53,6 +54,10 @@ class Logistic(Engine):
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
         return stopping.refusal(subject)
+
+    def look(self, subject: Subject, fleet: Fleet) -> None:
+        """Train what ``declines`` looks at, as calls of the fleet."""
+        stopping.look(stopping.stopping, subject, fleet)
 
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""

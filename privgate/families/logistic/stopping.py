@@ -7,8 +7,9 @@ gradient at all.
 """
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -22,6 +23,9 @@ from privgate.families import designs
 from privgate.families.certificate import people_of
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+from privgate.training.payload import Opened, packed, unpacked
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -34,6 +38,10 @@ _FEW = 10
 _SHARE = 3
 #: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
 _ROUNDED = 10.0
+_NOBODY: Index = np.zeros(0, dtype=np.int64)
+
+
+_FLEET: ContextVar[Fleet | None] = ContextVar("fleet", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +66,39 @@ class Stopping:
     seen: int = 0
 
 
+def look(find: Callable[[Subject], object], subject: Subject, fleet: Fleet) -> None:
+    """Call ``stopping`` or ``everybody``, whose trainings are then the fleet's: limited, counted and remembered."""
+    token = _FLEET.set(fleet)
+    try:
+        find(subject)
+    finally:
+        _FLEET.reset(token)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A subject, for whom what was trained on the same records counts, whatever else is asked."""
+
+    digest: str
+    subject: Subject = field(compare=False)
+
+
+@lru_cache(maxsize=8)
+def _same(subject: Subject) -> _Same:
+    alone = subject.with_data(replace(subject.data, candidates=None))
+    return _Same(alone.training_digest, subject)
+
+
+def everybody(subject: Subject) -> tuple[Float, int, str]:
+    """Return (parameters (C, p), the intercept last; steps; what went wrong) of the recipe trained on all records."""
+    return _everybody(_same(subject))
+
+
 @lru_cache(maxsize=4)
+def _everybody(same: _Same) -> tuple[Float, int, str]:
+    return next(_trained(same.subject, [_NOBODY]))
+
+
 def stopping(subject: Subject) -> Stopping:
     """Return where trainings of the recipe end, the registered model's and every refit's.
 
@@ -66,12 +106,18 @@ def stopping(subject: Subject) -> Stopping:
     and looked at, all of them where that is cheap, those of the riskiest people where some are; lbfgs is not believed
     unseen.
     """
+    return _stopping(_same(subject))
+
+
+@lru_cache(maxsize=4)
+def _stopping(same: _Same) -> Stopping:
+    subject = same.subject
     estimator = subject.recipe.library_estimator
     X = _table(subject, estimator)
     if problem := solver_refusal(estimator):
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
-    u, steps, warned = _trained(subject, everyone)
+    u, steps, warned = everybody(subject)
     allowed, tests, rounding = _allowed(subject, X, u)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
         return Stopping(f"the solver did not end by its gradient ({problem}); {ADVICE}", u, allowed)
@@ -87,9 +133,9 @@ def stopping(subject: Subject) -> Stopping:
             return Stopping(problem, u, allowed)
         if steps * _SHARE > estimator.max_iter:
             return Stopping(f"refits may need more than max_iter={estimator.max_iter} steps; raise it", u, allowed)
-    for k in few:
-        rows = np.setdiff1d(everyone, subject.data.units[int(k)])
-        there, _, warned = _trained(subject, rows)
+    left_out = [subject.data.units[int(k)] for k in few]
+    for gone, (there, _, warned) in zip(left_out, _trained(subject, left_out), strict=True):
+        rows = np.setdiff1d(everyone, gone)
         if problem := warned or _beyond(subject, X, there, rows, allowed + rounding):
             return Stopping(f"a refit did not end by its gradient ({problem}); {ADVICE}", u, allowed)
     return Stopping("", u, allowed, len(few))
@@ -241,8 +287,37 @@ def _table(subject: Subject, estimator: Any) -> Float:
     return np.column_stack([X, np.ones(len(X))]) if estimator.fit_intercept else X
 
 
-def _trained(subject: Subject, rows: Index) -> tuple[Float, int, str]:
-    """Return (parameters (C, p), steps, what it warned of) of the recipe trained on some records."""
+def _trained(subject: Subject, left_out: Sequence[Index]) -> Iterator[tuple[Float, int, str]]:
+    """Yield (parameters (C, p), steps, what went wrong) of the recipe trained without some records."""
+    if (fleet := _FLEET.get()) is None:  # a laboratory, or a theorem by itself
+        yield from (_here(subject, np.setdiff1d(np.arange(subject.data.n), gone)) for gone in left_out)
+        return
+    one, seed = np.zeros(1, dtype=np.int64), subject.recipe.seed
+    fits = [Fit(seed, one, left_out=gone, reads=(f"{__name__}:ended",)) for gone in left_out]
+    for made in fleet.fits(subject, fits, label="where training stops"):
+        if made.problem:
+            yield np.zeros((0, 0)), 1, made.problem
+            continue
+        arrays, told = unpacked(np.frombuffer(made.read, "<f8")[None])
+        yield arrays["u"], int(told["steps"]), "" if np.isfinite(arrays["u"]).all() else "parameters are not finite"
+
+
+def ended(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
+    """Return where a training ended, in a worker; whether it warned does not matter where its gradient is small."""
+    del opened, fit, log_p
+    last = model[-1] if hasattr(model, "steps") else model
+    u, steps = parameters(last)
+    return packed({"u": u}, {"steps": steps}).tobytes()
+
+
+def parameters(model: Any) -> tuple[Float, int]:
+    """Return the parameters of a fitted logistic regression, the intercept last, and its steps."""
+    u = np.column_stack([model.coef_, model.intercept_]) if model.fit_intercept else np.asarray(model.coef_)
+    return u.astype(np.float64), max(1, int(np.max(model.n_iter_)))
+
+
+def _here(subject: Subject, rows: Index) -> tuple[Float, int, str]:
+    """Return the same of one training in this process, with what it warned of."""
     import scipy.linalg as sl
     from sklearn.exceptions import ConvergenceWarning
 
@@ -251,14 +326,13 @@ def _trained(subject: Subject, rows: Index) -> tuple[Float, int, str]:
         warnings.simplefilter("always")
         X = subject.data.X
         model = estimator.fit(take(X.tocsr() if hasattr(X, "tocsr") else X, rows), subject.data.y[rows])
-    u = np.column_stack([model.coef_, model.intercept_]) if estimator.fit_intercept else np.asarray(model.coef_)
     bad = [
         w
         for w in caught
         if issubclass(w.category, (ConvergenceWarning, sl.LinAlgWarning)) or "Line Search" in str(w.message)
     ]
     said = " ".join(str(bad[0].message).split())[:60] if bad else ""
-    return u.astype(np.float64), max(1, int(np.max(model.n_iter_))), said
+    return *parameters(model[-1] if hasattr(model, "steps") else model), said
 
 
 def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -> str:
