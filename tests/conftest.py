@@ -26,6 +26,8 @@ from privgate.training.box import bubblewrap
 from tests import attack_table, rewriting, sampling
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
@@ -89,11 +91,42 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail where groups are asked for and not kept: each process would start servers of its own, unseen."""
     if getattr(session.config.option, "loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "pytest-xdist keeps no groups with this pytest"
+    _asked_once()
     # what was imported and collected stays to the end: looking through it again and again took a tenth of the time
     gc.collect()
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000, 10, 10)
+
+
+def _asked_once() -> None:
+    """Remember what libraries find out anew for each registry, logged model and copy of an estimator."""
+    if "mlflow.store.db.utils" in sys.modules:
+        from mlflow.store.db import utils
+        from mlflow.utils import requirements_utils
+
+        utils._get_latest_schema_revision = functools.cache(utils._get_latest_schema_revision)
+        utils._initialize_tables = functools.partial(_initialize, utils._initialize_tables, sqlite3.connect(":memory:"))
+        requirements_utils._init_packages_to_modules_map = functools.cache(
+            requirements_utils._init_packages_to_modules_map
+        )
+    if "sklearn.base" in sys.modules:
+        from sklearn.base import BaseEstimator
+
+        BaseEstimator._get_param_names = classmethod(functools.cache(BaseEstimator._get_param_names.__func__))
+
+
+def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, engine: "Engine") -> None:
+    """Make MLflow's tables; in an SQLite database as a copy of the first ones, as all of these are alike."""
+    with contextlib.closing(engine.raw_connection()) as pooled:
+        database = pooled.driver_connection
+        if isinstance(database, sqlite3.Connection) and kept.execute("SELECT 1 FROM sqlite_master").fetchone():
+            kept.backup(database)
+            return
+    migrate(engine)
+    if isinstance(database, sqlite3.Connection):
+        with contextlib.closing(engine.raw_connection()) as pooled:
+            pooled.driver_connection.backup(kept)
 
 
 def _no_box() -> "bubblewrap.Found":
