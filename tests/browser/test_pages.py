@@ -48,8 +48,7 @@ def opened(browser, pages):
         context.close()
 
 
-@pytest.mark.quick(4)
-@pytest.mark.quick
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_violation(opened, axe_source, name, screen):

@@ -179,6 +179,7 @@ def test_a_rounded_release_hangs_on_where_training_stops():
     assert "stops" in ENGINE.supports(replace(subject, release=Release("rounded")))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("broken", ["_median", "_scaled", "_held"])
 def test_steps_that_are_followed_wrongly_are_seen_and_refitted(monkeypatch, fleet, broken):
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import json
 import warnings
 import zlib
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -356,6 +356,7 @@ class Answering(InProcess):
         return [replace(a, read=self.change(k, a.read)) for k, a in enumerate(made)]
 
 
+@cache
 def grown(read):
     """Return trees among 384 MiB of zeros, as bytes of a few MiB."""
     packer, block = zlib.compressobj(1), bytes(1 << 24)
