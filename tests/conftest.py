@@ -40,6 +40,9 @@ HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
 OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
 
+#: where such tests lie: with programs hidden, nothing else is collected
+OUTSIDE_LIES = {"browser", "guard", "training"}
+
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: files of which a parameter decides whether a server is asked for
@@ -65,6 +68,12 @@ def _hide(config: pytest.Config) -> None:
     assert not [name for name in names if shutil.which(name)]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over all that holds no test of these programs, where they are hidden and only such tests are asked for."""
+    asked = os.environ.get(HIDE) and config.option.markexpr.startswith("outside")
+    return (asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES) or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected for being slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
@@ -80,6 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
+            assert inside.parts[0] in OUTSIDE_LIES or not item.get_closest_marker("outside"), item.nodeid
         # some of these ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
         item.add_marker(pytest.mark.xdist_group(group))

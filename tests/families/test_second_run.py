@@ -89,7 +89,7 @@ def test_the_law_is_about_every_engine_that_trains():
 
 @pytest.mark.quick(10)
 @pytest.mark.parametrize("policy", ["pdtp-1", "dtp-1"])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded")) for n in EVERY])
 def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
     rng = np.random.default_rng(5)
     X = rng.integers(0, 3, (40, 3)).astype(float)
