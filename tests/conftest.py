@@ -48,8 +48,8 @@ SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: files of which a parameter decides whether a server is asked for
 BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
-LONGEST = ("check", "guarded_server", "training", "registry", "mlflow_server", "influence", "privacy_claims",
-           "postgres", "browser", "families/pipelines", "families", "families/certificates")  # fmt: skip
+LONGEST = ("registry", "guarded_server", "check", "training", "privacy_claims", "influence", "membership", "families",
+           "families/logistic", "postgres", "browser", "mlflow_server", "families/trees", "kernel", "run")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:

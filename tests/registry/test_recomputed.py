@@ -236,6 +236,7 @@ def forms(X):
                 yield base64.b64encode(b"\0" * shift + raw)[4:-4]
 
 
+@pytest.mark.slow
 def test_nothing_that_is_uploaded_or_logged_holds_a_record(judged, registry, tmp_path, monkeypatch):
     import privgate.registry as ours
 
