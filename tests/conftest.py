@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from privgate.subject import libraries
 from privgate.training.box import bubblewrap
 from tests import attack_table, rewriting, sampling
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
+_provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))
+libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))  # each reads all lists of files
 pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
@@ -110,16 +113,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _asked_once() -> None:
-    """Remember what libraries find out anew for each registry, logged model and copy of an estimator."""
+    """Remember what is found out anew for each registry, logged model and copy of an estimator."""
     if "mlflow.store.db.utils" in sys.modules:
         from mlflow.store.db import utils
-        from mlflow.utils import requirements_utils
+        from mlflow.utils import requirements_utils as needed
 
+        kept = sqlite3.connect(":memory:", check_same_thread=False)
         utils._get_latest_schema_revision = functools.cache(utils._get_latest_schema_revision)
-        utils._initialize_tables = functools.partial(_initialize, utils._initialize_tables, sqlite3.connect(":memory:"))
-        requirements_utils._init_packages_to_modules_map = functools.cache(
-            requirements_utils._init_packages_to_modules_map
-        )
+        utils._initialize_tables = functools.partial(_initialize, utils._initialize_tables, kept)
+        needed._init_packages_to_modules_map = functools.cache(needed._init_packages_to_modules_map)
     if "sklearn.base" in sys.modules:
         from sklearn.base import BaseEstimator
 
@@ -128,15 +130,12 @@ def _asked_once() -> None:
 
 def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, engine: "Engine") -> None:
     """Make MLflow's tables; in an SQLite database as a copy of the first ones, as all of these are alike."""
-    with contextlib.closing(engine.raw_connection()) as pooled:
-        database = pooled.driver_connection
-        if isinstance(database, sqlite3.Connection) and kept.execute("SELECT 1 FROM sqlite_master").fetchone():
-            kept.backup(database)
-            return
-    migrate(engine)
-    if isinstance(database, sqlite3.Connection):
+    made = engine.dialect.name == "sqlite" and kept.execute("SELECT 1 FROM sqlite_master").fetchone()
+    if not made:
+        migrate(engine)
+    if engine.dialect.name == "sqlite":
         with contextlib.closing(engine.raw_connection()) as pooled:
-            pooled.driver_connection.backup(kept)
+            kept.backup(pooled.driver_connection) if made else pooled.driver_connection.backup(kept)
 
 
 def _no_box() -> "bubblewrap.Found":

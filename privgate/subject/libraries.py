@@ -3,9 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable
-from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,8 +30,6 @@ def is_number_type(ref: str) -> bool:
 
 # Which installed distributions provide a module, found without asking the disk about every file of each.
 
-_TOP = re.compile(r"^\w+(?=[/.,]|$)", re.MULTILINE)
-
 
 def providing(modules: Iterable[str]) -> list[str]:
     """Return the names of the distributions that install these top-level modules.
@@ -41,19 +37,14 @@ def providing(modules: Iterable[str]) -> list[str]:
     ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
     seconds.
     """
-    names = {name for name in modules if name.isidentifier() and name != "__pycache__"}
-    changed = tuple((place, Path(place).stat().st_mtime_ns) for place in sys.path if Path(place).is_dir())
-    return [name for name, tops in _listed(changed) if tops & names]
-
-
-@cache
-def _listed(_folders: tuple[tuple[str, int], ...]) -> list[tuple[str, set[str]]]:
-    """Return each installed distribution and the top-level names it lists: read again once a folder has changed."""
+    names = sorted({name for name in modules if name.isidentifier() and name != "__pycache__"})
+    tops = re.compile(rf"^(?:{'|'.join(names) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
     found = []
     for dist in metadata.distributions():
         declared = "\n".join((dist.read_text("top_level.txt") or "").split())
         listed = declared or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
-        found.append((dist.metadata["Name"], set(_TOP.findall(listed))))
+        if tops.search(listed):
+            found.append(dist.metadata["Name"])
     return found
 
 

@@ -22,10 +22,8 @@ def clean(process: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_0_approved_everything_written_and_no_library_imported_that_only_others_need(privgate, inside, tmp_path):
-    ended = privgate(
-        "check", "models:/smoothed/1", "--policy", "dtp-1", "--report-dir", "out", "--no-attach", "--ledger", "none",
-        PYTHONPROFILEIMPORTTIME="1",
-    )  # fmt: skip
+    words = ("--policy", "dtp-1", "--report-dir", "out", "--no-attach", "--ledger", "none")
+    ended = privgate("check", "models:/smoothed/1", *words, PYTHONPROFILEIMPORTTIME="1")
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("APPROVED")

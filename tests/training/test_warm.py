@@ -44,9 +44,7 @@ def test_the_server_starts_once_holds_nothing_secret_and_takes_no_file_of_the_wo
         "else:\n"
         "    raise SystemExit('the script of the caller ran again')\n"
     )
-    environment = {
-        **os.environ, "PYTHONPATH": str(tmp_path / "start"), "MLFLOW_TRACKING_TOKEN": "of-the-operator",
-    }  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "start"), "MLFLOW_TRACKING_TOKEN": "of-the-operator"}
     command = [sys.executable, tmp_path / "tool" / "script.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=250
