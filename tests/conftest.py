@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
-_provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))
-libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))  # each reads all lists of files
+_provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))  # it reads hundreds of files
+libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
 pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
@@ -129,13 +129,17 @@ def _asked_once() -> None:
 
 
 def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, engine: "Engine") -> None:
-    """Make MLflow's tables; in an SQLite database as a copy of the first ones, as all of these are alike."""
-    made = engine.dialect.name == "sqlite" and kept.execute("SELECT 1 FROM sqlite_master").fetchone()
-    if not made:
+    """Make MLflow's tables; in an empty SQLite database as a copy of the first ones, as all of these are alike."""
+    with contextlib.closing(engine.raw_connection()) as pooled:
+        here, any_table = pooled.driver_connection, "SELECT 1 FROM sqlite_master"
+        alike = isinstance(here, sqlite3.Connection) and not here.execute(any_table).fetchone()
+        if copied := alike and kept.execute(any_table).fetchone():
+            kept.backup(here)
+    if not copied:
         migrate(engine)
-    if engine.dialect.name == "sqlite":
+    if alike and not copied:
         with contextlib.closing(engine.raw_connection()) as pooled:
-            kept.backup(pooled.driver_connection) if made else pooled.driver_connection.backup(kept)
+            pooled.driver_connection.backup(kept)
 
 
 def _no_box() -> "bubblewrap.Found":
