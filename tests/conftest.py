@@ -45,7 +45,6 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: where such tests lie: with programs hidden, nothing else is collected
 OUTSIDE_LIES = {"browser", "guard", "training"}
-
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: files of which a parameter decides whether a server is asked for
@@ -92,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
-            assert inside.parts[0] in OUTSIDE_LIES or not item.get_closest_marker("outside"), item.nodeid
+            marks = {m.name for m in item.iter_markers()}
+            assert inside.parts[0] in OUTSIDE_LIES or {"slow", "bench"} & marks or "outside" not in marks, item.nodeid
         # some of these ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
         item.add_marker(pytest.mark.xdist_group(group))
