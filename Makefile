@@ -44,7 +44,7 @@ suite: $(STAMP)
 
 HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
 test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
-	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow and not bench" tests
+	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow and not bench" --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests
 
 # Each goes on where it was interrupted, passes over what was made on this very tree, and begins nothing after so many
 # minutes. One that has not come to its end, or in which something failed, ends with an error.

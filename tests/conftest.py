@@ -22,13 +22,18 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from privgate.subject import libraries
 from privgate.training.box import bubblewrap
 from tests import attack_table, rewriting, sampling
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
+_provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))  # it reads hundreds of files
+libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
 pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
@@ -38,13 +43,15 @@ HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
 OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
 
+#: where such tests lie: with programs hidden, nothing else is collected
+OUTSIDE_LIES = {"browser", "guard", "training"}
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: files of which a parameter decides whether a server is asked for
 BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
-LONGEST = ("check", "guarded_server", "training", "registry", "mlflow_server", "influence", "privacy_claims",
-           "postgres", "browser", "families/pipelines", "families", "families/certificates")  # fmt: skip
+LONGEST = ("registry", "guarded_server", "check", "training", "privacy_claims", "influence", "membership", "families",
+           "families/logistic", "postgres", "browser", "mlflow_server", "families/trees", "kernel", "run")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:
@@ -63,6 +70,12 @@ def _hide(config: pytest.Config) -> None:
     assert not [name for name in names if shutil.which(name)]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over all that holds no test of these programs, where they are hidden and only such tests are asked for."""
+    asked = os.environ.get(HIDE) and config.option.markexpr.startswith("outside")
+    return (asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES) or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected for being slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep an area's tests in one process, so that a run starts each server, database, browser and cluster once."""
@@ -78,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
+            marks = {m.name for m in item.iter_markers()}
+            assert inside.parts[0] in OUTSIDE_LIES or {"slow", "bench"} & marks or "outside" not in marks, item.nodeid
         # some of these ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
         item.add_marker(pytest.mark.xdist_group(group))
@@ -89,11 +104,42 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail where groups are asked for and not kept: each process would start servers of its own, unseen."""
     if getattr(session.config.option, "loadgroup", False):
         assert all("@" in item.nodeid for item in session.items), "pytest-xdist keeps no groups with this pytest"
+    _asked_once()
     # what was imported and collected stays to the end: looking through it again and again took a tenth of the time
     gc.collect()
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000, 10, 10)
+
+
+def _asked_once() -> None:
+    """Remember what is found out anew for each registry, logged model and copy of an estimator."""
+    if "mlflow.store.db.utils" in sys.modules:
+        from mlflow.store.db import utils
+        from mlflow.utils import requirements_utils as needed
+
+        kept = sqlite3.connect(":memory:", check_same_thread=False)
+        utils._get_latest_schema_revision = functools.cache(utils._get_latest_schema_revision)
+        utils._initialize_tables = functools.partial(_initialize, utils._initialize_tables, kept)
+        needed._init_packages_to_modules_map = functools.cache(needed._init_packages_to_modules_map)
+    if "sklearn.base" in sys.modules:
+        from sklearn.base import BaseEstimator
+
+        BaseEstimator._get_param_names = classmethod(functools.cache(BaseEstimator._get_param_names.__func__))
+
+
+def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, engine: "Engine") -> None:
+    """Make MLflow's tables; in an empty SQLite database as a copy of the first ones, as all of these are alike."""
+    with contextlib.closing(engine.raw_connection()) as pooled:
+        here, any_table = pooled.driver_connection, "SELECT 1 FROM sqlite_master"
+        alike = isinstance(here, sqlite3.Connection) and not here.execute(any_table).fetchone()
+        if copied := alike and kept.execute(any_table).fetchone():
+            kept.backup(here)
+    if not copied:
+        migrate(engine)
+    if alike and not copied:
+        with contextlib.closing(engine.raw_connection()) as pooled:
+            pooled.driver_connection.backup(kept)
 
 
 def _no_box() -> "bubblewrap.Found":

@@ -112,6 +112,7 @@ def test_half_a_line_of_a_killed_run_counts_as_not_run(suite):
     assert suite.run()[1] == []
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("path", ["tests/test_some.py", "privgate/new.py", "pyproject.toml"])
 def test_another_tree_runs_everything(suite, path):
     measured = suite.home.path / "measured.jsonl"

@@ -49,7 +49,6 @@ def opened(browser, pages):
 
 
 @pytest.mark.quick(4)
-@pytest.mark.quick
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_violation(opened, axe_source, name, screen):
@@ -64,7 +63,7 @@ def test_axe_finds_no_violation(opened, axe_source, name, screen):
     assert len(found["passes"]) > 20
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", PAGES)
 def test_the_console_is_silent_and_nothing_is_fetched(opened, pages, name):
     page = opened(name)
@@ -84,7 +83,7 @@ def test_the_outcome_is_the_first_thing_seen(opened, name):
         assert re.match("Approved|Blocked", page.locator("h1").inner_text())
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", REPORTS)
 def test_page_one_fits_one_sheet_of_paper(opened, name):
     page = opened(name, viewport={"width": SHEET[0], "height": SHEET[1]})
@@ -98,7 +97,7 @@ def test_page_one_fits_one_sheet_of_paper(opened, name):
     assert len(re.findall(rb"/Type\s*/Page\b(?!s)", alone)) == 1
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_sticks_out_sideways_at_400_percent_and_on_a_phone(opened, name):
     page = opened(name)
@@ -143,7 +142,7 @@ def test_the_skip_link_leads_past_page_one(opened):
     assert page.evaluate("document.querySelector('#evidence').getBoundingClientRect().top") < 50
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", PAGES)
 def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pages, name):
     html = pages[name].read_text(encoding="utf-8")
@@ -174,7 +173,7 @@ def test_light_dark_and_print_differ_where_they_should(opened):
     assert dark == "rgb(20, 23, 27)"
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_verdict_needs_no_colour(opened, name):
     page = opened(name, forced_colors="active")

@@ -13,6 +13,7 @@ from privgate.__main__ import run
 from privgate.cli import demo
 from privgate.demo.recipes import recipes
 
+ALL = recipes()
 README = Path(__file__).resolve().parents[2] / "README.md"
 #: model -> outcome, exit code, the rule that decides about people and its value or upper limit, whom engines answered
 RECORDED = {
@@ -22,34 +23,40 @@ RECORDED = {
 }
 
 
-# in boxes too, in which `test_exit_codes.py` runs a whole check by default
-@pytest.mark.parametrize(
-    "_isolation", ["as it is here", pytest.param("boxed", marks=[pytest.mark.boxed, pytest.mark.slow])]
-)
-def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys, _isolation):
+#: the trees, which take most of the time, and boxes are slow: `test_exit_codes.py` runs a whole check in boxes
+BOXED = pytest.param(3, id="3 in boxes", marks=[pytest.mark.boxed, pytest.mark.slow])
+
+
+@pytest.mark.parametrize("models", [2, pytest.param(3, marks=pytest.mark.slow), BOXED])
+def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys, models):
+    shown_here = dict(list(ALL.items())[:models])
+    monkeypatch.setattr("privgate.demo.recipes.recipes", lambda: shown_here)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
     monkeypatch.setenv("DISPLAY", ":0")
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
 
     assert run(["demo", "--folder", str(tmp_path), "--open"]) == 0
-    assert opened == [(tmp_path / "reports" / "income-boosted" / "report.html").as_uri()]
+    promoted = [name for name in shown_here if RECORDED[name][1] == 0]
+    assert opened == [(tmp_path / "reports" / promoted[-1] / "report.html").as_uri()]
     shown = capsys.readouterr().out
-    assert "models:/income-smoothed/1 is now @production" in shown
-    assert "models:/income-boosted/1 is now @production" in shown
+    assert all(f"models:/{name}/1 is now @production" in shown for name in promoted)
     assert "adult-0" not in shown.replace("/", "")
-    assert "As it should be: 2 models are @production, 1 is blocked, 15 attacks were run." in shown
+    number = re.search(r"As it should be: (\d) models are @production, 1 is blocked, (\d+) attacks were run.", shown)
+    assert [int(n) for n in number.groups()] == [len(promoted), 15]
     assert "  ! " not in shown  # a warning would be about the sample, not about the model
     assert len(shown.splitlines()) <= 48  # two screens
 
     quoted = re.search(r"<!-- demo -->\n```text\n(.*?)```", README.read_text(), flags=re.DOTALL).group(1)
     assert quoted.count("\n") == 5
     anybody = lambda text: re.sub(r"record [0-9a-f]{16}", "record", text)  # the keyed hash is new in every folder
-    assert [line for line in anybody(quoted).splitlines() if line not in anybody(shown).splitlines()] == []
+    missing = [line for line in anybody(quoted).splitlines() if line not in anybody(shown).splitlines()]
+    assert [line.split()[1] for line in missing] == [name for name in ALL if name not in shown_here]
 
-    for name, (outcome, code, decides, value, engines) in RECORDED.items():
+    for name, shown_model in shown_here.items():
+        outcome, code, decides, value, engines = RECORDED[name]
         document = json.loads((tmp_path / "reports" / name / "report.json").read_text())
-        assert document["policy"]["name"] == recipes()[name].policy
+        assert document["policy"]["name"] == shown_model.policy
         rule = next(f for f in document["findings"] if f["rule"] == decides)
         assert (document["outcome"], document["exit_code"]) == (outcome, code)
         assert float(rule["high"]) == pytest.approx(value, abs=1e-9), name

@@ -97,6 +97,7 @@ class Starting(InProcess):
         return super().fits(subject, fits, label=label)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("estimator", [LogisticRegression(), LogisticRegression(solver="liblinear"), GaussianNB()])
 def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_or_not(estimator):
     subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y))

@@ -41,17 +41,6 @@ def test_a_local_subject_is_judged_without_a_registry(fleet):
     assert (verdict.records.pdtp <= verdict.records.dtp_upper + 1e-12).all()
 
 
-def test_a_second_policy_trains_nothing(fleet):
-    subject = Subject.local(naive_bayes(5.0), DATA)
-    first = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
-    made = fleet.calls
-    second = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
-
-    assert made > 0
-    assert fleet.calls == made
-    assert (first.records.pdtp == second.records.pdtp).all()
-
-
 def copied_weights(X, y, *, seed):
     """Return the same model whatever the data: a checkpoint."""
     model = CategoricalNB(min_categories=SIZES)

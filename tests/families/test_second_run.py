@@ -89,8 +89,9 @@ def test_the_law_is_about_every_engine_that_trains():
     assert {e.name for e in catalogue.ALL if e.trains} <= {*EVERY, *FAST, "sharded"}
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("policy", ["pdtp-1", "dtp-1"])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded")) for n in EVERY])
 def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
     rng = np.random.default_rng(5)
     X = rng.integers(0, 3, (40, 3)).astype(float)
@@ -106,8 +107,9 @@ def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
     assert again.findings == first.findings
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
-    "kind", [HistGradientBoostingClassifier(max_iter=3), SVC(probability=True)], ids=["trees", "svc"]
+    "kind", [SVC(probability=True), HistGradientBoostingClassifier(max_iter=3)], ids=["svc", "trees"]
 )
 def test_a_run_to_be_signed_leaves_nothing_to_train_for_one_that_is_not(tmp_path, fits, kind):
     """Both draw the same people, seeds and orders: whoever looks again with ``--remembered`` waits for nothing."""

@@ -13,12 +13,12 @@ from privgate.kernel import Case, Refused, limits, transcript
 from privgate.kernel.transcript import Transcript, epsilon
 
 SETTINGS = [
+    (2.0, 0.2, 50),  # what the default run asks
     (0.3, 0.3, 20),
     (0.5, 0.01, 100),
     (0.8, 0.05, 300),
     (1.0, 0.01, 1000),
     (1.1, 256 / 60_000, 15_000),
-    (2.0, 0.2, 50),
     (6.0, 0.9, 10),
     (40.0, 0.001, 100_000),
 ]

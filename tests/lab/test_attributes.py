@@ -187,6 +187,7 @@ def test_noise_hides_features_too(tmp_path, people):
     assert found.low <= 0
 
 
+@pytest.mark.slow
 def test_least_squares_is_what_theorem_5_says(tmp_path):
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.normal(size=(1200, 250)), rng.integers(0, 2, 1200)])

@@ -105,6 +105,7 @@ def test_a_leak_beside_the_record_is_found_by_who_asks_there(leaks_beside):
         assert accuracy(leaks_beside, name).value > 0.7
 
 
+@pytest.mark.quick(1)
 def test_and_by_nobody_who_asks_about_the_record_alone(leaks_beside):
     board = leaks_beside.once(boards.run)
 

@@ -143,9 +143,9 @@ def test_a_model_far_below_is_approved_before_all_shadow_models_are_trained(monk
 
 
 def test_few_runs_say_the_same(monkeypatch):
-    assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 60)[1], 60)
-    assert at_most(0.05, of_accuracy(monkeypatch, 0.599, 60)[0], 60)
-    assert of_accuracy(monkeypatch, 0.9, 20)[0] == 20
+    assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 40)[1], 40)
+    assert at_most(0.05, of_accuracy(monkeypatch, 0.599, 20)[0], 20)
+    assert of_accuracy(monkeypatch, 0.9, 10)[0] == 10
 
 
 def test_figures_without_limits_would_be_wrong_far_more_often(monkeypatch):
@@ -299,14 +299,14 @@ class Narrower:
         return self.model.predict_proba(np.column_stack([X, np.zeros(len(X))]))
 
 
-def test_code_for_the_released_seed_is_not_approved_by_attacks_alone():
-    for seed, outcome in ((2, "inconclusive"), (3, "passed")):
-        with Fleet(jobs=2, ledger="none") as fleet:
-            verdict = evaluate("attacks-1", Subject.local(Recipe(at_one_seed, seed=seed), DATA), fleet=fleet)
-        found = {p.name: p for p in verdict.evidence.preconditions}
-        assert found["coins"].outcome == outcome, found["coins"].message
-        assert verdict.outcome.releases == (outcome == "passed")
-        assert verdict.evidence.run.seeds.compared > 19
+@pytest.mark.parametrize(("seed", "outcome"), [(2, "inconclusive"), pytest.param(3, "passed", marks=pytest.mark.slow)])
+def test_code_for_the_released_seed_is_not_approved_by_attacks_alone(seed, outcome):
+    with Fleet(jobs=2, ledger="none") as fleet:
+        verdict = evaluate("attacks-1", Subject.local(Recipe(at_one_seed, seed=seed), DATA), fleet=fleet)
+    found = {p.name: p for p in verdict.evidence.preconditions}
+    assert found["coins"].outcome == outcome, found["coins"].message
+    assert verdict.outcome.releases == (outcome == "passed")
+    assert verdict.evidence.run.seeds.compared > 19
 
 
 def test_code_of_ones_own_is_tried_at_more_than_one_other_seed():

@@ -79,6 +79,7 @@ def test_whose_record_is_public_too_cannot_be_forgotten_by_training_one_member(r
         forget_members.forget("models:/credit/1", ["p7"])
 
 
+@pytest.mark.slow
 def test_versions_that_were_told_stay_told_and_their_bounds_add_up(credit):
     assert invoked("forget", "models:/credit/1", "--ids", "p3").exit_code == 0
     plain = replace(people(), y=people().y)
@@ -155,6 +156,7 @@ def test_what_was_interrupted_registers_nothing_and_the_same_command_goes_throug
     assert forget_members.forget("models:/credit/1", ["p3"])[0].uri == "models:/credit/2"
 
 
+@pytest.mark.slow
 def test_a_shard_of_which_nobody_is_left_answers_nothing_as_in_training_without_them(credit):
     X = people().X
     shard = MODEL.shard_of(X)

@@ -64,7 +64,7 @@ def test_code_that_is_the_model_is_a_file_of_its_own(tmp_path):
         "    def predict(self, model_input: list[str]):\n        return model_input\n\n\n"
         "mlflow.models.set_model(Own())\n"
     )
-    mlflow.pyfunc.save_model(place := tmp_path / "saved", python_model=str(script))
+    mlflow.pyfunc.save_model(place := tmp_path / "saved", python_model=str(script), pip_requirements=[])
     assert str(script) in (place / "MLmodel").read_text()
     assert flavor_of(place) == "python_function"
 

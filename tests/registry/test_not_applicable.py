@@ -37,12 +37,13 @@ class Agent(mlflow.pyfunc.PythonModel):
 @pytest.fixture
 def agent(registry, tmp_path):
     (tmp_path / "agents.yaml").write_text(POLICY)
-    mlflow.pyfunc.log_model(name="agent", python_model=Agent(), registered_model_name="agent")
+    mlflow.pyfunc.log_model(name="agent", python_model=Agent(), registered_model_name="agent", pip_requirements=[])
     return registry
 
 
 def logged(model, name):
-    mlflow.sklearn.log_model(model, name="model", registered_model_name=name, serialization_format="cloudpickle")
+    how = {"serialization_format": "cloudpickle", "pip_requirements": []}  # to infer these takes a process and seconds
+    mlflow.sklearn.log_model(model, name="model", registered_model_name=name, **how)
 
 
 def guard(tmp_path, signer, roles=(checks.ROLES[0], "not_applicable")):

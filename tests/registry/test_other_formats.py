@@ -74,6 +74,7 @@ def test_open_ssf_model_signing_verifies_the_very_files_and_no_others(folder):
     assert model_signing(model, public, signed / "model.sig").returncode != 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("curve", sorted(CURVES))
 def test_each_curve_that_model_signing_knows_signs(tmp_path, curve):
     private, public = written_key(tmp_path, CURVES[curve])

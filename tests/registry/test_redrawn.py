@@ -77,7 +77,9 @@ def test_promote_judges_and_promotes_the_version_that_was_drawn(forest, registry
         "schema: privgate/policy/v1\nname: open\nversion: '1'\nrules:\n"
         "  - {metric: pdtp, aggregate: quantile, q: 0.5, max: 20, reason: a test, source: none}\n"
     )
-    ended = run(["promote", "models:/forest/1", "--to", "production", "--retrain", "--policy", "open.yaml"])
+    ended = run(
+        ["promote", "models:/forest/1", "--to", "production", "--retrain", "--policy", "open.yaml", "--jobs", "1"]
+    )
     told = capsys.readouterr()
 
     assert "models:/forest/2 is models:/forest/1 with coins that the key draws" in told.err
@@ -113,7 +115,7 @@ def guarded(registry, data, recipe, tmp_path, monkeypatch):
     return made
 
 
-PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1"]
+PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1", "--jobs", "1"]
 FAILS = f"{sys.executable} -c 'import sys; sys.exit(3)' {{uri}} {{nonce}}"
 
 

@@ -19,6 +19,8 @@ from privgate.registry.client import download
 from privgate.registry.stored_files import BucketFiles, FolderFiles
 
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+#: what boto3 knows of S3 is read once, which takes five times as long as all else of a client
+LOADER = pytest.importorskip("botocore.loaders").create_loader()
 HONEST = {"m/MLmodel": b"flavors: {}\n", "m/data/weights.json": b"1"}
 
 
@@ -98,6 +100,7 @@ def stores():
 def store(stores, monkeypatch, tmp_path):
     """The operator's store, which the environment names, while a command runs."""
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the settings of whoever asked first
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     for name in [n for n in os.environ if n.startswith("AWS_")]:
         monkeypatch.delenv(name)
     told = {"AWS_ACCESS_KEY_ID": "of-this-test", "AWS_SECRET_ACCESS_KEY": "of-this-test", "AWS_MAX_ATTEMPTS": "1"}

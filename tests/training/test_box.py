@@ -471,10 +471,7 @@ def multiplying(X, y, *, seed):
     started = 0
     with contextlib.suppress(OSError):
         while started < 3000:
-            if os.fork() == 0:
-                os.setsid()
-                time.sleep(600)
-                os._exit(0)
+            os.posix_spawn("/bin/sleep", ["sleep", "600"], {}, setsid=True)  # a fork of all libraries takes longer
             started += 1
     print(f"STARTED {started}", flush=True)
     return Even()

@@ -27,8 +27,12 @@ def test_workers_draw_from_streams_of_their_own(two):
     assert drawn[0] != drawn[1]
 
 
-def test_nothing_secret_is_in_what_workers_or_their_server_were_started_with(tmp_path):
-    code = (
+def test_the_server_starts_once_holds_nothing_secret_and_takes_no_file_of_the_working_directory(tmp_path):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "sitecustomize.py").write_text("import os\nos.environ['SET_AT_START'] = 'again and again'\n")
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "script.py").write_text(
         "import os\nfrom pathlib import Path\nfrom privgate.training import warm, worker\n"
         "if __name__ == '__main__':\n"
         "    made = warm.executor(worker.WorkerSettings())\n"
@@ -36,35 +40,17 @@ def test_nothing_secret_is_in_what_workers_or_their_server_were_started_with(tmp
         "        read = Path(f'/proc/{asked}/environ').read_bytes\n"
         "        print(b'of-the-operator' in made.submit(read).result())\n"
         "    print(made.submit(os.getenv, 'MLFLOW_TRACKING_TOKEN').result())\n"
+        "    print('site-packages' in made.submit(eval, \"__import__('yaml').__file__\").result())\n"
         "else:\n"
         "    raise SystemExit('the script of the caller ran again')\n"
     )
-    (tmp_path / "script.py").write_text(code)
-    environment = {**os.environ, "MLFLOW_TRACKING_TOKEN": "of-the-operator"}
-    done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.split() == ["False", "False", "None"]
-
-
-def test_the_server_starts_once_whatever_sets_its_environment_and_takes_no_file_of_the_working_directory(tmp_path):
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "sitecustomize.py").write_text("import os\nos.environ['SET_AT_START'] = 'again and again'\n")
-    (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
-    (tmp_path / "tool").mkdir()
-    (tmp_path / "tool" / "script.py").write_text(
-        "import sys\nfrom privgate.training import warm, worker\n"
-        "made = warm.executor(worker.WorkerSettings())\n"
-        "print(made.submit(eval, \"__import__('yaml').__file__\").result())\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "start")}
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "start"), "MLFLOW_TRACKING_TOKEN": "of-the-operator"}
     command = [sys.executable, tmp_path / "tool" / "script.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=250
     )
 
-    assert "site-packages" in done.stdout
+    assert done.stdout.split() == ["False", "False", "None", "True"]
 
 
 def test_a_worker_sees_the_environment_of_its_moment(monkeypatch):

@@ -88,7 +88,7 @@ def chosen(made, rng, few=10):
     return np.unique([*worst, *rng.choice(len(made.units), min(few, len(made.units)), replace=False)])
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(
     st.integers(0, 2**32), st.sampled_from([2, 3]), st.sampled_from(["mean", "median", "constant", "most_frequent"]),
     st.sampled_from([("ignore", None), ("error", None), ("ignore", "first"), ("ignore", "if_binary")]),
@@ -179,6 +179,7 @@ def test_a_rounded_release_hangs_on_where_training_stops():
     assert "stops" in ENGINE.supports(replace(subject, release=Release("rounded")))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("broken", ["_median", "_scaled", "_held"])
 def test_steps_that_are_followed_wrongly_are_seen_and_refitted(monkeypatch, fleet, broken):
     rng = np.random.default_rng(0)
@@ -230,10 +231,10 @@ def test_where_lbfgs_stops_is_measured_and_added(fleet):
 
 def test_a_solver_that_stops_far_from_the_minimum_is_refitted(fleet):
     rng = np.random.default_rng(3)
-    X, y = table(rng, 100)
+    X, y = table(rng, 60)
     subject = subject_of(make_pipeline(columns(), LogisticRegression(tol=0.5)), X, y)
 
-    found = answer(Asked(subject, np.arange(100), (0,), fleet))
+    found = answer(Asked(subject, np.arange(60), (0,), fleet))
 
     assert [c.outcome for c in found.rechecks] == ["warned"]
     assert set(found.retrained.engine) == {"refit"}

@@ -1,5 +1,6 @@
 """The theorem about cells: every cell of small ensembles of every library, real refits, and what is refused by name."""
 
+import functools
 import io
 import itertools
 import json
@@ -357,11 +358,18 @@ class Answering(InProcess):
 
 
 def grown(read):
-    """Return trees among 384 MiB of zeros, as bytes of a few MiB."""
-    packer, block = zlib.compressobj(1), bytes(1 << 24)
-    parts = [packer.compress(zlib.decompress(read))]
-    parts += [packer.compress(block) for _ in range(24)]
-    return b"".join([*parts, packer.flush()])
+    """Return trees among 384 MiB of zeros, as bytes of a few MiB: packed once, and put together."""
+    body, zeros, packer = zlib.decompress(read), bytes(1 << 24), zlib.compressobj(1)
+    parts = [packer.compress(body), packer.flush(zlib.Z_FULL_FLUSH), *[packed_alone(zeros)] * 24]
+    total = functools.reduce(lambda so_far, _: zlib.adler32(zeros, so_far), range(24), zlib.adler32(body))
+    return b"".join([*parts, zlib.compressobj(wbits=-15).flush(), total.to_bytes(4, "big")])
+
+
+@functools.cache
+def packed_alone(content):
+    """Return a part of a packed stream that refers to nothing before it."""
+    packer = zlib.compressobj(1, wbits=-15)
+    return packer.compress(content) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
 def inflated(read):

@@ -42,6 +42,7 @@ def test_guesses_at_random_when_nothing_leaks(attack, blind):
     assert abs(auc(attack.scores(blind.without_truth(), rng()), blind.members) - 0.5) < blind_tolerance(200, 200)
 
 
+@pytest.mark.quick(8)
 @EVERY
 def test_same_randomness_same_scores(attack, leaking):
     one, other = (attack.scores(leaking.without_truth(), rng(3)) for _ in range(2))
@@ -88,6 +89,7 @@ def test_most_attacks_draw_nothing(leaking):
     assert not draws(attacks.BY_NAME["lira_online"], leaking)
 
 
+@pytest.mark.quick(8)
 @EVERY
 def test_what_was_learned_once_scores_any_target(attack, leaking):
     scorer = attack.fit(leaking.without_truth(), rng(2))
@@ -115,6 +117,7 @@ def test_without_shadow_models_it_runs_only_if_it_says_so(attack, leaking):
         assert np.isfinite(attack.scores(none, rng())).all()
 
 
+@pytest.mark.quick(8)
 @EVERY
 def test_failed_shadow_models_are_left_out(attack, leaking):
     shadow = leaking.shadow.copy()
