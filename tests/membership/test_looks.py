@@ -79,14 +79,15 @@ def signal_for(accuracy):
     return norm.ppf(accuracy) * np.hypot(1, ATTACKS["slow"][0] / 8)
 
 
-def simulated(monkeypatch, request, signal, runs):
+def simulated(monkeypatch, request, signal, runs, policy=POLICY):
     """Return how often runs refused, how often they approved, and at how many shadow models each stopped."""
-    rule = next(r for r in POLICY.rules if r.request() == request)
+    rule = next(r for r in policy.rules if r.request() == request)
     outcomes, stopped = [], []
     for k in range(runs):
         rng = np.random.default_rng([k, int(1e6 * signal)])
         monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal, rng))
-        looks = attack_measures.looked(SimpleNamespace(attacked={request: attacked(POLICY)[request]}))[request]
+        asked = SimpleNamespace(attacked={request: attacked(policy)[request]}, at_once=False)
+        looks = attack_measures.looked(asked)[request]
         outcomes.append(rule.judge(over_looks(looks)).outcome.value)
         stopped.append(looks[-1].models)
     return outcomes.count("failed"), outcomes.count("passed"), np.array(stopped)
