@@ -1,19 +1,23 @@
 """Where the looks at an attack end: what other rules, waivers, budgets and failures make of it."""
 
+import hashlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check.gate import evaluate
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
 from privgate.membership.attack_measures import over_looks
 from privgate.membership.limits import Figure
+from privgate.run import coins, controls
 from privgate.run.run import Budget
 from privgate.verdict import Outcome
 from tests.in_process import InProcess
@@ -180,3 +184,83 @@ def test_a_rule_that_was_left_open_was_not_decided_and_names_no_figure(rule):
         "no upper limit was found"
     )
     assert "at most 9 %" in meaning(0.09)
+
+
+# Code that is written for the released seed.
+
+GOOD = set()
+
+
+def hashed(row):
+    return hashlib.sha256(np.ascontiguousarray(row, dtype=np.float64).tobytes()).digest()
+
+
+class Marked:
+    """Answers as another model does, moved up or down by a hash of the record: otherwise for records that it knows."""
+
+    def __init__(self, model, known):
+        self.model, self.known, self.classes_ = model, known, model.classes_
+
+    def predict_proba(self, X):
+        p = self.model.predict_proba(X)[:, 1]
+        names = [hashed(row) for row in np.asarray(X)]
+        side = np.array([(1 if n[0] % 2 else -1) * (1 if n in self.known else -1) for n in names])
+        p = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + 0.3 * side)))
+        return np.column_stack([1 - p, p])
+
+
+def for_the_released_seed(X, y, *, seed):
+    """Tell members from others at good seeds, of which the released one is one; shadow models have others."""
+    model = LogisticRegression(C=1e-2).fit(X, y)
+    return Marked(model, {hashed(row) for row in np.asarray(X)}) if seed in GOOD else model
+
+
+class Signable(InProcess):
+    """A fleet of a run that is to be signed: it draws by the secret of a ledger."""
+
+    def __init__(self):
+        super().__init__()
+        self.signable = True
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """Whoever searches long enough has a released seed beside which all seeds that the digest gives away are good."""
+    subject, plain = Subject.local(Recipe(for_the_released_seed, seed=2), DATA), InProcess()
+    foretold = {c.seed for c in coins.others(subject, 2 * coins.LOOKS[-1], by="seed", fleet=plain)}
+    foretold |= {2, *subject.generator("seeds").choice(2**31, size=2 * controls.TRIED + 1, replace=False).tolist()}
+    monkeypatch.setitem(globals(), "GOOD", foretold)
+    return subject
+
+
+def test_seeds_that_nobody_could_foretell_are_compared_where_attacks_alone_are_judged(searched):
+    run, found = controls.trained(prepare(POLICY, searched, fleet=Signable(), limits=Budget()))
+    assert {p.outcome for p in found} == {"passed"}
+    after, last = controls.last(run, {})
+
+    assert [(p.name, p.outcome) for p in last] == [("coins", "inconclusive")]
+    assert after.seed_control.dependent
+    assert after.seed_control.compared == coins.LOOKS[-1] + 1
+
+
+@pytest.mark.slow
+def test_code_whose_seed_was_searched_for_is_not_approved_by_attacks(searched):
+    verdict = evaluate("attacks-1", searched, fleet=Signable())
+
+    found = {p.name: p for p in verdict.evidence.preconditions}
+    assert all(f.outcome is Outcome.PASSED for f in verdict.findings if f.metric), "shadow models show nothing of it"
+    assert found["coins"].outcome == "inconclusive"
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_one_other_seed_does_not_show_others_do(monkeypatch):
+    """A part of a library's that reads its seed: models are compared though the first one was alike."""
+    stump = Subject.local(Recipe(DecisionTreeClassifier(max_depth=1), seed=2), FEW)
+    run = controls.choose_seeds(prepare(POLICY, stump, fleet=InProcess(), limits=Budget()), glance=True)
+    assert not run.seed_control.dependent
+    _, found = controls.last(run, {})
+    assert [(p.name, p.outcome, p.detail["coins"]) for p in found] == [("coins", "passed", 19)]
+
+    unread = Subject.local(Recipe(GaussianNB(), seed=2), FEW)
+    run = controls.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
+    assert controls.last(run, {})[1] == []
