@@ -301,8 +301,8 @@ def compares_last(run: Run) -> bool:
 def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
     """Compare the released answers with those of other coins where attacks alone are judged, and none is too strong.
 
-    Shadow models have other seeds: code that is written for the released one would show them nothing. Who is refused
-    anyway trains none of these models, and nothing that was not compared may pass once the evidence is judged again.
+    The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
+    and nothing that was not compared may pass once the evidence is judged again.
     """
     if run.rehearsed or not compares_last(run):
         return run, []

@@ -308,9 +308,9 @@ def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
 
 
 def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
-    """Return one seed a model; None where the recipe has none."""
-    if run.subject.recipe.payload["seed"] is None and all(s is None for s in run.seeds):
-        return (None,) * count
+    """Return one seed a model: the recipe's own, which code may treat unlike all others; None where it has none."""
+    if run.subject.recipe.seed is not None or all(s is None for s in run.seeds):
+        return (run.subject.recipe.seed,) * count
     return tuple(int(s) for s in rng.integers(2**32, size=count, dtype=np.uint64))
 
 
