@@ -187,12 +187,15 @@ class Look:
     high: float
 
 
-def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
+Looks = list[Look | MeasurementError]
+
+
+def looked(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, or none is open any more.
 
     It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
     """
-    found: dict[Request, list[Look | MeasurementError]] = {request: [] for request in run.attacked}
+    found: dict[Request, Looks] = {request: [] for request in run.attacked}
     try:
         for board in boards.growing(run):
             states = {_look(board, request, run.attacked[request], looks) for request, looks in found.items()}
@@ -204,12 +207,7 @@ def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
     return found
 
 
-def _look(
-    board: Board,
-    request: Request,
-    asked: tuple[str, Callable[[Measurement], str]],
-    looks: list[Look | MeasurementError],
-) -> str:
+def _look(board: Board, request: Request, asked: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:
     """Look once more, and return what that settles."""
     (figure, settled), count = asked, len(board.signals.shadow)
     alpha, spent = 1 - float(request.option("confidence")), LOOKS[max(k for k in LOOKS if k <= count)]
@@ -222,7 +220,7 @@ def _look(
         return ""
 
 
-def over_looks(looks: list[Look | MeasurementError]) -> Measurement:
+def over_looks(looks: Looks) -> Measurement:
     """Return what attacks achieve, with limits over all looks; see section 9.2 of docs/mathematics.md.
 
     The lower limit is the largest of all looks: an attack with few shadow models is an attack. So is the upper one.
