@@ -131,8 +131,9 @@ def without_level(policy: Policy) -> bool:
 
 def _too_few(rule: Rule, limits: Budget) -> str:
     """Return that a budget has fewer shadow models than an approval at a level wants; empty if it has enough."""
-    few = isinstance(rule, MembershipRule) and rule.level and limits.shadow_models < min(APPROVING)
-    return f"an approval at a level wants {min(APPROVING)} shadow models, not {limits.shadow_models}" if few else ""
+    level, least = isinstance(rule, MembershipRule) and rule.level, min(APPROVING)
+    said = f"an approval at a level wants {least} shadow models: --shadow-models {least}"
+    return said if level and limits.shadow_models < least else ""
 
 
 def _or_everybody(wanted: int | None, people: int) -> int | None:
