@@ -144,7 +144,7 @@ def test_a_budget_with_too_few_shadow_models_is_named_before_anything_is_trained
 
 
 def fails_elsewhere(X, y, *, seed):
-    if seed not in (None, 3):
+    if not np.array_equal(X, FEW.X):
         raise ValueError("no")
     return DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
 
