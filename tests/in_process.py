@@ -9,7 +9,7 @@ import numpy as np
 from privgate.errors import SubjectError
 from privgate.subject.containers import take
 from privgate.training import worker
-from privgate.training.fit import Answer, Block
+from privgate.training.fit import Answer, Block, Rows
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
 
@@ -47,11 +47,11 @@ class InProcess(Fleet):
         if self.calls in self.fail:
             return Answer(np.zeros((0, 0)), problem="killed by the test")
         X, y = subject.data.pool()
-        rows = fit.members if fit.left_out is None else np.setdiff1d(np.arange(subject.data.n), fit.left_out)
+        records, labels = Rows(X, y, subject.data.n, subject.classes).of(fit)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = subject.recipe.train(take(X, rows), y[rows], seed=fit.seed)
+                model = subject.recipe.train(records, labels, seed=fit.seed)
                 p = subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)
                 with np.errstate(divide="ignore"):
                     log_p = np.log(p)

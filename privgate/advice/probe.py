@@ -27,7 +27,6 @@ from privgate.run import controls
 from privgate.run import pool as pools
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
-from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
 from privgate.training import plan as spans
 from privgate.training.fleet import Fleet
@@ -106,8 +105,7 @@ def hopeless(policy: Policy, run: Run) -> str:
 
 def _too_little(policy: Policy, run: Run) -> str:
     """Return what attacks lack of the least effort that the policy counts; empty if nothing."""
-    models = max(policy.audit.min_shadow_models, min(APPROVING) if run.attacked else 0)
-    people = policy.audit.min_candidates
+    models, people = policy.audit.min_shadow_models, policy.audit.min_candidates
     if run.limits.shadow_models < models:
         return f"the policy wants {models} shadow models: --shadow-models {models}"
     try:

@@ -156,7 +156,7 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
     if Need.SHADOWS in run.asked:
         shadows = most = run.limits.shadow_models
         steps = ""
-        if run.attacked:
+        if run.attacked and not run.at_once:
             shadows, most = min(most, *APPROVING), min(most, max(LOOKS))
             steps = f", {min(LOOKS)} where one is far above its limit and {shadows} where all are far below"
         said.append(f"attacks: up to {most} shadow models on random halves of the pool{steps}")

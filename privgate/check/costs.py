@@ -154,7 +154,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     first = trainings_beside(run)
     before = f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds)"
     before += f", up to {IF_UNCLEAR} more where single records seem ignored" * (not run.attacks_alone)
-    before += f", {LOOKS[0]} more at other seeds if no attack is too strong" * (run.attacks_alone and run.at_coins)
+    before += f", {LOOKS[0]} more at other seeds if no attack is too strong" * controls.compares_last(run)
     each, other = paces.each, seconds_beside(run, paces.start)
     seconds = planned.seconds + other + first * each / fleet.workers
     trainings = first + planned.retrains

@@ -25,6 +25,7 @@ from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.data_checks import who
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
+from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -105,19 +106,35 @@ def up_to(policy: Policy) -> int | None:
 def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], str]]]:
     """Return the figures that rules on attacks limit which name a level, and whether a measurement settles these rules.
 
-    A rule is "broken" where that alone blocks, as in ``breaks``: enforced, not waived, no other answers for it.
+    A rule is "broken" where that alone blocks: enforced, no other answers for it, and beyond its waivers as well.
+    It is settled where its limit and the ceilings of its waivers are all decided; a rule that warns is, like others.
     """
-    waived = {w.rule for w in policy.waivers}
     named = [r for r in policy.rules if isinstance(r, MembershipRule) and r.level]
-    blocking = [r for r in named if r.mode == "enforce" and r.name not in waived and not r.either]
+
+    def outcomes(rule: Rule, found: Measurement) -> set[Outcome]:
+        limits = (rule.limit, *(w.ceiling for w in policy.waivers if w.rule == rule.name))
+        strict = rule.model_copy(update={"mode": "enforce"})
+        return {strict.with_limit(limit).judge(found).outcome for limit in limits}
 
     def settled(request: Request, found: Measurement) -> str:
-        if any(_broken(r, found) for r in blocking if r.request() == request):
+        mine = [(r.mode == "enforce" and not r.either, outcomes(r, found)) for r in named if r.request() == request]
+        if any(blocks and all_ == {Outcome.FAILED} for blocks, all_ in mine):
             return "broken"
-        outcomes = {r.judge(found).outcome for r in named if r.request() == request}
-        return "settled" if outcomes <= {Outcome.PASSED, Outcome.FAILED} else ""
+        return "settled" if all(all_ <= {Outcome.PASSED, Outcome.FAILED} for _, all_ in mine) else ""
 
     return {r.request(): (r.about.figure, partial(settled, r.request())) for r in named}
+
+
+def without_level(policy: Policy) -> bool:
+    """Return whether a rule on attacks names no level, and so wants all shadow models before anything is judged."""
+    return any(isinstance(r, MembershipRule) and not r.level for r in policy.rules)
+
+
+def _too_few(rule: Rule, limits: Budget) -> str:
+    """Return that a budget has fewer shadow models than an approval at a level wants; empty if it has enough."""
+    level, least = isinstance(rule, MembershipRule) and rule.level, min(APPROVING)
+    said = f"an approval at a level wants {least} shadow models: --shadow-models {least}"
+    return said if level and limits.shadow_models < least else ""
 
 
 def _or_everybody(wanted: int | None, people: int) -> int | None:
@@ -183,11 +200,15 @@ def prepare(
         suites=policy.suites,
         theorems=theorems,
         attacked=attacked(policy),
+        at_once=without_level(policy),
         beside=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}
-    refused = {r.name: never[r.name] or modes.refusal(run, r.request(), r.about.needs) for r in policy.rules}
+    refused = {
+        r.name: never[r.name] or modes.refusal(run, r.request(), r.about.needs) or _too_few(r, run.limits)
+        for r in policy.rules
+    }
     open_ = {r.either for r in policy.rules if not refused[r.name]}  # another rule may be enough
     shut = [r for r in policy.rules if refused[r.name] and not (r.either and r.either in open_)]
     told = [f"{r.name}: {refused[r.name]}" for r in shut]

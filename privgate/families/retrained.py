@@ -216,6 +216,12 @@ class Shadows:
     reason: Mapping[int, str] = field(default_factory=dict)
     beside: Float | None = None
 
+    def first(self, count: int) -> Self:
+        """Return so many of these models, the first ones."""
+        names = ("masks", "log_p", "seeds", "status", *(() if self.beside is None else ("beside",)))
+        reason = {i: why for i, why in self.reason.items() if i < count}
+        return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
+
     def joined(self, more: Self) -> Self:
         """Return these models, and then others that are like them."""
         names = ("masks", "log_p", "status", *(() if self.beside is None else ("beside",)))

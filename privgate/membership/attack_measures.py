@@ -1,5 +1,6 @@
 """What attacks achieve, with limits: accuracy, advantage, members found, and the gap between losses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -186,26 +187,40 @@ class Look:
     high: float
 
 
-def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
-    """Return what each look showed, by request; the last is where a rule is broken, or none is open any more."""
-    found: dict[Request, list[Look | MeasurementError]] = {request: [] for request in run.attacked}
-    for board in boards.growing(run):
-        states = set[str]()
-        for request, (figure, settled) in run.attacked.items():
-            alpha, spent = 1 - float(request.option("confidence")), LOOKS[len(board.signals.shadow)]
-            levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
-            try:
-                found[request].append(one_look(board, request, Figure(figure), **levels))
-                states.add(settled(over_looks(found[request])))
-            except MeasurementError as exc:  # an attack may need more shadow models than these
-                found[request].append(exc)
-                states.add("")
-        if "broken" in states or "" not in states:
-            break
+Looks = list[Look | MeasurementError]
+
+
+def looked(run: Run) -> dict[Request, Looks]:
+    """Return what each look showed, by request; the last is where a rule is broken, or none is open any more.
+
+    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
+    """
+    found: dict[Request, Looks] = {request: [] for request in run.attacked}
+    try:
+        for board in boards.growing(run):
+            states = {_look(board, request, run.attacked[request], looks) for request, looks in found.items()}
+            if not run.at_once and ("broken" in states or "" not in states):
+                break
+    except MeasurementError as exc:
+        for looks in found.values():
+            looks.append(exc)
     return found
 
 
-def over_looks(looks: list[Look | MeasurementError]) -> Measurement:
+def _look(board: Board, request: Request, asked: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:
+    """Look once more, and return what that settles."""
+    (figure, settled), count = asked, len(board.signals.shadow)
+    alpha, spent = 1 - float(request.option("confidence")), LOOKS[max(k for k in LOOKS if k <= count)]
+    levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
+    try:
+        looks.append(one_look(board, request, Figure(figure), **levels))
+        return settled(over_looks(looks))
+    except MeasurementError as exc:  # an attack may need more shadow models than these
+        looks.append(exc)
+        return ""
+
+
+def over_looks(looks: Looks) -> Measurement:
     """Return what attacks achieve, with limits over all looks; see section 9.2 of docs/mathematics.md.
 
     The lower limit is the largest of all looks: an attack with few shadow models is an attack. So is the upper one.

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
@@ -47,15 +48,18 @@ class Coin:
         return Fit(self.seed, asked, left_out=changed.NOBODY if left_out is None else left_out, order=self.order)
 
 
-def others(subject: Subject, count: int, *, by: str, fleet: Fleet | None = None) -> list[Coin]:
-    """Return so many other coins, drawn by the gate: seeds, orders of the records, or both at once.
+def unknown(subject: Subject, purpose: str, fleet: Fleet | None) -> Generator:
+    """Return what draws coins: in a run that is to be signed nobody knows them before, and can make no code for them.
 
-    In a run that is to be signed nobody knows them before, so that no code can be written for them. What a ledger
-    remembers of them serves the next run.
+    So it is where a ledger lasts: what it remembers of them serves the next run. Else they follow from the digest.
     """
-    own, rng = subject.recipe.seed, subject.generator("coins")
-    if fleet is not None and (fleet.signable or fleet.ledger.lasting):
-        rng = fleet.drawn(subject, "coins")
+    secret = fleet is not None and (fleet.signable or fleet.ledger.lasting)
+    return fleet.drawn(subject, purpose) if fleet is not None and secret else subject.generator(purpose)
+
+
+def others(subject: Subject, count: int, *, by: str, fleet: Fleet | None = None) -> list[Coin]:
+    """Return so many other coins, drawn by the gate: seeds, orders of the records, or both at once."""
+    own, rng = subject.recipe.seed, unknown(subject, "coins", fleet)
     drawn = dict.fromkeys(int(v) for v in rng.integers(1, 2**31, size=2 * count + 2) if v != own)
     return [Coin(own if by == "order" else v, 0 if by == "seed" else v) for v in list(drawn)[:count]]
 
@@ -144,7 +148,9 @@ def _standing(run: Run, by: str) -> Precondition:
         if above:  # one is enough for chance
             break
     count, floor = len(answers) - trained, leakage.noise_floor(answers[:, :, None])
-    detail = {"coins": count, "as_unusual": above, "median": float(np.median(floor)), "floor": float(floor.max())}
+    moved = np.ptp(np.exp(answers) if subject.task == "classification" else answers, axis=0).max() if count else 0.0
+    detail = {"coins": count, "as_unusual": above, "moved_by": float(moved)}
+    detail |= {"median": float(np.median(floor)), "floor": float(floor.max())}
     if count < LOOKS[0]:
         text = f"only {count} models with other coins could be trained, too few to compare the released answers with"
         return Precondition("coins", "inconclusive", text, detail)

@@ -108,7 +108,7 @@ def choose(
     ----------
     docs/mathematics.md, section 9.4 (sign-flip test, t limits), section 15.
     """
-    own, others = subject.recipe.seed, _others(subject, count)
+    own, others = subject.recipe.seed, _others(subject, fleet, count)
     if count is None and reads_no_seed(subject.recipe):
         text = "no part of the estimator reads a seed; one is used"
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
@@ -126,9 +126,8 @@ def choose(
         text = f"{compared} seeds gave the same models{where}"
         return Seeds((own,), dependent=False, moved_by=moved, compared=compared, message=text)
     if own is not None:
-        text = f"another seed moves predictions by up to {moved:.2g}; {AT}"
         by: Literal["seed", "both"] = "both" if by_order else "seed"
-        return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=text, coins=by)
+        return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=_note(moved), coins=by)
     pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
     text = f"another run moves predictions by up to {moved:.2g}; every unit is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()
@@ -150,7 +149,7 @@ def _order_moves(subject: Subject, fleet: Fleet) -> float:
     """
     if not _may_draw_by_itself(subject):
         return 0.0
-    calls = [changed.full(subject), coins.others(subject, 1, by="order")[0].fit(subject)]
+    calls = [changed.full(subject), coins.others(subject, 1, by="order", fleet=fleet)[0].fit(subject)]
     one, other = fleet.fits(subject, calls, label="comparing orders of the records")
     moved = 0.0 if one.problem or other.problem else _apart(subject, one, other)
     return moved if moved > VISIBLE else 0.0
@@ -164,20 +163,22 @@ def _tried(count: int | None) -> int:
     return max(TRIED, 0 if count is None else count - 1)
 
 
-def _others(subject: Subject, count: int | None) -> list[int]:
+def _others(subject: Subject, fleet: Fleet, count: int | None) -> list[int]:
     wanted = 2 * _tried(count) + 1
-    drawn = subject.generator("seeds").choice(2**31, size=wanted, replace=False)
+    drawn = coins.unknown(subject, "seeds", fleet).choice(2**31, size=wanted, replace=False)
     return [int(s) for s in drawn if s != subject.recipe.seed]
 
 
-def fits(subject: Subject, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()) -> list[Fit]:
+def fits(
+    subject: Subject, fleet: Fleet, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()
+) -> list[Fit]:
     """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
     if count is None and reads_no_seed(subject.recipe):
         return []
-    others = _others(subject, count)[: 2 * _tried(count)]
+    others = _others(subject, fleet, count)[: 2 * _tried(count)]
     everybody = [changed.full(subject), *(_other(subject, others, k, None) for k in range(len(others) // 2))]
     if _may_draw_by_itself(subject):
-        everybody.insert(1, coins.others(subject, 1, by="order")[0].fit(subject))
+        everybody.insert(1, coins.others(subject, 1, by="order", fleet=fleet)[0].fit(subject))
     if dependent:
         return everybody[:3]
     left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
@@ -284,35 +285,44 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
         found.append(kept)
         if kept.outcome != "passed":
             return run, found
-    run = choose_seeds(run, glance=_glances(run))
+    run = choose_seeds(run, glance=run.attacks_alone)
     if run.at_coins and not run.rehearsed and not run.attacks_alone:
         found.append(coins.compared(run))
         run = replace(run, seed_control=_with_compared(run, found[-1]))
     return run, found
 
 
-def _glances(run: Run) -> bool:
-    """Whether one other seed is enough: code of one's own could make the first that is tried answer alike."""
-    return run.attacks_alone and run.subject.recipe.library_estimator is not None
+def compares_last(run: Run) -> bool:
+    """Whether attacks alone are judged, of training that may read its seed: one other seed shows little of it."""
+    seen = run.seed_control
+    return run.attacks_alone and seen is not None and not seen.unread and run.subject.recipe.seed is not None
 
 
 def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
     """Compare the released answers with those of other coins where attacks alone are judged, and none is too strong.
 
-    Shadow models have other seeds: code that is written for the released one would show them nothing. Who is refused
-    anyway trains none of these models.
+    The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
+    and nothing that was not compared may pass once the evidence is judged again.
     """
-    broken = any(run.attacked[r][1](found) == "broken" for r, found in measured.items() if r in run.attacked)
-    if broken or run.rehearsed or not (run.attacks_alone and run.at_coins):
+    if run.rehearsed or not compares_last(run):
         return run, []
+    if any(run.attacked[r][1](found) == "broken" for r, found in measured.items() if r in run.attacked):
+        text = "the released answers were not compared with those of other coins: an attack is too strong anyway"
+        return run, [Precondition("coins", "inconclusive", text)]
     found = coins.compared(run)
     return replace(run, seed_control=_with_compared(run, found)), [found]
 
 
 def _with_compared(run: Run, found: Precondition) -> SeedControl | None:
-    seen = run.seed_control
+    seen, moved = run.seed_control, found.detail["moved_by"]
     told = {"compared": found.detail["coins"] + 1, "median": found.detail["median"], "floor": found.detail["floor"]}
+    if seen is not None and not seen.dependent and moved > DETERMINISTIC:  # the one that was tried first is like it
+        told |= {"dependent": True, "moved_by": moved, "note": _note(moved)}
     return None if seen is None else seen.model_copy(update=told)
+
+
+def _note(moved: float) -> str:
+    return f"another seed moves predictions by up to {moved:.2g}; {AT}"
 
 
 def remembered(run: Run) -> list[Precondition]:
@@ -347,8 +357,9 @@ def remembered(run: Run) -> list[Precondition]:
 def trainings(run: Run) -> int:
     """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
     seen = run.seed_control
-    dependent, people = seen is not None and seen.dependent, not run.attacks_alone
-    seeds = fits(run.subject, dependent=dependent or _glances(run), count=run.limits.seeds, drawn=coins.decided(run))
+    people = not run.attacks_alone
+    dependent = not people or (seen is not None and seen.dependent)
+    seeds = fits(run.subject, run.fleet, dependent=dependent, count=run.limits.seeds, drawn=coins.decided(run))
     if run.at_coins and people:
         seeds += [coin.fit(run.subject) for coin in coins.first(run)]
     return recipe_controls.trainings(run.subject, seeds, people=people)

@@ -305,9 +305,9 @@ def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
 
 
 def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
-    """Return one seed a model; None where the recipe has none."""
-    if run.subject.recipe.payload["seed"] is None and all(s is None for s in run.seeds):
-        return (None,) * count
+    """Return one seed a model: the recipe's own, which code may treat unlike all others; None where it has none."""
+    if run.subject.recipe.seed is not None or all(s is None for s in run.seeds):
+        return (run.subject.recipe.seed,) * count
     return tuple(int(s) for s in rng.integers(2**32, size=count, dtype=np.uint64))
 
 
@@ -344,11 +344,16 @@ def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
 def growing(run: Run) -> Iterator[TrainedPool]:
     """Yield the shadow models of each look, those of the looks before first; all at once where no training makes them.
 
-    Whom they are trained on is drawn before the first is trained.
+    Whom they are trained on is drawn before the first is trained. All at once and too few for the last look, they are
+    looked at in parts first: only what the last doubling added lets so few approve.
     """
     masks, seeds = _drawn(run)
     looks = [count for count in LOOKS if count <= len(masks)]
-    found = trained(run, masks[: looks[-1]], seeds[: looks[-1]], first=looks[0])
+    most = len(masks) if run.at_once else looks[-1]
+    found = trained(run, masks[:most], seeds[:most], first=None if run.at_once else looks[0])
+    if looks[0] < len(found.shadows.masks) < max(LOOKS):
+        for count in looks[:-1]:
+            yield replace(found, shadows=found.shadows.first(count))
     yield found
     for before, count in pairwise(looks):
         if len(found.shadows.masks) == before:

@@ -137,6 +137,8 @@ class Run:
     attacked : mapping of Request to (figure, function)
         What rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
         Shadow models grow until one that can block is broken, or none is open.
+    at_once : bool
+        Whether a rule on attacks names no level: then all shadow models are trained before the first look.
     """
 
     subject: Subject
@@ -164,6 +166,7 @@ class Run:
     beside: bool = False
     theorems: tuple[str, ...] = ()
     attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
+    at_once: bool = False
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

@@ -113,7 +113,7 @@ def test_nothing_is_trained_where_the_policy_counts_less_effort_as_none(fleet):
     assert not risk.outcome.releases
     assert risk.why == "the policy wants 800 candidates, and 440 are usable: give more"
     few = probing.probe(policy, subject, fleet=fleet, limits=Budget(shadow_models=16))
-    assert few.why == "the policy wants 32 shadow models: --shadow-models 32"
+    assert few.why.endswith("attack_accuracy: an approval at a level wants 32 shadow models: --shadow-models 32")
     assert fleet.calls == before
 
 

@@ -115,5 +115,5 @@ def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet)
     chosen = controls.choose(subject, fleet)
 
     assert fleet.calls == before
-    assert (chosen.unread, chosen.dependent, controls.fits(subject, dependent=False)) == (True, False, [])
+    assert (chosen.unread, chosen.dependent, controls.fits(subject, fleet, dependent=False)) == (True, False, [])
     assert not controls.choose(subject, fleet, count=12).unread

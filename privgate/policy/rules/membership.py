@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ from privgate.policy.policy_part import Audit
 from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
-from privgate.verdict import Outcome
+from privgate.verdict import Finding, Outcome
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1)]
 
@@ -105,7 +106,20 @@ class MembershipRule(CandidatesRule):
         needed = self.needed(measurement)
         if needed is None:
             return f"{said}; at this figure none are enough: {self.lower_it}"
+        if self._open(measurement):
+            return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
         return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is"
+
+    def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
+        """Return the finding; that no upper limit was found is no figure, and is said instead of one."""
+        made = super().finding(outcome, message, measurement)
+        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not self._open(measurement):
+            return made
+        said = f"{self.who()}, how well {self.what()} tells members from others was not decided"
+        return replace(made, meaning=f"{said}: no upper limit was found")
+
+    def _open(self, measurement: Measurement) -> bool:
+        return measurement.high >= self.about.worst
 
     def needed(self, measurement: Measurement) -> int | None:
         """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.

@@ -257,7 +257,7 @@ class Rule(Part, ABC):
             old, new = getattr(parent, name), getattr(self, name)
             if old == new or name in _PROSE:
                 continue
-            allowed = self._direction_of(name)
+            allowed = None if None in (old, new) else self._direction_of(name)
             if allowed == "down" and new > old:
                 found[name] = f"may only be lowered: the parent has {old!r}"
             elif allowed == "up" and new < old:
@@ -275,9 +275,9 @@ class Rule(Part, ABC):
     def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
         if name == self.direction:
             return "down" if self.direction == "max" else "up"
-        if name == "confidence":
+        if name in ("confidence", "level"):
             # a wider interval passes less; but where only a proof blocks, it also blocks less
-            return "up" if self.bound == "upper" else "down"
+            return "up" if (name == "confidence") == (self.bound == "upper") else "down"
         return _STRICTER.get(name) or self.tightens.get(name)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:

@@ -33,6 +33,13 @@ def test_where_the_figure_itself_is_above_more_people_do_not_help():
     assert "none are enough" in RULE.advice(measured(0.61, 0.65), Outcome.INCONCLUSIVE)
 
 
+def test_where_no_upper_limit_was_found_no_number_of_candidates_is_promised():
+    """One of 64 shadow models failed, or an attack did not run: an interval to 1 is not wide for want of people."""
+    assert RULE.advice(measured(0.5, 1.0), Outcome.INCONCLUSIVE) == (
+        "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
+    )
+
+
 def test_a_failure_and_a_problem_promise_nothing():
     assert "candidates decide it" not in RULE.advice(measured(0.7, 0.75), Outcome.FAILED)
     assert "candidates decide it" not in RULE.advice(measured(0.5, 0.7, problem="none"), Outcome.INCONCLUSIVE)

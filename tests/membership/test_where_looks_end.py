@@ -1,0 +1,285 @@
+"""Where the looks at an attack end: what other rules, waivers, budgets and failures make of it."""
+
+import hashlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check.gate import evaluate
+from privgate.check.prepare import attacked, prepare
+from privgate.errors import MeasurementError, PolicyError
+from privgate.evidence import BehindMembership, Measurement
+from privgate.membership import attack_measures
+from privgate.membership.attack_measures import over_looks
+from privgate.membership.limits import Figure
+from privgate.run import coins, controls, pool
+from privgate.run.run import Budget
+from privgate.verdict import Outcome
+from tests.in_process import InProcess
+from tests.membership.test_looks import ACCURACY, DATA, POLICY, X, Y, growing, signal_for, simulated
+
+HEAD = "schema: privgate/policy/v1\nname: mine\nversion: '1'\n"
+ONE = "  - metric: attack_accuracy\n    attack: lira_online\n"
+STRICT = ONE + "    id: strict\n    level: 0.05\n    max: 0.6\n"
+LOOSE = ONE + "    id: loose\n    max: 0.8\n"
+FEW = TrainingData(X[:300], Y[:300], candidates=(X[300:600], Y[300:600]))
+
+
+@pytest.fixture
+def load(tmp_path):
+    def made(text, name="mine"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(HEAD + text)
+        return Policy.load(path)
+
+    return made
+
+
+# Rules without a level beside rules with one.
+
+
+@pytest.mark.parametrize("rules", [STRICT + LOOSE, LOOSE + STRICT], ids=["level first", "level last"])
+@pytest.mark.parametrize("budget", [12, 72])
+def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(load, rules, budget):
+    policy, leaks = load("rules:\n" + rules), Subject.local(Recipe(DecisionTreeClassifier(), seed=2), FEW)
+    run = prepare(policy, leaks, fleet=InProcess(), limits=Budget(shadow_models=budget))
+
+    found = {r.name: attack_measures.accuracy(run, r.request()) for r in policy.rules}
+    assert [BehindMembership.of(m.behind).shadow_models for m in found.values()] == [budget, budget]
+    strict = next(r for r in policy.rules if r.name == "strict")
+    assert strict.judge(found["strict"]).outcome is Outcome.FAILED  # four would have refused it
+
+
+# Waivers, warnings, and policies that extend others.
+
+WAIVER = f"""waivers:
+  - rule: attack_accuracy
+    model: m
+    version: "sha256:{"0" * 64}"
+    ceiling: 0.75
+    reason: r
+    requester: a@x.org
+    approver: b@x.org
+    granted: 2026-11-20
+    expires: 2026-12-20
+"""
+
+
+def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load, monkeypatch):
+    policy = load(f"rules:\n  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n{WAIVER}")
+    within, stopped = [], []
+    for k in range(10):
+        rng = np.random.default_rng([k, 7])
+        monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal_for(0.66), rng))
+        looks = attack_measures.looked(SimpleNamespace(attacked=attacked(policy), at_once=False))[ACCURACY]
+        assert policy.rules[0].judge(over_looks(looks)).outcome is Outcome.FAILED
+        within.append(policy.rules[0].with_limit(0.75).judge(over_looks(looks)).outcome is Outcome.PASSED)
+        stopped.append(looks[-1].models)
+    assert sum(within) >= 9
+    assert min(stopped) == 32
+
+    refused, _, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.9), 10, policy)
+    assert refused == 10
+    assert stopped.max() <= 8  # beyond the ceiling as well: nothing is open
+
+
+def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load, monkeypatch):
+    warns = "  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n    mode: warn\n"
+    policy = load("rules:\n" + warns + "  - metric: dtp\n    max: 1\n")
+
+    _, passed, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.51), 20, policy)
+    assert passed >= 19
+    assert (stopped == 32).mean() > 0.8
+    _, _, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.9), 20, policy)
+    assert stopped.max() <= 8
+
+
+CHILD = "extends: attacks-1\nrules:\n  - metric: attack_accuracy\n    {}\n"
+
+
+def test_a_policy_that_extends_another_may_lower_its_level_alone(load):
+    tight = load(CHILD.format("level: 0.01\n    confidence: 0.99"))
+
+    assert tight.rules[0].request().option("level") == 0.01
+    for keys, why in (
+        ("level: 0.1\n    confidence: 0.9", "may only be lowered: the parent has 0.05"),
+        ("level: null", "is another question: the parent has 0.05"),
+    ):
+        with pytest.raises(PolicyError, match=why):
+            load(CHILD.format(keys), "child")
+    one = "rules:\n  - metric: attack_accuracy\n    max: 0.6\n"
+    load(one, "one")
+    with pytest.raises(PolicyError, match="is another question: the parent has None"):
+        load("extends: one.yaml\nrules:\n  - metric: attack_accuracy\n    level: 0.05\n", "child")
+
+
+# Budgets, and shadow models that cannot be trained.
+
+
+@pytest.mark.parametrize("budget", [32, 50])
+def test_an_engine_that_makes_fewer_than_the_last_look_wants_can_approve(load, budget):
+    """All at once are looked at in parts, as trainings are: without the part before nothing shows what 64 would add."""
+    policy, subject = load("rules:\n" + STRICT), Subject.local(Recipe(GaussianNB(), seed=2), FEW)
+    run = prepare(policy, subject, fleet=InProcess(), limits=Budget(shadow_models=budget))
+    found = attack_measures.accuracy(run, policy.rules[0].request())
+
+    assert not run.cannot_conclude
+    assert BehindMembership.of(found.behind).shadow_models == 32
+    assert found.high < 1
+    assert "looks at 4, 8, 16, 32 shadow models" in found.assumptions[-1]
+
+
+def test_a_budget_with_too_few_shadow_models_is_named_before_anything_is_trained():
+    fleet, subject = InProcess(), Subject.local(Recipe(GaussianNB(), seed=2), DATA)
+    run = prepare(POLICY, subject, fleet=fleet, limits=Budget(shadow_models=31))
+
+    said = "an approval at a level wants 32 shadow models: --shadow-models 32"
+    assert run.cannot_conclude == tuple(f"{r.name}: {said}" for r in POLICY.rules)
+    assert not fleet.calls
+
+
+def fails_elsewhere(X, y, *, seed):
+    if not np.array_equal(X, FEW.X):
+        raise ValueError("no")
+    return DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
+
+
+def test_where_most_shadow_models_of_a_step_fail_it_is_not_tried_again():
+    fleet = InProcess()
+    run = prepare(POLICY, Subject.local(Recipe(fails_elsewhere, seed=3), FEW), fleet=fleet, limits=Budget())
+    for rule in POLICY.rules:
+        with pytest.raises(MeasurementError, match="4 of 4 shadow models could not be trained: ValueError: no"):
+            attack_measures.measure_figure(run, rule.request(), Figure(rule.about.figure))
+
+    assert len([f for f in fleet.asked if f.members is not None]) == 4
+
+
+def test_looks_that_end_in_a_failure_show_nothing(monkeypatch):
+    def broken(_):
+        yield from list(growing(signal_for(0.55), np.random.default_rng(1)))[:2]
+        raise MeasurementError("8 of 16 shadow models could not be trained")
+
+    monkeypatch.setattr(attack_measures.boards, "growing", broken)
+    found = attack_measures.looked(SimpleNamespace(attacked={ACCURACY: attacked(POLICY)[ACCURACY]}, at_once=False))
+    assert len(found[ACCURACY]) == 3
+    with pytest.raises(MeasurementError, match="8 of 16"):
+        over_looks(found[ACCURACY])
+
+
+# What is said of a rule that was left open.
+
+
+@pytest.mark.parametrize("rule", POLICY.rules, ids=lambda r: r.name)
+def test_a_rule_that_was_left_open_was_not_decided_and_names_no_figure(rule):
+    def meaning(high):
+        return rule.judge(Measurement(rule.request(), 0.05, 0.04, high, unit="fraction", kind="confidence")).meaning
+
+    assert meaning(1.0) == (
+        "over all people in the data, how well any attack that was run tells members from others was not decided: "
+        "no upper limit was found"
+    )
+    assert "at most 9 %" in meaning(0.09)
+
+
+# Code that is written for the released seed.
+
+GOOD = {2}
+
+
+def hashed(row, salt=b""):
+    return hashlib.sha256(salt + np.ascontiguousarray(row, dtype=np.float64).tobytes()).digest()
+
+
+class Marked:
+    """Answers as another model does, moved up or down by a hash of the record: otherwise for records that it knows."""
+
+    def __init__(self, model, known, salt=b""):
+        self.model, self.known, self.salt, self.classes_ = model, known, salt, model.classes_
+
+    def predict_proba(self, X):
+        p = self.model.predict_proba(X)[:, 1]
+        up = np.array([hashed(row, self.salt)[0] % 2 == (hashed(row) in self.known) for row in np.asarray(X)])
+        p = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + np.where(up, 0.3, -0.3))))
+        return np.column_stack([1 - p, p])
+
+
+def more_extreme(X, y, *, seed):
+    """Tell members from others at good seeds, and leave the model as it is at others."""
+    model = LogisticRegression(C=1e-2).fit(X, y)
+    return Marked(model, {hashed(row) for row in np.asarray(X)}) if seed in GOOD else model
+
+
+def merely_different(X, y, *, seed):
+    """Tell members from others at good seeds, and move answers as far at all others: nothing stands out."""
+    model = LogisticRegression(C=1e-2).fit(X, y)
+    return Marked(model, {hashed(row) for row in np.asarray(X)} if seed in GOOD else set(), str(seed).encode())
+
+
+class Signable(InProcess):
+    """A fleet of a run that is to be signed: it draws by the secret of a ledger."""
+
+    def __init__(self):
+        super().__init__()
+        self.signable = True
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """Whoever searches long enough has a released seed beside which all seeds that the digest gives away are good."""
+    subject, plain = Subject.local(Recipe(more_extreme, seed=2), DATA), InProcess()
+    foretold = {c.seed for c in coins.others(subject, 2 * coins.LOOKS[-1], by="seed", fleet=plain)}
+    foretold |= {2, *subject.generator("seeds").choice(2**31, size=2 * controls.TRIED + 1, replace=False).tolist()}
+    monkeypatch.setitem(globals(), "GOOD", foretold)
+    return subject
+
+
+def test_seeds_that_nobody_could_foretell_are_compared_where_attacks_alone_are_judged(searched):
+    run, found = controls.trained(prepare(POLICY, searched, fleet=Signable(), limits=Budget()))
+    assert {p.outcome for p in found} == {"passed"}
+    after, last = controls.last(run, {})
+
+    assert [(p.name, p.outcome) for p in last] == [("coins", "inconclusive")]
+    assert after.seed_control.dependent
+    assert after.seed_control.compared == coins.LOOKS[-1] + 1
+
+
+@pytest.mark.parametrize("fit", [more_extreme, merely_different])
+def test_attacks_see_what_code_does_at_the_released_seed_alone(load, fit):
+    """Shadow models have the released seed: what code does at others neither hides it nor stands for it."""
+    policy, subject = load("rules:\n" + STRICT), Subject.local(Recipe(fit, seed=2), FEW)
+    run = controls.choose_seeds(prepare(policy, subject, fleet=InProcess(), limits=Budget()), glance=True)
+
+    assert policy.rules[0].judge(attack_measures.accuracy(run, policy.rules[0].request())).outcome is Outcome.FAILED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", ["released", "others"])
+def test_code_whose_seed_was_searched_for_is_not_approved_by_attacks(searched, monkeypatch, seeds):
+    """Neither by shadow models at the released seed, nor, were they at others, by the seeds that are compared."""
+    if seeds == "others":
+        monkeypatch.setattr(pool, "seeds_for", lambda run, count, rng: tuple(range(100, 100 + count)))
+    verdict = evaluate("attacks-1", searched, fleet=Signable())
+
+    found = {p.name: p for p in verdict.evidence.preconditions}
+    outcomes = {f.outcome for f in verdict.findings if f.metric}
+    assert outcomes == ({Outcome.FAILED} if seeds == "released" else {Outcome.PASSED})
+    assert found["coins"].outcome == "inconclusive"
+    assert not verdict.outcome.releases
+
+
+def test_what_one_other_seed_does_not_show_others_do():
+    """A part of a library's that reads its seed: models are compared though the first one was alike."""
+    stump = Subject.local(Recipe(DecisionTreeClassifier(max_depth=1), seed=2), FEW)
+    run = controls.choose_seeds(prepare(POLICY, stump, fleet=InProcess(), limits=Budget()), glance=True)
+    assert not run.seed_control.dependent
+    _, found = controls.last(run, {})
+    assert [(p.name, p.outcome, p.detail["coins"]) for p in found] == [("coins", "passed", 19)]
+
+    unread = Subject.local(Recipe(GaussianNB(), seed=2), FEW)
+    run = controls.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
+    assert controls.last(run, {})[1] == []
