@@ -74,7 +74,7 @@ class AtMinimum(Engine):
 
     def look(self, subject: Subject, fleet: Fleet) -> None:
         """Train on all records, as a call of the fleet."""
-        stopping.look(stopping.everybody, subject, fleet)
+        logistic_engine.look(stopping.everybody, subject, fleet)
 
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""

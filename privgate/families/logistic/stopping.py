@@ -23,9 +23,6 @@ from privgate.families import designs
 from privgate.families.certificate import people_of
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
-from privgate.training.fleet import Fleet
-from privgate.training.payload import Opened, packed, unpacked
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -41,7 +38,9 @@ _ROUNDED = 10.0
 _NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 
-_FLEET: ContextVar[Fleet | None] = ContextVar("fleet", default=None)
+#: what trains a recipe without some records, where it is not this process
+Trains = Callable[[Subject, Sequence[Index]], Iterator[tuple[Float, int, str]]]
+TRAINED_BY: ContextVar[Trains | None] = ContextVar("trained by", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +63,6 @@ class Stopping:
     u: Float
     allowed: Float
     seen: int = 0
-
-
-def look(find: Callable[[Subject], object], subject: Subject, fleet: Fleet) -> None:
-    """Call ``stopping`` or ``everybody``, whose trainings are then the fleet's: limited, counted and remembered."""
-    token = _FLEET.set(fleet)
-    try:
-        find(subject)
-    finally:
-        _FLEET.reset(token)
 
 
 @dataclass(frozen=True)
@@ -289,25 +279,11 @@ def _table(subject: Subject, estimator: Any) -> Float:
 
 def _trained(subject: Subject, left_out: Sequence[Index]) -> Iterator[tuple[Float, int, str]]:
     """Yield (parameters (C, p), steps, what went wrong) of the recipe trained without some records."""
-    if (fleet := _FLEET.get()) is None:  # a laboratory, or a theorem by itself
-        yield from (_here(subject, np.setdiff1d(np.arange(subject.data.n), gone)) for gone in left_out)
+    if (elsewhere := TRAINED_BY.get()) is not None:
+        yield from elsewhere(subject, left_out)
         return
-    one, seed = np.zeros(1, dtype=np.int64), subject.recipe.seed
-    fits = [Fit(seed, one, left_out=gone, reads=(f"{__name__}:ended",)) for gone in left_out]
-    for made in fleet.fits(subject, fits, label="where training stops"):
-        if made.problem:
-            yield np.zeros((0, 0)), 1, made.problem
-            continue
-        arrays, told = unpacked(np.frombuffer(made.read, "<f8")[None])
-        yield arrays["u"], int(told["steps"]), "" if np.isfinite(arrays["u"]).all() else "parameters are not finite"
-
-
-def ended(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
-    """Return where a training ended, in a worker; whether it warned does not matter where its gradient is small."""
-    del opened, fit, log_p
-    last = model[-1] if hasattr(model, "steps") else model
-    u, steps = parameters(last)
-    return packed({"u": u}, {"steps": steps}).tobytes()
+    for gone in left_out:  # a laboratory, or a theorem by itself
+        yield _here(subject, np.setdiff1d(np.arange(subject.data.n), gone))
 
 
 def parameters(model: Any) -> tuple[Float, int]:
