@@ -57,6 +57,11 @@ def costs_no_fits(run: Run) -> bool:
     return families.first(run.subject, sampled=run.sampled)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
+def spared(run: Run) -> bool:
+    """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
+    return bool(run.attacked) and not (run.limits.full or run.rehearsed or costs_no_fits(run))
+
+
 @dataclass(frozen=True, eq=False)
 class Found(Noted):
     """Models with and without people, and how they were come by.

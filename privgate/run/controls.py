@@ -302,8 +302,7 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
     Shadow models have other seeds: code that is written for the released one would show them nothing. Who is refused
     anyway trains none of these models.
     """
-    broken = any(run.attacked[r][1](found) == "broken" for r, found in measured.items() if r in run.attacked)
-    if broken or run.rehearsed or not (run.attacks_alone and run.at_coins):
+    if run.attack_breaks(measured) or run.rehearsed or not (run.attacks_alone and run.at_coins):
         return run, []
     found = coins.compared(run)
     return replace(run, seed_control=_with_compared(run, found)), [found]
