@@ -186,8 +186,8 @@ class Look:
     high: float
 
 
-def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
-    """Return what each look showed, by request; the last is where a rule is broken, or none is open any more."""
+def looked(run: Run, *, most: int = max(LOOKS)) -> dict[Request, list[Look | MeasurementError]]:
+    """Return what each look showed, by request; the last is where a rule is broken, none is open, or at ``most``."""
     found: dict[Request, list[Look | MeasurementError]] = {request: [] for request in run.attacked}
     for board in boards.growing(run):
         states = set[str]()
@@ -200,7 +200,7 @@ def looked(run: Run) -> dict[Request, list[Look | MeasurementError]]:
             except MeasurementError as exc:  # an attack may need more shadow models than these
                 found[request].append(exc)
                 states.add("")
-        if "broken" in states or "" not in states:
+        if "broken" in states or "" not in states or len(board.signals.shadow) >= most:
             break
     return found
 

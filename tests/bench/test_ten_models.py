@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.timeout(3600),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc"),
 ]
-PEOPLE = int(os.environ.get("PRIVGATE_BENCH_PEOPLE", "2000"))
+PEOPLE = int(os.environ.get("PRIVGATE_BENCH_PEOPLE", "1000"))
 #: seconds of the clock that one may take
 LIMIT = 600.0
 HOURS = NUMBERS.index("hours_per_week")
@@ -99,12 +99,12 @@ def test_an_ordinary_model(name, tmp_path):
     command += ["--tracking-uri", store, "--report-dir", str(tmp_path / "report"), "--ledger"]
     own = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "PRIVGATE_LEDGER")}
     planned = measured([*command, str(tmp_path / "planned"), "--plan"], env=own, cwd=tmp_path, every=0.1)
+    print(planned["said"], planned["processor_seconds"], flush=True)
     assert planned["code"] == 0, planned["said"]
-    said = re.search(r"in all: about (\d+) trainings, .*", planned["said"])
+    said = re.search(r"in all: (?:about|at most) (\d+) trainings, .*", planned["said"])
     made = measured([*command, str(tmp_path / "made")], env=own, cwd=tmp_path, every=0.1)
     assert made["code"] in (0, 1, 5), made["said"]
     report = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
-    print(planned["said"])
     note(
         bench="ten models",
         model=name,
