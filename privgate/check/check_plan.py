@@ -84,7 +84,8 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
     if theorems and len(made.units):
 
         def certify(some: Index) -> None:
-            bounds.bound(run.subject, made.units[some], made.select(_mask(len(made.units), some)), limit=limit)
+            models = made.select(_mask(len(made.units), some)) if Need.EVERY_QUERY in run.asked else None
+            bounds.bound(run.subject, made.units[some], models, limit=limit)
 
         spent, _ = _extrapolated(certify, np.arange(len(made.units)), np.inf, of=len(units))
     return Probe(seconds, spent, len(handed_on) / asked)
