@@ -116,7 +116,11 @@ def found(run: Run) -> Found:
 
 
 def _witness(run: Run) -> Witness | None:
-    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
+    good, everywhere = (
+        bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0],
+        Need.EVERY_QUERY in run.asked,
+    )
+    theorems = tuple(c for c in good if everywhere or not c.needs_retrained)  # as ``per_unit`` asks them
     return Witness(theorems) if theorems else None
 
 

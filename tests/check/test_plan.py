@@ -18,6 +18,7 @@ from privgate.check import costs as beside
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.families import answering as families
+from privgate.families.trees import tree_cells
 from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
@@ -250,3 +251,21 @@ def test_what_is_found_of_the_data_is_said_before_anything_is_trained():
 
     assert [calls for text, calls in said if "name the person in 'groups'" in text] == [0]
     assert any("name the person in 'groups'" in line for line in planned)
+
+
+def test_no_theorem_that_compares_trees_is_searched_where_no_rule_asks_over_all_questions(monkeypatch):
+    searched = []
+    certify = tree_cells.TreeCells.certify
+    monkeypatch.setattr(tree_cells.TreeCells, "certify", lambda *a: searched.append(1) or certify(*a))
+    boosted = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2, max_depth=3)
+    data = TrainingData(MANY[:80], (MANY[:80, 0] + MANY[300:380, 1] > 0).astype(int))
+    subject, asked = Subject.local(Recipe(boosted, seed=1), data), {}
+    for policy in ("pdtp-1", "dtp-1"):
+        searched.clear()
+        with Fleet(jobs=1, ledger="none") as own:
+            costs(Policy.load(policy), subject, fleet=own, limits=Budget())
+            verdict = evaluate(Policy.load(policy), subject, fleet=own, limits=Budget(full=True))
+        notes = {note.name: note.because for note in verdict.evidence.influence.certificates}
+        asked[policy] = bool(searched), "no rule asks over all questions" in notes["tree_cells"]
+
+    assert asked == {"pdtp-1": (False, True), "dtp-1": (True, False)}
