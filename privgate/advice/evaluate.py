@@ -219,6 +219,8 @@ def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
 def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
     """Return what a check would cost in sentences, and what ``privgate advise`` would take if the check blocks."""
     found = costs(policy, subject, fleet=fleet, limits=limits)
+    if found.ends:
+        return found.said
     search = planned(policy, subject, found.planned, found.each, fleet.workers)
     return [*found.said, f"if it blocks: {search.action}: {search.effect}; {search.cost}"]
 

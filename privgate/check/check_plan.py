@@ -84,7 +84,8 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
     if theorems and len(made.units):
 
         def certify(some: Index) -> None:
-            bounds.bound(run.subject, made.units[some], made.select(_mask(len(made.units), some)), limit=limit)
+            models = made.select(_mask(len(made.units), some)) if Need.EVERY_QUERY in run.asked else None
+            bounds.bound(run.subject, made.units[some], models, limit=limit)
 
         spent, _ = _extrapolated(certify, np.arange(len(made.units)), np.inf, of=len(units))
     return Probe(seconds, spent, len(handed_on) / asked)
@@ -135,7 +136,7 @@ def cost_of(run: Run, units: Index) -> Cost:
     return first_engine(run).cost(run.subject, units, run.seeds, mode=run.once(modes.used))
 
 
-def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[TrainingPlan, list[str]]:
+def make(run: Run, *, closely: bool = False, each: float = 0.0, broken: bool = False) -> tuple[TrainingPlan, list[str]]:
     """Return the plan as numbers and as sentences; a few trainings are timed, and remembered.
 
     Parameters
@@ -146,11 +147,14 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
         Whether an engine's first steps are timed even where it says that it takes a moment.
     each : float
         Seconds of one training, where a few were timed already.
+    broken : bool
+        Whether attacks with a few shadow models were seen to break a rule: then nobody is trained without.
     """
     said: list[str] = []
     each = each or seconds_each(run)
     found = TrainingPlan(retrains=0)
-    if Need.LEAVE_ONE_OUT in run.asked:
+    spared = Need.LEAVE_ONE_OUT in run.asked and leave_one_out.spared(run)
+    if Need.LEAVE_ONE_OUT in run.asked and not (broken and spared):
         found = _leave_one_out(run, said, closely=closely, each=each)
     shadows = 0
     if Need.SHADOWS in run.asked:
@@ -160,6 +164,13 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0) -> tuple[Trainin
             shadows, most = min(most, *APPROVING), min(most, max(LOOKS))
             steps = f", {min(LOOKS)} where one is far above its limit and {shadows} where all are far below"
         said.append(f"attacks: up to {most} shadow models on random halves of the pool{steps}")
+        if broken:
+            shadows = min(LOOKS)
+            said.append(f"{shadows} shadow models already break a rule on attacks: the check blocks")
+        if spared:
+            said.append(
+                "attacks come first: where they break a rule, nobody is trained without, unless --full is given"
+            )
     others = shadows + _differential_privacy(run, said) + _others(run, said)
     # a shadow model is trained on half of the pool, which is about as many people
     seconds = found.seconds + others * each / run.fleet.workers

@@ -1,20 +1,25 @@
 """What a check would cost, controls included, and which shipped policies could approve the model."""
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 
 from privgate.check import check_plan as planning
-from privgate.check.prepare import facts, misfit, prepare
+from privgate.check import gate
+from privgate.check.prepare import facts, misfit, prepare, stopping, untrained
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import answering as families
+from privgate.membership import attack_measures, board
 from privgate.policy import Policy
+from privgate.policy.judging import conditions
 from privgate.policy.problems import shipped
 from privgate.run import changed, controls, recipe_controls, reproduction
 from privgate.run.coins import LOOKS
 from privgate.run.needs import Need
 from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.run import Budget, Run
+from privgate.statistics.roc import LOOKS as ROUNDS
 from privgate.subject.subject import Subject
 from privgate.training import plan
 from privgate.training import plan as spans
@@ -30,11 +35,11 @@ from privgate.training.fleet import Fleet
 TIMED, LONG = 3, 10.0
 #: seconds until a first worker answers, where everything that would show it is remembered
 START = 1.5
-#: a stored model is opened by MLflow's own code, in a box of its own: so many times what a worker takes to start, 1.4
-#: to 3.7 measured; and again, in the same box, for each set of records: so many seconds, and so often
-OPENING, AGAIN, TIMES = 2.5, 0.2, 3
-#: the self-tests of all attacks on synthetic models, and what attacks train for this model: in all, and for each label
-SELF_TESTS, ATTACKS, LABELS = 3.0, 2.5, 0.6
+#: a command has its libraries and its subject, and in the end writes its report: seconds, 4 to 6 measured
+COMMAND = 5.0
+#: all looks of attacks in seconds of the first one, self-tests included; and where no rule names a level, in all and
+#: for each label
+LOOKED, ATTACKS, LABELS = 3.0, 5.5, 0.6
 
 
 @dataclass(frozen=True)
@@ -89,14 +94,59 @@ def _each(run: Run, people: list[Fit], *, warm: bool) -> float:
     return plan.remembered_seconds(run.subject, people, run.fleet)
 
 
-def seconds_beside(run: Run, start: float) -> float:
-    """Return seconds of everything beside trainings, engines and theorems."""
-    found = start
-    if run.subject.model is not None:
-        found += OPENING * start + TIMES * AGAIN
-    if Need.SHADOWS in run.asked:
-        found += SELF_TESTS + ATTACKS + LABELS * len(run.subject.classes)
-    return found
+@dataclass(frozen=True)
+class Begun:
+    """What a check's own first steps have shown.
+
+    Parameters
+    ----------
+    seconds : float
+        Of everything beside trainings, engines and theorems, as far as a check that goes on needs it.
+    said : list of str
+        What is not as it should be.
+    ends : str
+        Why nothing more is trained; empty where the check goes on.
+    broken : bool
+        Whether attacks with a few shadow models break a rule for certain.
+    """
+
+    seconds: float
+    said: list[str]
+    ends: str = ""
+    broken: bool = False
+
+
+def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
+    """Take the first steps of a check: files, data, the stored model, the recipe twice, attacks with few models.
+
+    Nothing is trained for it where one training takes long.
+    """
+    taken, began, before, times = paces.start, time.monotonic(), run.fleet.calls, 1.0
+    found, stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))
+    if not stopped:
+        found += untrained(run, policy)
+        stopped = stopping(found)
+    if not stopped and (quick := paces.each <= LONG):
+        found.append(reproduction.reproduces(run.subject, run.fleet))
+        stopped = stopping(found)
+    taken += COMMAND * bool(run.subject.uri)
+    taken += max(0.0, time.monotonic() - began - (run.fleet.calls - before) * paces.each)
+    said, ends, broken = [f"{p.name}: {p.message}" for p in found if p.outcome != "passed"], "", False
+    if stopped:
+        ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
+    elif run.attacked and quick:
+        began, before = time.monotonic(), run.fleet.calls
+        with contextlib.suppress(MeasurementError):  # without candidates no attack runs
+            looks = attack_measures.looked(run, most=min(ROUNDS))
+            ran = {r: v for r, v in looks.items() if not isinstance(v[-1], MeasurementError)}
+            broken = run.attack_breaks({r: attack_measures.over_looks(v) for r, v in ran.items()})
+            grows = len(run.once(board.run).signals.shadow) == min(ROUNDS)
+            times = LOOKED if grows and not broken else 1.0
+        trained = (run.fleet.calls - before) * paces.each / run.fleet.workers
+        taken += max(0.0, time.monotonic() - began - trained) * times
+    elif Need.SHADOWS in run.asked:
+        taken += ATTACKS + LABELS * len(run.subject.classes)
+    return Begun(taken, said, ends, broken)
 
 
 def trainings_beside(run: Run) -> int:
@@ -123,6 +173,8 @@ class Costs:
         Of everything, controls included, on these workers.
     said : list of str
         All of it in sentences.
+    ends : str
+        Why nothing more is trained; empty where the check goes on.
     """
 
     planned: TrainingPlan
@@ -130,12 +182,14 @@ class Costs:
     trainings: int
     seconds: float
     said: list[str]
+    ends: str = ""
 
 
 def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
     """Return what a check would cost, what it can never conclude, and which shipped policies could.
 
-    Two trainings are compared to see whether the seed matters and a few are timed; all are remembered.
+    Two trainings are compared to see whether the seed matters and a few are timed; all are remembered. What a check
+    does before it leaves anybody out is done, because it may end there.
     """
 
     def judge(name: str) -> tuple[Run, tuple[str, ...]]:
@@ -150,24 +204,26 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     run, seen = paces.run, paces.run.seed_control
     families.understood(run.subject, run.fleet)
     families.look(run.subject, run.fleet)
-    planned, said = planning.make(run, closely=True, each=paces.each)
-    first = trainings_beside(run)
-    before = f"controls: {first} trainings (the recipe reproduces the model; it depends on its data; seeds)"
-    before += f", up to {IF_UNCLEAR} more where single records seem ignored" * (not run.attacks_alone)
-    before += f", {LOOKS[0]} more at other seeds if no attack is too strong" * controls.compares_last(run)
-    each, other = paces.each, seconds_beside(run, paces.start)
-    seconds = planned.seconds + other + first * each / fleet.workers
-    trainings = first + planned.retrains
+    first, each, workers = begun(run, policy, paces), paces.each, fleet.workers
+    before = [*run.cannot_conclude, seen.note if seen else "", *first.said]
+    if first.ends:
+        total = f"in all: at most 2 trainings, {spans.span(first.seconds + 2 * each)}"
+        return Costs(TrainingPlan(retrains=0), each, 2, first.seconds, [*before, first.ends, total], first.ends)
+    planned, said = planning.make(run, closely=True, each=each, broken=first.broken)
+    made = trainings_beside(run)
+    text = f"controls: {made} trainings (the recipe reproduces the model; it depends on its data; seeds)"
+    text += f", up to {IF_UNCLEAR} more where single records seem ignored" * (not run.attacks_alone)
+    text += f", {LOOKS[0]} more at other seeds if no attack is too strong" * controls.compares_last(run)
+    seconds = planned.seconds + first.seconds + made * each / workers
+    trainings = made + planned.retrains
     total = (
-        f"in all: about {trainings} trainings, {spans.span(seconds)} on {fleet.workers} workers; {spans.span(other)} "
-        "of it go to starting them, opening the stored model and attacks"
+        f"in all: about {trainings} trainings, {spans.span(seconds)} on {workers} workers, "
+        f"{spans.span(seconds + trainings * each * (1 - 1 / workers))} on one; {spans.span(first.seconds)} "
+        "of it go to starting them, the file, the data, opening the stored model and attacks"
     )
     fitting = [name for name in shipped() if not misfit(Policy.load(name), subject)]
+    if first.broken:  # another model may pass, and takes more
+        fitting = [name for name in fitting if name != policy.name]
+        planned = planned.model_copy(update={"retrains": planning.trainings(run)})
     others = planning.alternatives(run, planned, judge, fitting)
-    return Costs(
-        planned,
-        each,
-        trainings,
-        seconds,
-        [*run.cannot_conclude, seen.note if seen else "", before, *said, total, *others],
-    )
+    return Costs(planned, each, trainings, seconds, [*before, text, *said, total, *others])

@@ -173,20 +173,10 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         tell(sentence)
     told = identity(run)
     asked = policy.asked_of(conditions(told))
-    first = in_the_file(run, asked)
-    stopped, checked = ([first], []) if first is not None and first.outcome == "failed" else ([], list[Precondition]())
-    if not stopped and (held := in_the_recipe(run)) is not None:
-        stopped, checked = [held], [held]
-    if not stopped and (held := artifact.keyed(run)) is not None:
-        stopped, checked = [held], [held]
+    checked, stopped = unopened(run, asked)
     if not stopped:
-        told_of = None if run.rehearsed else provenance(run)
-        checked, stopped = ([], []) if told_of is None else ([told_of], preconditions.stopping([told_of]))
-    if not stopped:
-        run, more = preconditions.checked(run, policy)
+        run, more = preconditions.checked(run, policy, tell)
         checked, stopped = [*checked, *more], preconditions.stopping(more)
-    told_by_rule = any(Need.LOOKED in r.about.needs for r in asked.rules)
-    checked = [*([] if first is None or told_by_rule else [first]), *checked]
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
@@ -195,7 +185,10 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         for sentence in said:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in asked.rules)
-    measurements = {request: _measure(run, request, stopped) for request in requests}
+    measured = dict[Request, Measurement]()
+    for request in sorted(requests, key=lambda r: r not in run.attacked):  # attacks first: they take few trainings
+        measured[request] = _measure(run, request, stopped or decided(run, request, measured))
+    measurements = {request: measured[request] for request in requests}
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
@@ -221,6 +214,18 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         artifact=artifact.looked_at(run),
         **others,
     )
+
+
+def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precondition]]:
+    """Return what is found before anything is opened, and what of it ends the run."""
+    first = in_the_file(run, policy)
+    told = [] if first is None or any(Need.LOOKED in r.about.needs for r in policy.rules) else [first]
+    if first is not None and first.outcome == "failed":
+        return told, [first]
+    if (held := in_the_recipe(run) or artifact.keyed(run)) is not None:
+        return [*told, held], [held]
+    seen = None if run.rehearsed else provenance(run)
+    return (told, []) if seen is None else ([*told, seen], preconditions.stopping([seen]))
 
 
 def in_the_file(run: Run, policy: Policy) -> Precondition | None:
@@ -386,6 +391,15 @@ def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]])
         differ = [n for n in ("aggregate", "q", "threshold", "sample", "over") if options.get(n) != rule.get(n)]
         if differ or (rule.get("metric"), rule.get(f["direction"])) != (f["metric"], f["limit"]):
             raise DigestMismatchError(f"rule {f['rule']!r} of the report is not the policy's")
+
+
+def decided(run: Run, request: Request, measured: Mapping[Request, Measurement]) -> list[Precondition]:
+    """Return that attacks block already, where the request is about trainings without people, whatever these show."""
+    asked = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
+    if not (asked and run.attack_breaks(measured) and left_out.spared(run)):
+        return []
+    text = "a rule on attacks is broken, which no training without a person takes back; --full measures it all the same"
+    return [Precondition("attacked", "failed", text)]
 
 
 def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:

@@ -272,8 +272,8 @@ STOPPERS = (
 )
 
 
-def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:
-    """Return the run that knows what controls found, and findings: data checks, then controls, none after a failure."""
+def untrained(run: Run, policy: Policy) -> list[Precondition]:
+    """Return findings on the data and on what is stored, for which nothing is trained."""
     subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
@@ -283,6 +283,18 @@ def checked(run: Run, policy: Policy) -> tuple[Run, list[Precondition]]:
     found += controls.static(subject)
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, run.fleet)
+    return found
+
+
+def checked(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, list[Precondition]]:
+    """Return the run that knows what controls found, and findings: data checks, then controls, none after a failure.
+
+    What of the data will stand in the verdict is told before anything is trained.
+    """
+    found = untrained(run, policy)
+    for p in found:
+        if p.outcome != "passed":
+            tell(f"{p.name}: {p.message}")
     if not any(stops(p) for p in found):
         run, more = controls.trained(run)
         found += more

@@ -235,7 +235,7 @@ def duration(text: str) -> float:
 
 
 def print_plan(run: CheckInputs) -> int:
-    """Print what a check would cost and what it can never conclude; nothing is trained but one timed sample."""
+    """Print what a check would cost and what it can never conclude; the few trainings for it are remembered."""
     from privgate.advice.evaluate import costs_of_both as plan
     from privgate.cli import console
 

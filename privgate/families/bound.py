@@ -249,7 +249,8 @@ def bound(
             notes.append(f"{certificate.name} was not asked, because {by[0]} and those before it decide every unit")
             continue
         if certificate.needs_retrained and retrained is None:
-            notes.append(f"{certificate.name} does not apply, because it needs retrained models and there are none")
+            why = "it compares retrained models, and there are none or no rule asks over all questions"
+            notes.append(f"{certificate.name} was not asked, because {why}")
             continue
         found = in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():

@@ -57,6 +57,11 @@ def costs_no_fits(run: Run) -> bool:
     return families.first(run.subject, sampled=run.sampled)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
+def spared(run: Run) -> bool:
+    """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
+    return bool(run.attacked) and not (run.limits.full or run.rehearsed or costs_no_fits(run))
+
+
 @dataclass(frozen=True, eq=False)
 class Found(Noted):
     """Models with and without people, and how they were come by.
@@ -111,7 +116,11 @@ def found(run: Run) -> Found:
 
 
 def _witness(run: Run) -> Witness | None:
-    theorems = tuple(bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0])
+    good, everywhere = (
+        bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0],
+        Need.EVERY_QUERY in run.asked,
+    )
+    theorems = tuple(c for c in good if everywhere or not c.needs_retrained)  # as ``per_unit`` asks them
     return Witness(theorems) if theorems else None
 
 

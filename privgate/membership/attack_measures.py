@@ -190,8 +190,8 @@ class Look:
 Looks = list[Look | MeasurementError]
 
 
-def looked(run: Run) -> dict[Request, Looks]:
-    """Return what each look showed, by request; the last is where a rule is broken, or none is open any more.
+def looked(run: Run, *, most: int = max(LOOKS)) -> dict[Request, Looks]:
+    """Return what each look showed, by request; the last is where a rule is broken, none is open, or at ``most``.
 
     It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
     """
@@ -199,7 +199,8 @@ def looked(run: Run) -> dict[Request, Looks]:
     try:
         for board in boards.growing(run):
             states = {_look(board, request, run.attacked[request], looks) for request, looks in found.items()}
-            if not run.at_once and ("broken" in states or "" not in states):
+            ended = not run.at_once and ("broken" in states or "" not in states)
+            if ended or len(board.signals.shadow) >= most:
                 break
     except MeasurementError as exc:
         for looks in found.values():

@@ -306,7 +306,7 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
     """
     if run.rehearsed or not compares_last(run):
         return run, []
-    if any(run.attacked[r][1](found) == "broken" for r, found in measured.items() if r in run.attacked):
+    if run.attack_breaks(measured):
         text = "the released answers were not compared with those of other coins: an attack is too strong anyway"
         return run, [Precondition("coins", "inconclusive", text)]
     found = coins.compared(run)

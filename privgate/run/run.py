@@ -203,6 +203,10 @@ class Run:
         """Whether nobody is left out, and rules on attacks name a level: controls of single people serve nothing."""
         return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.asked
 
+    def attack_breaks(self, measured: Mapping[Request, Measurement]) -> bool:
+        """Return whether a rule on attacks is broken for certain by what was measured: nothing takes that back."""
+        return any(self.attacked[r][1](found) == "broken" for r, found in measured.items() if r in self.attacked)
+
     def keep(self, make: Callable[["Run"], T], made: T) -> None:
         """Keep what was made in steps, in the place of what fewer steps had made."""
         self._made[make] = made

@@ -55,13 +55,15 @@ def _memory(process):
     return next((1024 * int(row.split()[1]) for row in rows if row.startswith("Pss:")), 0)
 
 
-def measured(command, **options):
+def measured(command, *, every=0.01, **options):
     """Return what a command cost: its tree's processor seconds and memory, the clock, and when it first said anything.
 
     Parameters
     ----------
     command : list of str
         Its first output, on stdout or stderr, is its first line.
+    every : float
+        Seconds between two looks: what a process takes after the last one is not seen.
     """
     ctypes.CDLL(None).prctl(_BE_REAPER, 1, 0, 0, 0)  # whose parent was killed is ours, and still seen
     ticks, memory, first, looked = {}, 0, None, 0.0
@@ -70,13 +72,13 @@ def measured(command, **options):
         os.set_blocking(process.stdout.fileno(), False)
         said = b""
         while process.poll() is None:
-            time.sleep(0.01)
+            time.sleep(every)
             now, ours = _processes(), {process.pid}
             for _ in range(8):  # a box's worker is some generations down
                 ours |= {number for number, about in now.items() if about[0] in ours}
             ours |= {n for n, about in now.items() if about[0] == os.getpid() and n not in others}
             ticks |= {(number, now[number][2]): now[number][1] for number in ours & set(now)}
-            if time.perf_counter() - looked > 0.1:
+            if time.perf_counter() - looked > 10 * every:
                 memory, looked = max(memory, sum(map(_memory, ours))), time.perf_counter()
             if part := process.stdout.read():
                 first = first or time.perf_counter() - began

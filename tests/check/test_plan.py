@@ -10,6 +10,7 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import check_plan
@@ -17,10 +18,12 @@ from privgate.check import costs as beside
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.families import answering as families
+from privgate.families.trees import tree_cells
 from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
 from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome
 from tests.in_process import InProcess
 
 N = 40
@@ -50,7 +53,7 @@ def test_refits_are_counted_exactly(monkeypatch):
     said, total, made, glanced = planned_and_made(Recipe(fitted, seed=1))
 
     assert total == made
-    assert glanced <= 6  # two seeds, an order of the records, and three that are timed
+    assert glanced <= 7  # two seeds, one of them twice, an order of the records, and three that are timed
     assert any(line.startswith("pdtp-1 could approve this model: up to 45 trainings") for line in said)
 
 
@@ -79,12 +82,14 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
         run = prepare(policy, subject, fleet=own, limits=Budget())
         paces = beside.timed(run)
         found = costs(policy, subject, fleet=own, limits=Budget())
+        first = beside.begun(run, policy, paces)
+        attacked = beside.begun(replace(run, asked=run.asked | {Need.SHADOWS}), policy, paces)
 
     assert paces.start >= 1.0
     assert 0 < paces.each < 0.5
-    assert beside.seconds_beside(run, paces.start) == paces.start  # no stored model to open, no attack
-    run = replace(run, asked=run.asked | {Need.SHADOWS})
-    assert beside.seconds_beside(run, paces.start) > paces.start + 3
+    assert paces.start <= first.seconds < paces.start + 3  # no stored model to open, no attack
+    assert not first.ends
+    assert attacked.seconds > first.seconds + 3
     assert found.seconds < 0.5 * found.trainings + beside.START
 
 
@@ -190,3 +195,78 @@ def test_what_trains_once_a_seed_is_tried_with_one_of_them(monkeypatch):
 
     assert engine.trains
     assert set(seeds) == {1}
+
+
+MANY = RNG.normal(size=(600, 3))
+GUESSED = RNG.integers(0, 2, 600)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(full):
+    """A forest that knows labels drawn at random: attacked by four shadow models, which a plan trains as well."""
+    data = TrainingData(MANY[:300], GUESSED[:300], candidates=(MANY[300:], GUESSED[300:]))
+    subject = Subject.local(Recipe(RandomForestClassifier(5, bootstrap=False), seed=1), data)
+    with Fleet(jobs=1, ledger="none") as own:
+        planned = costs(Policy.load("release-1"), subject, fleet=own, limits=Budget(full=full))
+    said = list[str]()
+    with Fleet(jobs=1, ledger="none") as own:
+        verdict = evaluate(Policy.load("release-1"), subject, fleet=own, limits=Budget(full=full), announce=said.append)
+        made = own.calls
+
+    found = {f.metric: f for f in verdict.findings}
+    assert verdict.outcome is found["attack_accuracy"].outcome is Outcome.FAILED
+    assert any("shadow models already break a rule" in line for line in planned.said)
+    assert not any("release-1 could approve" in line for line in planned.said)
+    if full:
+        assert found["pdtp"].outcome is Outcome.FAILED
+    else:
+        assert "--full measures it all the same" in found["pdtp"].message
+        assert found["pdtp"].outcome is Outcome.INCONCLUSIVE
+        assert planned.trainings / 2 <= made <= 2 * planned.trainings
+        assert any("attacks come first" in line for line in said)
+
+
+def test_a_plan_says_where_a_check_ends_before_anybody_is_left_out():
+    policy, data = Policy.load("release-1"), TrainingData(X, Y, candidates=(X + 1, Y))
+    ends = {}
+    for model in (RandomForestClassifier(3), KNeighborsClassifier()):
+        subject = Subject.local(Recipe(model, seed=None if "Forest" in type(model).__name__ else 1), data)
+        with Fleet(jobs=1, ledger="none") as own:
+            found = costs(policy, subject, fleet=own, limits=Budget())
+            glanced = own.calls
+            assert evaluate(policy, subject, fleet=own).outcome is not Outcome.PASSED
+            assert own.calls - glanced <= found.trainings <= 2
+        ends[type(model).__name__] = found.ends
+
+    assert "leaves random_state open; give Recipe(seed=…)" in ends["RandomForestClassifier"]
+    assert "40 records of the training data" in ends["KNeighborsClassifier"]
+
+
+def test_what_is_found_of_the_data_is_said_before_anything_is_trained():
+    data = TrainingData(np.concatenate([X, X[:20]]), np.concatenate([Y, Y[:20]]))
+    subject, said = Subject.local(Recipe(GaussianNB(), seed=1), data), list[tuple[str, int]]()
+    with Fleet(jobs=1, ledger="none") as own:
+        planned = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget()).said
+    with Fleet(jobs=1, ledger="none") as own:
+        evaluate(Policy.load("pdtp-1"), subject, fleet=own, announce=lambda text: said.append((text, own.calls)))
+
+    assert [calls for text, calls in said if "name the person in 'groups'" in text] == [0]
+    assert any("name the person in 'groups'" in line for line in planned)
+
+
+def test_no_theorem_that_compares_trees_is_searched_where_no_rule_asks_over_all_questions(monkeypatch):
+    searched = []
+    certify = tree_cells.TreeCells.certify
+    monkeypatch.setattr(tree_cells.TreeCells, "certify", lambda *a: searched.append(1) or certify(*a))
+    boosted = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2, max_depth=3)
+    data = TrainingData(MANY[:80], (MANY[:80, 0] + MANY[300:380, 1] > 0).astype(int))
+    subject, asked = Subject.local(Recipe(boosted, seed=1), data), {}
+    for policy in ("pdtp-1", "dtp-1"):
+        searched.clear()
+        with Fleet(jobs=1, ledger="none") as own:
+            costs(Policy.load(policy), subject, fleet=own, limits=Budget())
+            verdict = evaluate(Policy.load(policy), subject, fleet=own, limits=Budget(full=True))
+        notes = {note.name: note.because for note in verdict.evidence.influence.certificates}
+        asked[policy] = bool(searched), "no rule asks over all questions" in notes["tree_cells"]
+
+    assert asked == {"pdtp-1": (False, True), "dtp-1": (True, False)}

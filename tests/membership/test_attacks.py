@@ -13,13 +13,14 @@ from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request
 from privgate.families.retrained import Status
-from privgate.membership import attack_figures, attack_measures, attacks
+from privgate.membership import attack_figures, attack_measures, attacks, limits
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
 from privgate.run import pool
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
+from privgate.statistics.roc import Decisions
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -130,6 +131,17 @@ def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
         questions.measure(b, ask(attack="any"))
         assert attack_figures.part(b).null_runs.low <= 0.05
+
+
+def test_limits_of_many_null_runs_are_those_by_which_is_judged():
+    counts = np.random.default_rng(0).integers(0, 300, size=(40, 4))
+    counts[:3] = [[0, 9, 0, 9], [9, 0, 9, 0], [0, 5, 400, 0]]
+    for alpha in (0.05, 0.05 / 30):
+        truth = [
+            limits.balanced_accuracy(Decisions(tp=tp, fn=fn, tn=tn, fp=fp), low_alpha=alpha, high_alpha=0.5).low
+            for tp, fn, tn, fp in counts.tolist()
+        ]
+        np.testing.assert_allclose(attack_figures.lower_limits(counts, alpha), truth, rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -1,0 +1,122 @@
+"""Ten ordinary models under the policy of a release, as their users run it, next to what ``--plan`` says beforehand.
+
+Each takes ten minutes of the clock at most, of two workers on a quiet machine; one alone: ``-k MLPClassifier``.
+"""
+
+import json
+import os
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+
+from kinds.catalogue import columns
+from kinds.data import NUMBERS, WORDS, adult
+from privgate import Recipe, TrainingData, log_model, registry
+from tests.bench.results_table import note
+from tests.bench.test_fixed_cost import measured
+
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc"),
+]
+PEOPLE = int(os.environ.get("PRIVGATE_BENCH_PEOPLE", "1000"))
+#: seconds of the clock that one may take
+LIMIT = 600.0
+HOURS = NUMBERS.index("hours_per_week")
+
+
+def texts(n):
+    """Return a sentence of each person's own words and numbers."""
+    found = adult(n)
+
+    def said(table):
+        words = [" ".join(f"{k}{v}".replace(" ", "") for k, v in row.items()) for row in table.to_dict("records")]
+        return [w.replace("-", "") for w in words]
+
+    return TrainingData(said(found.X), found.y, candidates=(said(found.candidates[0]), found.candidates[1]))
+
+
+def coded(n):
+    """Return numbers, words as codes, and labels 0 and 1."""
+    found = adult(n)
+    known = {c: sorted(found.X[c].dropna().unique()) for c in WORDS}
+    X, out = (
+        t.assign(**{c: pd.Categorical(t[c], categories=v).codes for c, v in known.items()})
+        for t in (found.X, found.candidates[0])
+    )
+    y, asked = ((v == ">50K").astype(int) for v in (found.y, found.candidates[1]))
+    return TrainingData(X.to_numpy(float), y, candidates=(out.to_numpy(float), asked))
+
+
+def hours(n):
+    """Return everything else about people, and the hours that they work a week."""
+    found = coded(n)
+    (X, y), (out, asked) = ((np.delete(t, HOURS, axis=1), t[:, HOURS]) for t in (found.X, found.candidates[0]))
+    return TrainingData(X, y, candidates=(out, asked))
+
+
+def _lightgbm():
+    return pytest.importorskip("lightgbm").LGBMClassifier(verbose=-1)
+
+
+def _xgboost():
+    return pytest.importorskip("xgboost").XGBClassifier()
+
+
+MODELS = {
+    "columns + LogisticRegression": (lambda: make_pipeline(columns(), LogisticRegression(max_iter=1000)), adult),
+    "RandomForestClassifier": (RandomForestClassifier, coded),
+    "HistGradientBoostingClassifier": (HistGradientBoostingClassifier, coded),
+    "LightGBM": (_lightgbm, coded),
+    "XGBoost": (_xgboost, coded),
+    "MLPClassifier": (lambda: make_pipeline(columns(), MLPClassifier()), adult),
+    "TfidfVectorizer + LogisticRegression": (lambda: make_pipeline(TfidfVectorizer(), LogisticRegression()), texts),
+    "KNeighborsClassifier": (lambda: make_pipeline(columns(), KNeighborsClassifier()), adult),
+    "GaussianNB": (GaussianNB, coded),
+    "RandomForestRegressor": (RandomForestRegressor, hours),
+}
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_an_ordinary_model(name, tmp_path):
+    model, data = MODELS[name]
+    policy = "regression-1" if name.endswith("Regressor") else "release-1"
+    store = registry.local_registry(tmp_path)
+    recipe = Recipe(model(), seed=7)
+    log_model(recipe, data(PEOPLE), registered_model_name="own", tracking_uri=store, store=tmp_path / "data")
+    command = [sys.executable, "-m", "privgate", "check", "models:/own/1", "--policy", policy, "--jobs", "2"]
+    command += ["--tracking-uri", store, "--report-dir", str(tmp_path / "report"), "--ledger"]
+    own = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "PRIVGATE_LEDGER")}
+    planned = measured([*command, str(tmp_path / "planned"), "--plan"], env=own, cwd=tmp_path, every=0.1)
+    print(planned["said"], planned["processor_seconds"], flush=True)
+    assert planned["code"] == 0, planned["said"]
+    said = re.search(r"in all: (?:about|at most) (\d+) trainings, .*", planned["said"])
+    made = measured([*command, str(tmp_path / "made")], env=own, cwd=tmp_path, every=0.1)
+    assert made["code"] in (0, 1, 5), made["said"]
+    report = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    note(
+        bench="ten models",
+        model=name,
+        n=PEOPLE,
+        policy=policy,
+        planned_trainings=int(said[1]),
+        trainings=report["evidence"]["run"]["trace"]["training_calls"],
+        planned=said[0],
+        processor_seconds=made["processor_seconds"],
+        seconds=made["seconds"],
+        plan_took=planned["seconds"],
+        plan_processor_seconds=planned["processor_seconds"],
+        verdict=report["outcome"],
+        decided=[f"{f['rule']}: {f['message']}" for f in report["findings"] if f["outcome"] == report["outcome"]][:1],
+    )
