@@ -300,7 +300,6 @@ class Search(Trials):
         """Return whether measuring everybody takes many trainings."""
         subject = self.subject
         everybody = np.arange(len(subject.data.units), dtype=np.int64)
-        families.look(subject, self.fleet)
         engine = families.first(subject)[0]
         return engine.trains or engine.cost(subject, everybody, (subject.recipe.seed,)).fits > CHEAP
 

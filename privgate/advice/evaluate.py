@@ -64,7 +64,7 @@ def steps(
     search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
     found, path = at_once(search), None
-    if _cheap(subject, candidates.NOTHING, limits, fleet, times=REMOVED):
+    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
         path, passing = removals(search)
         found += passing
     run = prepare(policy, subject, fleet=fleet, limits=limits)
@@ -82,7 +82,7 @@ def at_once(search: Trials) -> list[Point]:
     for place, knob, start in candidates.present_values(subject)[:KNOBS]:
         for beside in (False, True) if knob.beside else (False,):
             change = partial(candidates.knob_change, place, knob, start, beside=beside)
-            if _cheap(subject, change(1.0), limits, search.fleet) and search.halved(change):
+            if _cheap(subject, change(1.0), limits) and search.halved(change):
                 found.append([p for p in search.points if p.passes][-1])
                 break
     return found
@@ -145,14 +145,13 @@ def planned(
     )
 
 
-def _cheap(subject: Subject, change: Change, limits: Budget, fleet: Fleet, *, times: int = 1) -> bool:
+def _cheap(subject: Subject, change: Change, limits: Budget, *, times: int = 1) -> bool:
     """Return whether an engine answers for everybody so many times without the training function, and at once."""
     everybody = np.arange(len(subject.data.units), dtype=np.int64)
     if limits.mode == "screen":
         return False
     try:
         made = changed(subject, change)
-        families.look(made, fleet)
         cost = families.first(made)[0].cost(made, everybody, (None,))
     except (PrivgateError, ValueError, TypeError):
         return False  # a parameter that this learner refuses

@@ -18,7 +18,7 @@ from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
 from privgate.influence import indirect_queries, met_elsewhere, modes, other_coins
 from privgate.influence import left_out as leave_one_out
-from privgate.run import changed
+from privgate.run import beside, changed
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.roc import APPROVING, LOOKS
@@ -367,7 +367,7 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     sample = run.once(leave_one_out.chosen_units)
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
     seeds = len(chosen)
-    if leave_one_out.costs_no_fits(run):
+    if beside.costs_no_fits(run):
         drawn = max(run.drawn, families.first(run.subject, sampled=run.sampled)[0].sample)
         return count + recheck.expected(len(sample), len(run.thresholds), drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

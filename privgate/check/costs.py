@@ -61,11 +61,9 @@ class Paces:
     each: float
 
 
-def timed(run: Run, began: float, before: int) -> Paces:
-    """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure.
-
-    The run was being prepared since ``began``, when the fleet had made so many calls ``before``.
-    """
+def timed(run: Run) -> Paces:
+    """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
+    before, began = run.fleet.calls, time.monotonic()
     run = controls.choose_seeds(run, glance=True)
     people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
     whole = [changed.full(run.subject, repeat=r) for r in range(recipe_controls.ALIKE)]
@@ -201,13 +199,10 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
         never = [why for name, _, why in (w.partition(": ") for w in made.cannot_conclude) if name in binding]
         return made, tuple(never)
 
-    began, calls = time.monotonic(), fleet.calls
-    families.look(subject, fleet)
     known = facts(subject)
-    paces = timed(prepare(policy, subject, fleet=fleet, limits=limits, known=known), began, calls)
+    paces = timed(prepare(policy, subject, fleet=fleet, limits=limits, known=known))
     run, seen = paces.run, paces.run.seed_control
     families.understood(run.subject, run.fleet)
-    families.look(run.subject, run.fleet)
     first, each, workers = begun(run, policy, paces), paces.each, fleet.workers
     before = [*run.cannot_conclude, seen.note if seen else "", *first.said]
     if first.ends:

@@ -274,9 +274,7 @@ def _breaks(run: Run, rule: Rule) -> bool:
 
 def understood(run: Run) -> Noted:
     """Return what was found of a training function, and of a pipeline's first steps."""
-    found = Noted(families.understood(run.subject, run.fleet))
-    families.look(run.subject, run.fleet)
-    return found
+    return Noted(families.understood(run.subject, run.fleet))
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import Any
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Precondition, Request
 from privgate.evidence.telling import SMALL_CELL
-from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import of_data
 from privgate.families.engine import DRAWN
@@ -174,10 +173,8 @@ def prepare(
         raise SubjectError(why)
     if why := misfit(policy, subject):
         raise UsageError(why)
-    families.look(subject, fleet)
     if subject.data.domain is not None and (bounds.applicable(subject)[0] or not not_over_domain(subject)):
         subject = refusals.looked(subject, fleet)
-        families.look(subject, fleet)
     theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
     policy = policy.asked_of(conditions(described(subject, theorems)))
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)

@@ -8,7 +8,6 @@ from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
 from privgate.families.trees import decision_tree, keyed_forest, refits
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 ALL: tuple[Engine, ...] = (
     categorical.ENGINE,
@@ -40,13 +39,6 @@ def of(subject: Subject, *, sampled: bool = False) -> tuple[Engine, ...]:
     Where a rule asks about a sample of people (``sampled``), an engine that needs a sample of refits itself saves none.
     """
     return tuple(e for e in behind.engines(subject, ALL) if not (sampled and e.sample))
-
-
-def look(subject: Subject, fleet: Fleet) -> None:
-    """Let engines train what they look at before they say whether they answer, as calls of the fleet."""
-    for engine in of(subject):
-        if not engine.refusal(subject):
-            engine.look(subject, fleet)
 
 
 def named(name: str) -> Engine:

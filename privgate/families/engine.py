@@ -222,10 +222,6 @@ class Engine(ABC):
         del subject, masks, seeds, fleet
         return None
 
-    def look(self, subject: Subject, fleet: Fleet) -> None:
-        """Train what ``declines`` looks at, as calls of the fleet; the subject must be supported."""
-        del subject, fleet
-
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
         del subject

@@ -34,7 +34,7 @@ def selection(run: Run) -> plan.Selection:
     if run.once(modes.limits) is not None:
         return plan.select(run.subject, run.fleet, run.seeds, sample=modes.size(run))
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
-    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or costs_no_fits(run):
+    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or beside.costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
     return plan.select(
         run.subject,
@@ -51,15 +51,9 @@ def chosen_units(run: Run) -> Index:
     return run.once(selection).units
 
 
-def costs_no_fits(run: Run) -> bool:
-    """Return whether the first engine that answers for the subject calls no training function."""
-    probe = np.arange(min(2, run.n_units), dtype=np.int64)
-    return families.first(run.subject, sampled=run.sampled)[0].cost(run.subject, probe, run.seeds).fits == 0
-
-
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
-    return bool(run.attacked) and not (run.limits.full or run.rehearsed or costs_no_fits(run))
+    return bool(run.attacked) and not (run.limits.full or run.rehearsed or beside.costs_no_fits(run))
 
 
 @dataclass(frozen=True, eq=False)

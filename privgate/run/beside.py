@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
+from privgate.families import answering as families
 from privgate.families.engine import DRAWN
 from privgate.families.listed import alike
 from privgate.run.run import Run
@@ -92,11 +93,22 @@ class Beside:
         """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
 
         All of their records must be among ``rows``, which ascend.
+
+        Raises
+        ------
+        MeasurementError
+            Nothing is asked beside one of their records.
         """
         members, places = (self.subject.data.units[int(u)] for u in units), self.places
-        at = ((own, np.searchsorted(self.rows, own)) for own in members)
-        rows = [np.concatenate([own, places[found].ravel()]) for own, found in at]
+        rows = [np.concatenate([own, places[self._at(own)].ravel()]) for own in members]
         return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
+
+    def _at(self, own: Index) -> Index:
+        """Return the positions of records in ``rows``."""
+        found = np.minimum(np.searchsorted(self.rows, own), len(self.rows) - 1)
+        if (self.rows[found] != own).any():
+            raise MeasurementError("somebody is to be asked about beside whose record nothing is asked")
+        return found
 
     def queries(self, units: Index) -> tuple[Index, Index] | None:
         """Return ``of_units`` for an engine, which asks about each unit's own records where it is told nothing."""
@@ -176,14 +188,20 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
     return {}
 
 
+def costs_no_fits(run: Run) -> bool:
+    """Return whether the first engine that answers for the subject calls no training function."""
+    probe = np.arange(min(2, run.n_units), dtype=np.int64)
+    return families.first(run.subject, sampled=run.sampled)[0].cost(run.subject, probe, run.seeds).fits == 0
+
+
 def of_people(run: Run) -> Beside:
     """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
 
-    What the stored model does not answer is not asked of any other. Where rules ask about a random sample of people,
-    nobody else is asked about: every worker holds these questions.
+    What the stored model does not answer is not asked of any other. Where people are drawn to be left out, nobody else
+    is asked about: every worker holds these questions. An engine that trains nobody answers for everybody.
     """
     rows = np.arange(run.subject.data.n, dtype=np.int64)
-    if run.sampled:
+    if run.sampled and not costs_no_fits(run):
         drawn = order(run.subject, run.fleet)[: max(DRAWN, run.sample or 0, run.up_to or 0)]
         rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
     if not run.beside:

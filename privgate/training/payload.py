@@ -76,7 +76,7 @@ class Payload:
     def pack(self) -> Self:
         """Return the payload with its folder's content, to be sent elsewhere."""
         root, blob = Path(self.folder), io.BytesIO()
-        with zipfile.ZipFile(blob, "w") as archive:
+        with zipfile.ZipFile(blob, "w", strict_timestamps=False) as archive:
             for path in sorted(root.rglob("*")):  # empty folders too: a recipe of a library's class has no sources
                 archive.write(path, path.relative_to(root).as_posix())
         return replace(self, packed=blob.getvalue())

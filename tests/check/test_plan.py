@@ -80,7 +80,7 @@ def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once()
     subject, policy = Subject.local(Recipe(imports_first, seed=1), TrainingData(X, Y)), Policy.load("pdtp-1")
     with Fleet(jobs=1, ledger="none") as own:
         run = prepare(policy, subject, fleet=own, limits=Budget())
-        paces = beside.timed(run, time.monotonic(), 0)
+        paces = beside.timed(run)
         found = costs(policy, subject, fleet=own, limits=Budget())
         first = beside.begun(run, policy, paces)
         attacked = beside.begun(replace(run, asked=run.asked | {Need.SHADOWS}), policy, paces)
@@ -106,8 +106,7 @@ class Starting(InProcess):
 @pytest.mark.parametrize("estimator", [LogisticRegression(), LogisticRegression(solver="liblinear"), GaussianNB()])
 def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_or_not(estimator):
     subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y))
-    fleet, began = Starting(), time.monotonic()
-    paces = beside.timed(prepare(Policy.load("pdtp-1"), subject, fleet=fleet, limits=Budget()), began, 0)
+    paces = beside.timed(prepare(Policy.load("pdtp-1"), subject, fleet=Starting(), limits=Budget()))
 
     assert paces.start >= 0.9
     assert 0 < paces.each < 0.3

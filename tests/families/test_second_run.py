@@ -9,7 +9,6 @@ import pytest
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
@@ -28,8 +27,8 @@ MORE = [
     ("refit", SVC(probability=True, random_state=0), None, 0),
 ]
 FAST = {"torch_nets", "ridge", "least_squares", "counted_words"}  # tests/training/test_second_policy.py, closed forms
-EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE))}
-EVERY["logistic_minimum"] = LogisticRegression(C=0.1)
+# where logistic regressions stop is not taken from a worker or a ledger: a yes by theorem rests on it
+EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE)) if name != "logistic"}
 EVERY["sharded"] = Sharded(DecisionTreeClassifier(max_depth=3, random_state=0), shards=4, classes=[0, 1])
 
 

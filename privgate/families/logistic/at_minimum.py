@@ -30,7 +30,6 @@ from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import length, take
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: parameters beyond which the Hessian is too large, and numbers of the largest table
 _LARGEST, _CELLS = 4_000, 1e8
@@ -71,10 +70,6 @@ class AtMinimum(Engine):
             return no_intercept or learned_steps.refusal(estimator[:-1])
         bounded = not stopping.refusal(subject) and not logistic_engine.ENGINE.declines(subject)
         return design_refusal(subject) or ("the engine logistic covers it" if bounded else "")
-
-    def look(self, subject: Subject, fleet: Fleet) -> None:
-        """Train on all records, as a call of the fleet."""
-        logistic_engine.look(stopping.everybody, subject, fleet)
 
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""
@@ -220,31 +215,28 @@ def _leaving(subject: Subject) -> _Without | str:
     """Return what leaves people out of a supported subject, or why nothing can."""
     from sklearn.base import clone
 
-    stop, _, problem = stopping.everybody(subject)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return _posed(subject, clone(subject.recipe.library_estimator), stop) if stop.size else problem
+            return _posed(subject, clone(subject.recipe.library_estimator).fit(subject.data.X, subject.data.y))
     except Exception as exc:  # noqa: BLE001  whatever the library makes of somebody's data: refits will say it
         return f"its first steps, or its training, cannot be followed on these records ({type(exc).__name__})"
 
 
-def _posed(subject: Subject, estimator: Any, stop: Float) -> _Without | str:
-    data, pool, last = subject.data, subject.data.pool()[0], estimator
+def _posed(subject: Subject, fitted: Any) -> _Without | str:
+    data, pool, last = subject.data, subject.data.pool()[0], fitted
     person, changes, unsure = people_of(subject, np.arange(len(data.units))), [SAME], np.zeros(len(data.units), bool)
-    if steps.is_pipeline(estimator):
-        fitted, last = estimator[:-1].fit(data.X, data.y), estimator[-1]
-        if float(fitted.transform(take(pool, np.arange(1))).shape[1]) * length(pool) > _CELLS:
+    if steps.is_pipeline(fitted):
+        last = fitted[-1]
+        if float(fitted[:-1].transform(take(pool, np.arange(1))).shape[1]) * length(pool) > _CELLS:
             return "its features do not fit the memory"
-        found = Followed(fitted, pool, person)
+        found = Followed(fitted[:-1], pool, person)
         if found.wrong(data.X, data.y, pool, subject.generator("learned steps")):
             return "its first steps change without a person in another way than they are followed"
         pool, changes, unsure = found.table, found.changes, found.unsure
-    X = np.asarray(pool, dtype=np.float64)
+    X, stop = np.asarray(pool, dtype=np.float64), np.asarray(last.coef_, dtype=np.float64)
     if last.fit_intercept:
-        X = np.column_stack([X, np.ones(len(X))])
-    if X.shape[1] != stop.shape[1]:
-        return "what its worker trained has other features"
+        X, stop = np.column_stack([X, np.ones(len(X))]), np.column_stack([stop, last.intercept_])
     if stop.size > _LARGEST:
         return "the Hessian is too large"
     loss, grown = stopping.loss_on(subject, X, np.arange(data.n), last), np.zeros((len(data.units), 0))

@@ -1,6 +1,6 @@
 """L2-regularised logistic regression without each unit: steps are proposed, and the kernel says how near they are."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -20,9 +20,6 @@ from privgate.families.logistic.stopping import Trained
 from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
-from privgate.training.fleet import Fleet
-from privgate.training.payload import Opened, packed, unpacked
 
 #: nats; wanted bound on the error of each log-probability, two digits below any limit of a policy
 TOLERANCE = 1e-6
@@ -56,10 +53,6 @@ class Logistic(Engine):
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
         return stopping.refusal(subject)
-
-    def look(self, subject: Subject, fleet: Fleet) -> None:
-        """Train what ``declines`` looks at, as calls of the fleet."""
-        look(stopping.stopping, subject, fleet)
 
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. The subject must be supported."""
@@ -133,33 +126,6 @@ class Logistic(Engine):
             "allowed": float(_missed(trained, inverse, pool).max()),
             "seen": float(trained.stops.seen),
         }
-
-
-def look(find: Callable[[Subject], object], subject: Subject, fleet: Fleet) -> None:
-    """Call one of ``stopping``, whose trainings are then the fleet's: limited, counted and remembered."""
-    token = stopping.TRAINED_BY.set(partial(_trained, fleet))
-    try:
-        find(subject)
-    finally:
-        stopping.TRAINED_BY.reset(token)
-
-
-def _trained(fleet: Fleet, subject: Subject, left_out: Sequence[Index]) -> Iterator[tuple[Float, int, str]]:
-    one, seed = np.zeros(1, dtype=np.int64), subject.recipe.seed
-    fits = [Fit(seed, one, left_out=gone, reads=(f"{__name__}:ended",)) for gone in left_out]
-    for made in fleet.fits(subject, fits, label="where training stops"):
-        if made.problem:
-            yield np.zeros((0, 0)), 1, made.problem
-            continue
-        arrays, told = unpacked(np.frombuffer(made.read, "<f8")[None])
-        yield arrays["u"], int(told["steps"]), "" if np.isfinite(arrays["u"]).all() else "parameters are not finite"
-
-
-def ended(opened: Opened, model: Any, fit: Fit, log_p: Float) -> bytes:
-    """Return where a training ended, in a worker; whether it warned does not matter where its gradient is small."""
-    del opened, fit, log_p
-    u, steps = stopping.parameters(model[-1] if hasattr(model, "steps") else model)
-    return packed({"u": u}, {"steps": steps}).tobytes()
 
 
 class _Found(NamedTuple):

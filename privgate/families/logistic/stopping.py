@@ -7,9 +7,8 @@ gradient at all.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -35,12 +34,6 @@ _FEW = 10
 _SHARE = 3
 #: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
 _ROUNDED = 10.0
-_NOBODY: Index = np.zeros(0, dtype=np.int64)
-
-
-#: what trains a recipe without some records, where it is not this process
-Trains = Callable[[Subject, Sequence[Index]], Iterator[tuple[Float, int, str]]]
-TRAINED_BY: ContextVar[Trains | None] = ContextVar("trained by", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,30 +58,7 @@ class Stopping:
     seen: int = 0
 
 
-@dataclass(frozen=True)
-class _Same:
-    """A subject, for whom what was trained on the same records counts, whatever else is asked."""
-
-    digest: str
-    subject: Subject = field(compare=False)
-
-
-@lru_cache(maxsize=8)
-def _same(subject: Subject) -> _Same:
-    alone = subject.with_data(replace(subject.data, candidates=None))
-    return _Same(alone.training_digest, subject)
-
-
-def everybody(subject: Subject) -> tuple[Float, int, str]:
-    """Return (parameters (C, p), the intercept last; steps; what went wrong) of the recipe trained on all records."""
-    return _everybody(_same(subject))
-
-
 @lru_cache(maxsize=4)
-def _everybody(same: _Same) -> tuple[Float, int, str]:
-    return next(_trained(same.subject, [_NOBODY]))
-
-
 def stopping(subject: Subject) -> Stopping:
     """Return where trainings of the recipe end, the registered model's and every refit's.
 
@@ -96,18 +66,12 @@ def stopping(subject: Subject) -> Stopping:
     and looked at, all of them where that is cheap, those of the riskiest people where some are; lbfgs is not believed
     unseen.
     """
-    return _stopping(_same(subject))
-
-
-@lru_cache(maxsize=4)
-def _stopping(same: _Same) -> Stopping:
-    subject = same.subject
     estimator = subject.recipe.library_estimator
     X = _table(subject, estimator)
     if problem := solver_refusal(estimator):
         return Stopping(problem, np.zeros((0, X.shape[1])), np.zeros(X.shape[1]))
     everyone = np.arange(len(X))
-    u, steps, warned = everybody(subject)
+    u, steps, warned = _trained(subject, everyone)
     allowed, tests, rounding = _allowed(subject, X, u)
     if problem := warned or _beyond(subject, X, u, everyone, allowed + rounding):
         return Stopping(f"the solver did not end by its gradient ({problem}); {ADVICE}", u, allowed)
@@ -123,9 +87,9 @@ def _stopping(same: _Same) -> Stopping:
             return Stopping(problem, u, allowed)
         if steps * _SHARE > estimator.max_iter:
             return Stopping(f"refits may need more than max_iter={estimator.max_iter} steps; raise it", u, allowed)
-    left_out = [subject.data.units[int(k)] for k in few]
-    for gone, (there, _, warned) in zip(left_out, _trained(subject, left_out), strict=True):
-        rows = np.setdiff1d(everyone, gone)
+    for k in few:
+        rows = np.setdiff1d(everyone, subject.data.units[int(k)])
+        there, _, warned = _trained(subject, rows)
         if problem := warned or _beyond(subject, X, there, rows, allowed + rounding):
             return Stopping(f"a refit did not end by its gradient ({problem}); {ADVICE}", u, allowed)
     return Stopping("", u, allowed, len(few))
@@ -277,23 +241,8 @@ def _table(subject: Subject, estimator: Any) -> Float:
     return np.column_stack([X, np.ones(len(X))]) if estimator.fit_intercept else X
 
 
-def _trained(subject: Subject, left_out: Sequence[Index]) -> Iterator[tuple[Float, int, str]]:
-    """Yield (parameters (C, p), steps, what went wrong) of the recipe trained without some records."""
-    if (elsewhere := TRAINED_BY.get()) is not None:
-        yield from elsewhere(subject, left_out)
-        return
-    for gone in left_out:  # a laboratory, or a theorem by itself
-        yield _here(subject, np.setdiff1d(np.arange(subject.data.n), gone))
-
-
-def parameters(model: Any) -> tuple[Float, int]:
-    """Return the parameters of a fitted logistic regression, the intercept last, and its steps."""
-    u = np.column_stack([model.coef_, model.intercept_]) if model.fit_intercept else np.asarray(model.coef_)
-    return u.astype(np.float64), max(1, int(np.max(model.n_iter_)))
-
-
-def _here(subject: Subject, rows: Index) -> tuple[Float, int, str]:
-    """Return the same of one training in this process, with what it warned of."""
+def _trained(subject: Subject, rows: Index) -> tuple[Float, int, str]:
+    """Return (parameters (C, p), steps, what it warned of) of the recipe trained on some records."""
     import scipy.linalg as sl
     from sklearn.exceptions import ConvergenceWarning
 
@@ -302,13 +251,14 @@ def _here(subject: Subject, rows: Index) -> tuple[Float, int, str]:
         warnings.simplefilter("always")
         X = subject.data.X
         model = estimator.fit(take(X.tocsr() if hasattr(X, "tocsr") else X, rows), subject.data.y[rows])
+    u = np.column_stack([model.coef_, model.intercept_]) if estimator.fit_intercept else np.asarray(model.coef_)
     bad = [
         w
         for w in caught
         if issubclass(w.category, (ConvergenceWarning, sl.LinAlgWarning)) or "Line Search" in str(w.message)
     ]
     said = " ".join(str(bad[0].message).split())[:60] if bad else ""
-    return *parameters(model[-1] if hasattr(model, "steps") else model), said
+    return u.astype(np.float64), max(1, int(np.max(model.n_iter_))), said
 
 
 def _beyond(subject: Subject, X: Float, u: Float, rows: Index, allowed: Float) -> str:

@@ -43,10 +43,6 @@ class EngineBehind(Engine):
         """Return why the recipe or data is not covered; empty if it is."""
         return self.engine.supports(seen(subject).subject)
 
-    def look(self, subject: Subject, fleet: Fleet) -> None:
-        """Train what ``declines`` looks at, as calls of the fleet."""
-        self.engine.look(seen(subject).subject, fleet)
-
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``."""
         return self.engine.declines(seen(subject).subject)
