@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 435),
     "lab, lines": (6_000, 3_796),
     "families, kernel and engines, lines": (7_000, 16_769),
-    "tests, lines": (32_000, 70_795),
+    "tests, lines": (32_000, 70_797),
     "a yes by theorem rests on, lines": (6_000, 14_073),
     "a yes by refits and attacks rests on, lines": (12_000, 55_933),
     "the kernel, lines": (1_500, 3_357),

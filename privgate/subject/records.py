@@ -107,7 +107,7 @@ class Units(Sequence[Index]):
         if isinstance(k, slice):
             return [self[j] for j in range(*k.indices(len(self)))]
         if not -len(self) <= k < len(self):
-            raise IndexError(f"there are {len(self)} units")
+            raise IndexError("there is no such unit")
         k %= len(self)
         return self.order[self.bounds[k] : self.bounds[k + 1]]
 

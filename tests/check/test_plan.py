@@ -201,7 +201,7 @@ MANY = RNG.normal(size=(600, 3))
 GUESSED = RNG.integers(0, 2, 600)
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(full):
     """A forest that knows labels drawn at random: attacked by four shadow models, which a plan trains as well."""
     data = TrainingData(MANY[:300], GUESSED[:300], candidates=(MANY[300:], GUESSED[300:]))
@@ -254,6 +254,7 @@ def test_what_is_found_of_the_data_is_said_before_anything_is_trained():
     assert any("name the person in 'groups'" in line for line in planned)
 
 
+@pytest.mark.slow
 def test_no_theorem_that_compares_trees_is_searched_where_no_rule_asks_over_all_questions(monkeypatch):
     searched = []
     certify = tree_cells.TreeCells.certify

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -145,7 +146,7 @@ def test_a_stored_model_is_opened_where_its_payload_was_unpacked(registered, tmp
     made, data = payload.write(registered, tmp_path / "at home").pack(), registered.data
     shutil.rmtree(tmp_path / "at home")
 
-    opened = payload.Opened(made.unpack(tmp_path / "elsewhere"))
+    opened = payload.Opened(replace(made, owner=("elsewhere", 0)).unpack(tmp_path / "elsewhere"))
 
     assert (opened.model.predict(data.X) == GaussianNB().fit(data.X, data.y).predict(data.X)).all()
 
