@@ -176,9 +176,9 @@ def run(run: Run) -> Board:
     rows = np.flatnonzero(pool.trial)
     beside_target = run.once(pools.asked_beside)[2]
     target, shadows = target_answers(run)[rows], run.once(train)
-    features = pools.features(run.subject.data)
+    features = pools.features(run.subject.data, rows)
     labels, members = pool.labels[rows], pool.members[rows]
-    answers, beside_shadow = shadows.log_p[:, rows], shadows.beside
+    answers, beside_shadow = shadows.log_p, shadows.beside
     if run.subject.task == "regression":
         target, answers = (residuals(run, rows, a) for a in (target, answers))
         beside_target = residuals(run, rows, beside_target, beside=True)
@@ -192,7 +192,7 @@ def run(run: Run) -> Board:
         shadow=answers,
         shadow_members=shadows.masks[:, rows],
         members=members,
-        features=None if features is None else features[rows],
+        features=features,
         training_loss=loss,
         beside=None if beside_shadow is None else beside_target,
         shadow_beside=beside_shadow,
