@@ -105,16 +105,16 @@ class AttackPool:
 def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[bytes]:
     """Return one digest a record, equal for records with equal features and label."""
     if hasattr(X, "tocsr"):
-        rows: list[bytes] = [b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr()]
+        rows: Iterator[bytes] = (b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr())
     elif hasattr(X, "columns"):
-        rows = [repr(r).encode() for r in X.itertuples(index=False, name=None)]
+        rows = (repr(r).encode() for r in X.itertuples(index=False, name=None))
     elif hasattr(X, "shape"):
         # + 0.0: a float pool holds -0.0 and 0.0 for one value
         flat = np.asarray(X).reshape(n, -1)
         flat = np.ascontiguousarray(flat + 0.0 if flat.dtype.kind == "f" else flat)
-        rows = [r.tobytes() for r in flat]
+        rows = (r.tobytes() for r in flat)
     else:
-        rows = [str(v).encode() for v in X]
+        rows = (str(v).encode() for v in X)
     return [digest.raw(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
 
 
