@@ -23,7 +23,7 @@ from privgate.run import controls, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.data_checks import who
 from privgate.run.needs import Need
-from privgate.run.run import Budget, Run
+from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -191,6 +191,7 @@ def prepare(
         sample=_or_everybody(sample(policy), len(subject.data.units)),
         up_to=_or_everybody(up_to(policy), len(subject.data.units)),
         by_theorem=by_theorem(policy),
+        trials=max(TRIALS, policy.audit.min_candidates),
         drawn=drawn(policy),
         asked=needs,
         metrics=metrics,

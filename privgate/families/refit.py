@@ -74,8 +74,10 @@ class Refit(Engine):
         )
         return made, units[:0]
 
-    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
-        """Return models trained on subsets of the pool, evaluated on all of it.
+    def subsets(
+        self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet, *, rows: Index | None = None
+    ) -> Shadows:
+        """Return models trained on subsets of the pool, asked about all of it, or about some ``rows``.
 
         Parameters
         ----------
@@ -83,18 +85,18 @@ class Refit(Engine):
         masks : bool array of shape (N, P)
         seeds : tuple of length N, or of length 1 for all models alike
         fleet : Fleet
+        rows : int64 array of shape (R,), optional
         """
-        count, size = masks.shape
+        count, asked = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
         each = seeds * count if len(seeds) == 1 else seeds
         if len(each) != count:
             raise ValueError(f"{len(seeds)} seeds for {count} subsets")
-        pool = np.arange(size, dtype=np.int64)
         fits = [
-            Fit(seed, pool, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
+            Fit(seed, asked, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
             for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
         ]
         answers = fleet.fits(subject, fits, label="training shadow models")
-        log_p = np.full((count, size, subject.width), np.nan)
+        log_p = np.full((count, len(asked), subject.width), np.nan)
         for i, answer in enumerate(answers):
             if not answer.problem:
                 log_p[i] = answer.log_p
@@ -139,8 +141,7 @@ def no_answers(problem: str) -> str:
 
 def full_fits(subject: Subject, seeds: Seeds) -> list[Fit]:
     """Return the calls on the complete data; always evaluated on the whole pool, so that every policy shares them."""
-    size = subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
-    pool, nobody = np.arange(size, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    pool, nobody = np.arange(subject.data.pool_size, dtype=np.int64), np.zeros(0, dtype=np.int64)
     return [Fit(seed, pool, left_out=nobody, repeat=_repeat(seed, s)) for s, seed in enumerate(seeds)]
 
 

@@ -191,14 +191,14 @@ class Retrained:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Models trained on subsets of the pool, evaluated on the whole pool: one training serves every attack.
+    """Models trained on subsets of the pool, asked about all of it or its trials: one training serves every attack.
 
     Parameters
     ----------
     masks : bool array of shape (N, P)
         Which pool record each of N models was trained on; P = training records + candidates.
-    log_p : float64 array of shape (N, P, K)
-        Natural log-probabilities of every model on every pool record.
+    log_p : float64 array of shape (N, R, K)
+        Natural log-probabilities of every model on the records that were asked about, R = P if all of them were.
     seeds : tuple of (int or None), length N
     status : object array of shape (N,) of Status
         Failed trainings stay in, named; their ``log_p`` is NaN.

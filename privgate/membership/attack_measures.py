@@ -50,7 +50,7 @@ def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bo
     signals = replace(board.signals, members=None, training_loss=None)
     scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
     around = targets.beside
-    seen = (attempt.attack.seen(targets.log_p[i][board.rows], around if around is None else around[i]) for i in live)
+    seen = (attempt.attack.seen(targets.log_p[i], around if around is None else around[i]) for i in live)
     scores = np.stack([board.people(scorer(answers)) for answers in seen])
     return scores, targets.masks[live][:, board.rows[board.first]]
 
@@ -101,7 +101,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
         request,
         value=value,
         low=low,
-        high=1.0 if missing or board.pool.hidden else high,
+        high=1.0 if missing or board.pool.hidden or board.pool.fit else high,
         unit="fraction",
         kind="confidence",
         confidence=1 - alpha,
@@ -112,6 +112,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
             f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
             "the claim is about models that this recipe trains on random halves, not about the registered model",
             *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
+            *([f"{board.pool.drawn}; no limit exists for the others"] if board.pool.fit else []),
             *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
         ),
         behind=BehindMembership(
@@ -246,6 +247,8 @@ def over_looks(looks: Looks) -> Measurement:
     if last.models < min(APPROVING) or behind.shadow_models < last.models or not high < 1:
         high = 1.0
     said = f"looks at {', '.join(str(look.models) for look in ran)} shadow models; limits hold over all looks together"
+    if last.models < min(APPROVING):
+        said += f"; attacks that train models of their own are asked from {min(APPROVING)} on"
     if added and high < 1:
         said += f", and the upper one counts twice what the last doubling of their number added ({added:.2g})"
     behind = behind.model_copy(update={"searched": sum(BehindMembership.of(x.shown.behind).searched or 0 for x in ran)})
@@ -312,6 +315,7 @@ def summarized(
     elif not board.run.subject.release.exact:
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
     said = (*said, board.run.once(pools.asked_beside)[0].said)
+    said = (*said, board.pool.drawn) if board.pool.fit else said
     hidden = board.pool.hidden
     if hidden:
         n = board.run.subject.data.n  # a share of a known number is a count
@@ -360,7 +364,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     """
     where = {}
     answers = boards.target_answers(run)
-    p = run.once(pools.of_run)
+    p = pools.of(run.subject.data)  # everybody, whom attacks need not all be tried on
     loss = losses(answers, p.labels, str(request.option("loss", "zero_one")))
     scope = str(request.option("scope", "model"))
     if scope == "model":

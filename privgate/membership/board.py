@@ -21,7 +21,7 @@ from privgate.run import beside
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool, train
 from privgate.run.run import Run
-from privgate.statistics.roc import Decisions, best_threshold
+from privgate.statistics.roc import APPROVING, Decisions, best_threshold
 from privgate.subject.release import Laplace
 
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
@@ -112,7 +112,8 @@ class Board:
             if one.problem:
                 raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
             return [one, *self._on_release((one.attack,))]
-        made = [self.attempt(a) for a in self.catalogue] + self._on_release(self.catalogue)
+        some = tuple(a for a in self.catalogue if not (a.trains and self.early))
+        made = [self.attempt(a) for a in some] + self._on_release(some)
         if all(a.problem for a in made):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
         return made
@@ -128,6 +129,12 @@ class Board:
         """The attacks on this kind of model; without those that ask beside records alone, where nothing can be."""
         known = numbers.ALL if self.run.subject.task == "regression" else attacks.ALL
         return tuple(a for a in known if self.signals.beside is not None or a.asks != "beside")
+
+    @property
+    def early(self) -> bool:
+        """Whether further looks will follow before one can approve."""
+        asked, count = self.run, len(self.signals.shadow)
+        return bool(asked.attacked) and not asked.at_once and count < min(*APPROVING, asked.limits.shadow_models)
 
     def people(self, scores: Float) -> Float:
         """Return one score a person: the mean over the person's records."""
@@ -163,11 +170,17 @@ def tested(name: str) -> SelfTest:
 
 def growing(one: Run) -> Iterator[Board]:
     """Yield the board at each look; whoever asks the run for its board or shadow models later has the last ones."""
+    before: Board | None = None
     for made in pools.growing(one):
         one.keep(pools.shadow_pool, made)
         one.keep(train, made.shadows)
-        one.keep(run, run(one))
-        yield one.once(run)
+        board = run(one)
+        if before is not None:  # what learned from as many answers as it ever does would be trained again for nothing
+            full = (a for a in before.attempts.values() if 0 < a.attack.rows <= before.signals.shadow_members.size)
+            board.attempts = {a.attack.name: a for a in full if not a.problem}
+        one.keep(run, board)
+        yield board
+        before = board
 
 
 def run(run: Run) -> Board:
@@ -176,9 +189,9 @@ def run(run: Run) -> Board:
     rows = np.flatnonzero(pool.trial)
     beside_target = run.once(pools.asked_beside)[2]
     target, shadows = target_answers(run)[rows], run.once(train)
-    features = pools.features(run.subject.data)
+    features = pools.features(run.subject.data, rows)
     labels, members = pool.labels[rows], pool.members[rows]
-    answers, beside_shadow = shadows.log_p[:, rows], shadows.beside
+    answers, beside_shadow = shadows.log_p, shadows.beside
     if run.subject.task == "regression":
         target, answers = (residuals(run, rows, a) for a in (target, answers))
         beside_target = residuals(run, rows, beside_target, beside=True)
@@ -192,7 +205,7 @@ def run(run: Run) -> Board:
         shadow=answers,
         shadow_members=shadows.masks[:, rows],
         members=members,
-        features=None if features is None else features[rows],
+        features=features,
         training_loss=loss,
         beside=None if beside_shadow is None else beside_target,
         shadow_beside=beside_shadow,

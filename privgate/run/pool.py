@@ -18,6 +18,7 @@ from privgate.families import answering as families
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import beside, same_people, same_population
+from privgate.run.coins import unknown
 from privgate.run.run import Noted, Run
 from privgate.run.same_people import Twins
 from privgate.run.same_population import Shift
@@ -62,6 +63,8 @@ class AttackPool:
     hidden : float
         Share of the members who are no trials because copies of them, more than chance explains, are among the
         candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
+    fit : (int, int), optional
+        Members and candidates of whom the trials were drawn at random; None where all of them are trials.
     """
 
     members: Bool
@@ -73,6 +76,18 @@ class AttackPool:
     twins: Twins | None = None
     shift: Shift | None = None
     hidden: float = 0.0
+    fit: tuple[int, int] | None = None
+
+    @property
+    def drawn(self) -> str:
+        """Of how many people the trials were drawn, one sentence; empty where all of them are trials."""
+        if self.fit is None:
+            return ""
+        inside, outside = (len(np.unique(self.unit[self.trial & (self.members == m)])) for m in (True, False))
+        return (
+            f"the ledger's secret drew {inside} of {self.fit[0]} members and {outside} of {self.fit[1]} candidates as "
+            "trials"
+        )
 
     @property
     def refusal(self) -> str:
@@ -87,20 +102,20 @@ class AttackPool:
         return ""
 
 
-def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[str]:
+def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[bytes]:
     """Return one digest a record, equal for records with equal features and label."""
     if hasattr(X, "tocsr"):
-        rows: list[bytes] = [b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr()]
+        rows: Iterator[bytes] = (b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr())
     elif hasattr(X, "columns"):
-        rows = [repr(r).encode() for r in X.itertuples(index=False, name=None)]
+        rows = (repr(r).encode() for r in X.itertuples(index=False, name=None))
     elif hasattr(X, "shape"):
         # + 0.0: a float pool holds -0.0 and 0.0 for one value
         flat = np.asarray(X).reshape(n, -1)
         flat = np.ascontiguousarray(flat + 0.0 if flat.dtype.kind == "f" else flat)
-        rows = [r.tobytes() for r in flat]
+        rows = (r.tobytes() for r in flat)
     else:
-        rows = [str(v).encode() for v in X]
-    return [digest.of_bytes(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
+        rows = (str(v).encode() for v in X)
+    return [digest.raw(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
 
 
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
@@ -164,25 +179,17 @@ def _build(data: TrainingData) -> AttackPool:
     classes = data.classes()
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
     unknown = np.zeros(size, dtype=bool) if data.numbers else classes[labels] != y  # numbers need not repeat
-    names = fingerprints(X, y, size)
-    known = set(names[:n])
-    overlap, repeated = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
-    for i in range(n, size):
-        overlap[i] = names[i] in known
-    seen: set[str] = set()
-    for i in range(n, size):
-        repeated[i] = names[i] in seen
-        seen.add(names[i])
+    name = np.unique(np.array(fingerprints(X, y, size), dtype="V32"), return_inverse=True)[1]
+    inside, outside = name[:n], name[n:]
+    overlap, repeated = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
+    overlap[n:] = np.isin(outside, inside)
+    repeated[:n] = False
+    repeated[n + np.unique(outside, return_index=True)[1]] = False
     eligible = ~(overlap | repeated | unknown)
     unit = np.concatenate([data.units.owner, len(data.units) + np.arange(size - n)])
-    owner: dict[str, int] = {}
-    shared: set[str] = set()
-    for name, person in zip(names, unit.tolist(), strict=True):
-        if owner.setdefault(name, person) != person:
-            shared.add(name)
-    unique = np.array([name not in shared for name in names])
+    unique = ~_of_several(name, unit)
     trial = eligible & unique
-    copied, among = _copied(names[:n], unit[:n], names[n:])
+    copied, among = np.isin(inside, outside), _of_several(inside, unit[:n])
     twins = same_people.twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if twins is not None:
@@ -204,18 +211,18 @@ def _build(data: TrainingData) -> AttackPool:
     return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, twins, shift, float(hidden.mean()))
 
 
-def _copied(inside: list[str], owner: Index, outside: list[str]) -> tuple[Bool, Bool]:
-    """Return which members equal a candidate, and which equal another person's training record, both of shape (n,)."""
-    known = set(outside)
-    people: dict[str, set[int]] = {}
-    for name, person in zip(inside, owner.tolist(), strict=True):
-        people.setdefault(name, set()).add(person)
-    return (np.array([name in known for name in inside]), np.array([len(people[name]) > 1 for name in inside]))
+def _of_several(name: Index, person: Index) -> Bool:
+    """Return whose record equals one of another person's, shape of ``name``."""
+    least = np.full(name.max() + 1, np.iinfo(np.int64).max)
+    most = np.full(name.max() + 1, -1)
+    np.minimum.at(least, name, person)
+    np.maximum.at(most, name, person)
+    return np.asarray((least < most)[name])
 
 
-def features(data: TrainingData) -> NDArray[np.float64] | None:
-    """Return numeric features of the pool, shape (P, d), for adversaries who know whole records; None without any."""
-    X, _ = data.pool()
+def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
+    """Return numeric features of pool rows, shape (R, d), for adversaries who know whole records; None without any."""
+    X = data.at(rows)
     if hasattr(X, "tocsr"):
         X = X.toarray() if X.shape[1] <= 2000 else None
     elif hasattr(X, "select_dtypes"):
@@ -261,8 +268,20 @@ def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
 
 
 def of_run(run: Run) -> AttackPool:
-    """Return the pool of a run's subject; see ``of``."""
-    return of(run.subject.data)
+    """Return the pool of a run's subject, see ``of``, with ``Run.trials`` people of either side at most as trials.
+
+    More people make limits hardly narrower, and cost memory a shadow model each. The ledger's secret draws them: who
+    trained the model cannot spare whom nobody asks about. Shadow models are trained on everybody's halves all the same.
+    """
+    pool = of(run.subject.data)
+    people, first = np.unique(pool.unit[pool.trial], return_index=True)
+    member = pool.members[pool.trial][first]
+    sides = [people[member], people[~member]]
+    if max(map(len, sides)) <= run.trials:
+        return pool
+    rng = unknown(run.subject, "trials of attacks", run.fleet)
+    drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
+    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(len(sides[0]), len(sides[1])))
 
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.
@@ -373,20 +392,27 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...], *, first: int 
     if made is not None:
         noted.append(recheck(run, more.asked, made))
         if noted[0].outcome == "passed":
+            made = replace(made, log_p=made.log_p[:, _asked(more)])
             return TrainedPool(tuple(noted), shadows=_enough(made, masks, more))
     return TrainedPool(tuple(noted), shadows=_refitted(run, masks[:first], seeds[:first]))
 
 
+def _asked(more: beside.Beside) -> Index:
+    """Return what shadow models are asked: about the trials, and beside each of them; rows of the larger pool."""
+    return np.concatenate([more.rows, more.places.ravel()])
+
+
 def _refitted(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     more = run.once(asked_beside)[0]
-    return _enough(refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet), masks, more)
+    made = refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
+    return _enough(made, masks, more)
 
 
 def _enough(made: Shadows, masks: Bool, more: beside.Beside) -> Shadows:
     """Return models with their answers beside records taken apart, if enough of them could be trained."""
-    if more.kinds:
-        apart = made.log_p[:, more.places.ravel()].reshape(len(masks), *more.places.shape, -1)
-        made = replace(made, masks=masks, log_p=made.log_p[:, : masks.shape[1]], beside=apart)
+    own, beside_them = np.split(made.log_p, [len(more.rows)], axis=1)
+    apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
+    made = replace(made, masks=masks, log_p=own, beside=apart)
     failed = int((made.status == Status.FAILED).sum())
     if len(made.status) - failed < LEAST_TRAINED * len(made.status):
         first = next(iter(made.reason.values()), "no reason given")

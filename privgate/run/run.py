@@ -19,6 +19,8 @@ from privgate.training.fleet import Fleet
 
 T = TypeVar("T")
 Precision = Literal["full", "mixed"]
+#: people of either side on whom attacks are tried at most: their accuracy is then known to half a per cent
+TRIALS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class Run:
         Random units to go on to where those leave a rule open; None where the sample does not grow.
     by_theorem : bool
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
+    trials : int
+        People of either side on whom attacks are tried, at most; of more, a random part.
     drawn : int
         Random people whose refits show what rules say of shares, where an engine only ranks everybody.
     asked : frozenset of Need
@@ -152,6 +156,7 @@ class Run:
     sample: int | None = None
     up_to: int | None = None
     by_theorem: bool = False
+    trials: int = TRIALS
     drawn: int = DRAWN
     asked: frozenset[Need] = frozenset()
     metrics: frozenset[str] = frozenset()

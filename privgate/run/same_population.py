@@ -91,7 +91,8 @@ def shift(data: TrainingData, trial: Bool) -> Shift | None:
     if data.candidates is None:
         return None
     rng = np.random.default_rng(23)
-    own = np.array([rng.choice(rows) for rows in data.units], dtype=np.int64)  # people are exchangeable, not records
+    units = data.units  # people are exchangeable, not records: one of each
+    own = units.order[(units.bounds[:-1] + rng.random(len(units)) * np.diff(units.bounds)).astype(np.int64)]
     sides = [own[trial[own]], data.n + np.flatnonzero(trial[data.n :])]
     sides = [np.sort(rng.permutation(rows)[:MOST_PEOPLE]) for rows in sides]
     if min(map(len, sides)) < 20:

@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc"),
 ]
 PEOPLE = int(os.environ.get("PRIVGATE_BENCH_PEOPLE", "1000"))
+POLICY = "release-1"
 #: seconds of the clock that one may take
 LIMIT = 600.0
 HOURS = NUMBERS.index("hours_per_week")
@@ -91,11 +92,10 @@ MODELS = {
 @pytest.mark.parametrize("name", list(MODELS))
 def test_an_ordinary_model(name, tmp_path):
     model, data = MODELS[name]
-    policy = "regression-1" if name.endswith("Regressor") else "release-1"
     store = registry.local_registry(tmp_path)
     recipe = Recipe(model(), seed=7)
     log_model(recipe, data(PEOPLE), registered_model_name="own", tracking_uri=store, store=tmp_path / "data")
-    command = [sys.executable, "-m", "privgate", "check", "models:/own/1", "--policy", policy, "--jobs", "2"]
+    command = [sys.executable, "-m", "privgate", "check", "models:/own/1", "--policy", POLICY, "--jobs", "2"]
     command += ["--tracking-uri", store, "--report-dir", str(tmp_path / "report"), "--ledger"]
     own = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "PRIVGATE_LEDGER")}
     planned = measured([*command, str(tmp_path / "planned"), "--plan"], env=own, cwd=tmp_path, every=0.1)
@@ -109,7 +109,7 @@ def test_an_ordinary_model(name, tmp_path):
         bench="ten models",
         model=name,
         n=PEOPLE,
-        policy=policy,
+        policy=POLICY,
         planned_trainings=int(said[1]),
         trainings=report["evidence"]["run"]["trace"]["training_calls"],
         planned=said[0],

@@ -165,13 +165,14 @@ def test_a_shadow_model_is_asked_everything_in_one_call_and_says_what_it_said():
     calls = [f for f in run.fleet.asked if f.members is not None]
 
     assert len(calls) == 4
-    assert {len(f.queries) for f in calls} == {pool + more.places.size}
+    assert (more.rows == np.flatnonzero(run.once(pools.of_run).trial)).all()
+    assert {len(f.queries) for f in calls} == {len(more.rows) + more.places.size}
     assert max(f.members.max() for f in calls) < pool
     assert shadows.beside.shape == (4, *more.places.shape, 2)
     for k, fit in enumerate(calls):
         X, y = run.subject.data.pool()
         alone = LogisticRegression().fit(X[fit.members], y[fit.members])
-        assert shadows.log_p[k] == pytest.approx(alone.predict_log_proba(X))
+        assert shadows.log_p[k] == pytest.approx(alone.predict_log_proba(X[more.rows]))
         container = list(more.kinds.values())[2]
         assert shadows.beside[k][:, 2] == pytest.approx(alone.predict_log_proba(container))
 

@@ -64,7 +64,7 @@ def growing(signal, rng):
             made.append(Attempt(SimpleNamespace(name=name), scores, 0.0, learned, None))
         trained = count
         signals = Signals(empty, people * 0, np.zeros((count, len(side), 1)), np.zeros((count, len(side)), bool))
-        shared = SimpleNamespace(hidden=0.0, removed={})
+        shared = SimpleNamespace(hidden=0.0, removed={}, fit=None)
         board = Simulated(signals, shared, people, members, people * 0, people, known, run)
         board.made = made
         yield board

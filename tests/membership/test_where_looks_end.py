@@ -15,10 +15,12 @@ from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
+from privgate.membership import board as boards
 from privgate.membership.attack_measures import over_looks
 from privgate.membership.limits import Figure
 from privgate.run import coins, controls, pool
-from privgate.run.run import Budget
+from privgate.run.run import Budget, Run
+from privgate.statistics.roc import APPROVING
 from privgate.verdict import Outcome
 from tests.in_process import InProcess
 from tests.membership.test_looks import ACCURACY, DATA, POLICY, X, Y, growing, signal_for, simulated
@@ -283,3 +285,56 @@ def test_what_one_other_seed_does_not_show_others_do():
     unread = Subject.local(Recipe(GaussianNB(), seed=2), FEW)
     run = controls.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
     assert controls.last(run, {})[1] == []
+
+
+HEAVY = {"long_untargeted", "shokri", "quantile"}
+
+
+@pytest.fixture(scope="module")
+def grown():
+    """What was asked at each look, and which scores of the look before stand: (shadow models, attempts, board)."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(700, 3)), rng.integers(0, 2, size=700)
+    data = TrainingData(X[:350], y[:350], candidates=(X[350:], y[350:]))
+    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
+    run = Run(subject, InProcess(), Budget(shadow_models=64), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
+    found = []
+    for board in boards.growing(run):
+        before = dict(board.attempts)
+        found.append((len(board.signals.shadow), {a.attack.name: a for a in board.wanted("any")}, before, board))
+    return found
+
+
+def test_attacks_that_train_are_asked_where_a_look_can_approve(grown):
+    for models, asked, _, board in grown:
+        everybody = {a.name for a in board.catalogue}
+        assert everybody > HEAVY
+        assert {a.name for a in board.catalogue if a.trains} == HEAVY
+        assert asked.keys() == (everybody if models in APPROVING else everybody - HEAVY)
+
+
+def test_what_learned_from_all_rows_that_it_takes_is_not_trained_again(grown):
+    *_, (_, asked, _, board), (_, last, before, _) = grown
+    cells = board.signals.shadow_members.size
+    full = {a.name for a in board.catalogue if 0 < a.rows <= cells}
+
+    assert full == {"quantile"}  # 32 models x 700 people: the other two are not full
+    assert before == {"quantile": asked["quantile"]} == {"quantile": last["quantile"]}
+    assert all(last[name] is not asked[name] for name in asked.keys() - full)
+
+
+def test_an_attack_that_a_rule_names_is_asked_at_every_look(grown):
+    board = grown[0][3]
+
+    assert board.early
+    assert board.wanted("shokri")[0].attack.name == "shokri"
+
+
+def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
+    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]))
+    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
+    run = Run(subject, InProcess(), Budget(shadow_models=8), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
+
+    assert [(len(b.signals.shadow), b.early) for b in boards.growing(run)] == [(4, True), (8, False)]

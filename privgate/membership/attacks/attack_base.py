@@ -86,6 +86,11 @@ class Attack(ABC):
         Whether it asks about the record, beside it as well, or beside it only.
     planted_shadows : int
         Shadow models of its self-test: few where it trains models of its own, which is nearly all the time of a test.
+    trains : bool
+        Whether it trains a model of its own, which takes most of the time of all attacks: it is asked from the first
+        look on that can approve.
+    rows : int
+        Answers of shadow models that fill what it trains on; more change nothing but whom it learns from. 0: unknown.
     """
 
     name: str
@@ -97,6 +102,8 @@ class Attack(ABC):
     cut: float | None = None
     asks: Asks = "record"
     planted_shadows: int = 16
+    trains: bool = False
+    rows: int = 0
 
     def seen(self, log_p: Float, beside: Float | None = None) -> Float:
         """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.

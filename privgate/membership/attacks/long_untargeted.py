@@ -32,6 +32,8 @@ class LongUntargeted(Attack):
     threat_model = "probabilities for the record; knows features and labels of all candidates, trains shadow models"
     min_shadows = 1
     planted_shadows = 2
+    trains = True
+    rows = MOST_ROWS
     per_record = True
     cut = 0.0
 

@@ -33,6 +33,8 @@ class Quantile(Attack):
     threat_model = "probabilities for the record; knows its features and answers for non-members"
     min_shadows = 1
     planted_shadows = 2
+    trains = True
+    rows = 2 * MOST_ROWS
     per_record = True
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

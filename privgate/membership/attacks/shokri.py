@@ -38,6 +38,7 @@ class Shokri(Attack):
     threat_model = "probabilities for the record; trains shadow models on similar data"
     min_shadows = 1
     planted_shadows = 2
+    trains = True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

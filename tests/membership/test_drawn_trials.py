@@ -1,0 +1,129 @@
+"""Of very many people attacks are tried on a random part: the same models, whom nobody chose, and said."""
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Policy
+from privgate.check import questions
+from privgate.check.prepare import prepare
+from privgate.evidence import Request
+from privgate.membership import board as boards
+from privgate.run import pool as pools
+from privgate.run.run import TRIALS, Budget, Run
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from tests.in_process import InProcess
+
+N, OUTSIDE, MOST = 240, 200, 60
+ACCURACY = Request.of("attack_accuracy", attack="any", scope="model", confidence=0.95)
+
+
+def people(seed=0, groups=None):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N + OUTSIDE, 4))
+    y = (rng.random(len(X)) < 0.5).astype(int)
+    return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), groups=groups)
+
+
+def attacked(data=None, fleet=None, trials=MOST):
+    judged = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), data or people())
+    return Run(judged, fleet or InProcess(), Budget(shadow_models=16), seeds=(None,), trials=trials)
+
+
+def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybody():
+    run, whole = attacked(), attacked(trials=N)
+    pool, everybody = run.once(pools.of_run), whole.once(pools.of_run)
+
+    assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [MOST, MOST]
+    assert not (pool.trial & ~everybody.trial).any()
+    assert everybody.fit is None
+    assert pool.fit == (N, OUTSIDE)
+    assert (run.once(pools.train).masks == whole.once(pools.train).masks).all()
+    assert run.once(pools.train).log_p.shape[1] == 2 * MOST
+
+
+def test_a_part_answers_as_the_same_people_do_among_all():
+    run, whole = attacked(), attacked(trials=N)
+    some, all_ = run.once(boards.run), whole.once(boards.run)
+    place = np.searchsorted(all_.rows, some.rows)
+
+    assert (all_.rows[place] == some.rows).all()
+    for name in ("target", "labels", "members", "features"):
+        assert (getattr(all_.signals, name)[place] == getattr(some.signals, name)).all()
+    assert (all_.signals.shadow[:, place] == some.signals.shadow).all()
+    assert (all_.signals.shadow_members[:, place] == some.signals.shadow_members).all()
+
+
+def test_a_model_that_gives_its_people_away_is_seen_on_a_part_and_the_part_is_said():
+    found = questions.measure(attacked(), ACCURACY)
+
+    assert found.low > 0.5
+    assert found.n == 2 * MOST
+    said = f"the ledger's secret drew {MOST} of {N} members and {MOST} of {OUTSIDE} candidates as trials"
+    assert said in found.assumptions
+    assert all("secret drew" not in a for a in questions.measure(attacked(trials=N), ACCURACY).assumptions)
+
+
+def test_whole_people_are_drawn_with_all_of_their_records():
+    run = attacked(people(groups=np.repeat(np.arange(N // 2), 2)))
+    pool = run.once(pools.of_run)
+    unit, records = np.unique(pool.unit[pool.trial & pool.members], return_counts=True)
+
+    assert len(unit) == MOST
+    assert set(records) == {2}
+
+
+def test_no_upper_limit_exists_for_single_records_of_whom_a_part_was_tried():
+    request = Request.of("attack_accuracy", attack="label_gap", scope="record", confidence=0.95)
+    part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
+
+    assert part.high == 1
+    assert any("no limit exists for the others" in a for a in part.assumptions)
+    assert all_.n == N
+    assert all("no limit exists for the others" not in a for a in all_.assumptions)
+
+
+def test_the_mean_loss_on_training_records_is_that_of_everybody():
+    request = Request.of("generalization_gap", loss="zero_one", confidence=0.95)
+    part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
+
+    assert (part.value, part.low, part.high, part.n) == (all_.value, all_.low, all_.high, all_.n)
+
+
+class Secret(InProcess):
+    """A fleet whose ledger has a secret."""
+
+    def __init__(self, secret):
+        super().__init__()
+        self.signable, self.secret = True, secret
+
+    def drawn(self, subject, purpose):
+        return np.random.default_rng([self.secret, len(purpose)])
+
+
+def test_who_is_a_trial_follows_from_the_secret_alone_and_stays():
+    one, same, other = (attacked(fleet=Secret(k)).once(pools.of_run).trial for k in (1, 1, 2))
+
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize(("wanted", "trials"), [(200, TRIALS), (TRIALS + 5, TRIALS + 5)])
+def test_a_policy_that_wants_more_candidates_has_them_all_tried(wanted, trials):
+    policy = Policy.load("attacks-1")
+    policy = policy.model_copy(update={"audit": policy.audit.model_copy(update={"min_candidates": wanted})})
+    run = attacked()
+
+    assert prepare(policy, run.subject, fleet=run.fleet, limits=Budget()).trials == trials
+
+
+def test_equal_records_of_two_people_are_found_whatever_they_are_made_of():
+    rng = np.random.default_rng(5)
+    rows = rng.integers(0, 3, size=(60, 2))
+    owner = rng.integers(0, 20, size=60)
+    name = np.unique(np.array(pools.fingerprints(rows, owner * 0, 60), dtype="V32"), return_inverse=True)[1]
+    slow = [any((rows[i] == rows[j]).all() and owner[i] != owner[j] for j in range(60)) for i in range(60)]
+
+    assert pools._of_several(name, owner).tolist() == slow
