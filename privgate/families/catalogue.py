@@ -6,7 +6,7 @@ from privgate.families.logistic import at_minimum, logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
-from privgate.families.trees import decision_tree, keyed_forest, refits
+from privgate.families.trees import decision_tree, hist_boosting, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -26,6 +26,7 @@ ALL: tuple[Engine, ...] = (
     counted_words.ENGINE,
     decision_tree.ENGINE,
     keyed_forest.ENGINE,
+    hist_boosting.ENGINE,
     refits.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
