@@ -3,8 +3,7 @@
 Sums of gradients, the subtraction of a sibling's histogram, gains, ties, and which node is split next are those of
 scikit-learn's HistGradientBoostingClassifier, so that scores agree to the last bit. What is saved is all that its
 training does beside: one process, one copy of the records, bins that are shared by whoever does not move them, and
-histograms of the bins that there are. Histograms hold a row for each bin, in it a cell for each feature that has so
-many bins, features with most bins first; three such blocks of gradients, hessians and counts.
+histograms of the bins that there are: one feature after another, in three blocks, of gradients, hessians and counts.
 """
 
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit, uintp
 
-#: least sum of hessians on a side of a split; features of which a row of sums is held
-_LEAST_HESSIAN, _WIDTH = 1e-3, 1024
+#: least sum of hessians on a side of a split
+_LEAST_HESSIAN = 1e-3
 #: relative slack behind which a split cannot be the best: its value is compared without a division first
 _SLACK = 1 - 1e-12
 #: a bound that no column's values reach in the library
@@ -53,14 +52,13 @@ def _edges(values: Any, out: int, most: int, cuts: Any, edges: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _bin(values: Any, order: Any, edges: Any, codes: Any, offsets: Any, base: Any, place: int) -> None:
-    """Write the bin and the cell of every record of a column."""
+def _bin(values: Any, order: Any, edges: Any, codes: Any) -> None:
+    """Write the bin of every record of a column."""
     b = 0
     for p in range(len(values)):
         while b < len(edges) and values[p] > edges[b]:
             b += 1
         codes[order[p]] = b
-        offsets[order[p], place] = base[b] + place
 
 
 @njit(cache=True, nogil=True)
@@ -113,17 +111,20 @@ def _sum(values: Any, n: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _fill(H: Any, cells: int, offsets: Any, rows: Any, g: Any, h: Any) -> None:
+def _fill(H: Any, begin: Any, codes: Any, rows: Any, g: Any, h: Any, near: Any) -> None:
     """Write the histograms of the rows."""
-    for c in range(3 * cells):
+    for c in range(len(H)):
         H[c] = 0.0
-    d, second, third = offsets.shape[1], uintp(cells), uintp(2 * cells)
-    for i in rows:
-        gi, hi = np.float64(g[i]), np.float64(h[i])
-        for f in range(d):
-            o = uintp(offsets[i, f])
-            H[o] += gi
-            H[o + second] += hi
+    m, second, third = len(rows), uintp(begin[-1]), uintp(2 * begin[-1])
+    for t in range(m):
+        i = uintp(rows[t])
+        near[0, t], near[1, t] = g[i], h[i]
+    for f in range(len(codes)):
+        column, at = codes[f], uintp(begin[f])
+        for t in range(m):
+            o = at + uintp(column[uintp(rows[t])])
+            H[o] += near[0, t]
+            H[o + second] += near[1, t]
             H[o + third] += 1.0
 
 
@@ -134,52 +135,35 @@ def _subtract(H: Any, sibling: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _row(  # noqa: PLR0917  numbers in registers
-    H: Any, W: Any, at: Any, cells: int, width: int, G: float, S: float, n: float, extra: float, least: int, beat: float
-) -> int:
-    """Add a row of bins to the sums on the left, and return whether a split behind it could be the best."""
-    hit, second, third, w1, w2 = 0, uintp(cells), uintp(2 * cells), uintp(_WIDTH), uintp(2 * _WIDTH)
-    for j in range(width):
-        f = uintp(j)
-        x = W[f] + H[at + f]
-        W[f] = x
-        w = W[f + w1] + H[at + f + second]
-        W[f + w1] = w
-        c = W[f + w2] + H[at + f + third]
-        W[f + w2] = c
-        left, right, y = w + extra, (S - w) + extra, G - x
-        hit |= (c >= least) & (n - c >= least) & (x * x * right + y * y * left >= beat * (left * right))
-    return hit
-
-
-@njit(cache=True, nogil=True)
 def _best(  # noqa: PLR0917  numbers in registers
-    H: Any, W: Any, layout: Any, value: float, G: float, S: float, n: float, l2: float, least: int, split: Any
+    H: Any, begin: Any, value: float, G: float, S: float, n: float, l2: float, least: float, split: Any
 ) -> None:
     """Write gain, feature, bin, and what lies on the left of a node's best split; a gain of -1 where there is none."""
-    cells, base, active, names = layout
-    extra = l2 + 1e-15
-    for f in range(3):
-        W[f * _WIDTH : f * _WIDTH + len(names)] = 0.0
-    now, top, beat = G * value, -1.0, 0.0
-    split[0], feature = -1.0, -1
-    for b in range(len(active)):
-        if not _row(H, W, uintp(base[b]), cells, active[b], G, S, n, extra, least, beat):
-            continue
-        for f in range(active[b]):
-            lc, lg, lh = W[2 * _WIDTH + f], W[f], W[_WIDTH + f]
-            if lc < least or n - lc < least:
+    extra, now, top, beat = l2 + 1e-15, G * value, -1.0, 0.0
+    split[0], second, third = -1.0, uintp(begin[-1]), uintp(2 * begin[-1])
+    for f in range(len(begin) - 1):
+        lg, lh, lc, at = 0.0, 0.0, 0.0, uintp(begin[f])
+        for b in range(begin[f + 1] - begin[f] - 1):
+            o = at + uintp(b)
+            lg += H[o]
+            lh += H[o + second]
+            lc += H[o + third]
+            if lc < least:
                 continue
+            if n - lc < least:
+                break
             rg, rh = G - lg, S - lh
+            left, right = lh + extra, rh + extra
+            if lg * lg * right + rg * rg * left < beat * (left * right):
+                continue
             if lh < _LEAST_HESSIAN or rh < _LEAST_HESSIAN:
                 continue
             vl, vr = -lg / (lh + l2 + 1e-15), -rg / (rh + l2 + 1e-15)
             gain = now - lg * vl
             gain -= rg * vr
-            if gain > 0.0 and (gain > top or (gain == top and names[f] < feature)):
-                top, feature = gain, names[f]
-                split[0], split[1], split[2], split[3], split[4] = gain, feature, b, lg, lh
-                beat = (lg * lg / (lh + extra) + rg * rg / (rh + extra)) * _SLACK
+            if gain > top and gain > 0.0:
+                top, beat = gain, (lg * lg / left + rg * rg / right) * _SLACK
+                split[0], split[1], split[2], split[3], split[4] = gain, f, b, lg, lh
 
 
 @njit(cache=True, nogil=True)
@@ -207,11 +191,9 @@ def _pop(heap: Any, size: int, gain: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory with the next
-    rows: Any, codes: Any, offsets: Any, label: Any, start: Any, layout: Any, first: Any, setting: Any, asked: Any,
-    H: Any, W: Any,
-) -> Any:  # fmt: skip
+    rows: Any, codes: Any, label: Any, start: Any, begin: Any, first: int, setting: Any, asked: Any, H: Any
+) -> Any:
     """Return the scores (Q, K) at the questions, given by their bins (Q, d), of a training on the rows."""
-    cells, base = layout[0], layout[1]
     turns, leaves, rate, l2, least, deepest, bins = setting
     K, n, m = len(start), len(label), len(rows)
     raw, told = np.empty((K, n)), np.empty((len(asked), K))
@@ -223,19 +205,19 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
     G, S = np.empty(N), np.empty(N)
     a, z, depth, slot = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
     heap, place, other, some = np.empty(N, np.int64), np.empty(m, np.int32), np.empty(m, np.int32), np.zeros((2, 256))
+    near = np.empty((2, m))
     final, lies = np.empty(N, np.bool_), np.empty(len(asked), np.int64)
     for _turn in range(turns):
         _gradients(raw, label, rows, g, h)
         for k in range(K):
             place[:] = rows
             lies[:] = 0
-            _fill(H[0], cells, offsets, place, g[k], h[k])
-            for b in range(first[1]):
-                some[0, b], some[1, b] = H[0, base[b] + first[0]], H[0, cells + base[b] + first[0]]
+            _fill(H[0], begin, codes, place, g[k], h[k], near)
+            some[0, :first], some[1, :first] = H[0, :first], H[0, begin[-1] : begin[-1] + first]
             G[0], S[0], a[0], z[0], depth[0], slot[0], value[0] = _sum(some[0], bins), _sum(some[1], bins), 0, m, 0, 0, 0
             nodes, size, held, final[0] = 1, 0, 1, True
             if m >= 2 * least and S[0] >= _LEAST_HESSIAN:
-                _best(H[0], W, layout, 0.0, G[0], S[0], m, l2, least, split[0])
+                _best(H[0], begin, 0.0, G[0], S[0], m, l2, least, split[0])
                 if split[0, 0] > 0:
                     size, heap[0] = 1, 0
             while size and held < leaves:
@@ -266,11 +248,11 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
                     continue
                 small, large = (left, right) if x - a[q] < z[q] - x else (right, left)
                 slot[small], slot[large] = held - 1, slot[q]
-                _fill(H[slot[small]], cells, offsets, place[a[small] : z[small]], g[k], h[k])
+                _fill(H[slot[small]], begin, codes, place[a[small] : z[small]], g[k], h[k], near)
                 _subtract(H[slot[large]], H[slot[small]])
                 for c in (left, right):
                     if z[c] - a[c] >= 2 * least:
-                        _best(H[slot[c]], W, layout, value[c], G[c], S[c], z[c] - a[c], l2, least, split[c])
+                        _best(H[slot[c]], begin, value[c], G[c], S[c], z[c] - a[c], l2, least, split[c])
                         if split[c, 0] > 0:
                             _push(heap, size, c, split)
                             size += 1
@@ -286,7 +268,7 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
 
 @njit(cache=True, nogil=True)
 def scores(  # noqa: PLR0917  what the docstring lists
-    records: Any, bounds: Any, questions: Any, columns: Any, label: Any, starts: Any, cuts: Any, layout: Any, setting: Any
+    records: Any, bounds: Any, questions: Any, columns: Any, label: Any, starts: Any, cuts: Any, begin: Any, setting: Any
 ) -> Any:  # fmt: skip
     """Return raw scores at questions of models without single records, one model after another.
 
@@ -304,9 +286,8 @@ def scores(  # noqa: PLR0917  what the docstring lists
         Scores before the first tree, K = 1 for two classes.
     cuts : float64 array of shape (max_bins - 1,)
         Where percentiles lie among the sorted values that are left; between two of them where they end in .5.
-    layout : (cells, base, active, names), places
-        Of histograms: their size, where each row begins, how many features split behind it, and which these are; the
-        place of each feature in a row.
+    begin : int64 array of shape (d + 1,)
+        Where each column's bins begin in a histogram; where they end is last.
     setting : (iterations, leaves, learning rate, l2, least records of a leaf, deepest, bins of a sum)
 
     Returns
@@ -315,11 +296,9 @@ def scores(  # noqa: PLR0917  what the docstring lists
     """
     values, order, rank, crowded = columns
     d, n = values.shape
-    shape, places = layout
-    base, most = shape[1], setting[6] - 1
-    codes, offsets = np.empty((d, n), np.uint8), np.empty((n, d), np.uint32)
+    most, codes = setting[6] - 1, np.empty((d, n), np.uint8)
     edges, count, own = np.empty((d, 256)), np.zeros(d, np.int64), np.ones(d, np.bool_)
-    H, W = np.zeros((setting[1] + 1, 3 * shape[0])), np.zeros(3 * _WIDTH)
+    H = np.zeros((setting[1] + 1, 3 * begin[-1]))
     told, asked = np.empty((len(questions), starts.shape[1])), np.empty((len(questions), d), np.int64)
     for u in range(len(records)):
         out = records[u]
@@ -330,7 +309,7 @@ def scores(  # noqa: PLR0917  what the docstring lists
             moves = crowded[f] or alone
             if own[f] or moves:
                 count[f] = _edges(v, p, most, cuts, edges[f])
-                _bin(v, order[f], edges[f, : count[f]], codes[f], offsets, base, places[f])
+                _bin(v, order[f], edges[f, : count[f]], codes[f])
             own[f] = moves
             for j in range(bounds[u], bounds[u + 1]):
                 asked[j, f] = np.searchsorted(edges[f, : count[f]], questions[j, f])
@@ -341,6 +320,5 @@ def scores(  # noqa: PLR0917  what the docstring lists
                 rows[t] = i
                 t += 1
         some = slice(bounds[u], bounds[u + 1])
-        first = (places[0], count[0] + 1)
-        told[some] = _train(rows, codes, offsets, label, starts[u], shape, first, setting, asked[some], H, W)
+        told[some] = _train(rows, codes, label, starts[u], begin, count[0] + 1, setting, asked[some], H)
     return told

@@ -49,7 +49,7 @@ class Posed(NamedTuple):
     label : int64 array of shape (n,)
     present : int64 array of shape (K,)
         Which of the subject's classes there are.
-    columns, layout, setting : tuple
+    columns, begin, setting
         As in ``boosting_loop.scores``.
     everybody : float64 array of shape (P, K)
         Log-probabilities of the model with everybody.
@@ -59,7 +59,7 @@ class Posed(NamedTuple):
     label: Index
     present: Index
     columns: tuple[Any, ...]
-    layout: tuple[Any, ...]
+    begin: Index
     setting: tuple[Any, ...]
     everybody: Float
 
@@ -184,7 +184,7 @@ def _scores(posed: Posed, records: Index, sizes: Index, questions: Float) -> Flo
     of = np.where(records < 0, 0, posed.label[records] + 1)
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     told: Float = boosting_loop.scores(
-        records, bounds, questions, posed.columns, posed.label, starts[of], cuts, posed.layout, posed.setting
+        records, bounds, questions, posed.columns, posed.label, starts[of], cuts, posed.begin, posed.setting
     )
     return told
 
@@ -232,17 +232,12 @@ def _leaves(estimator: Any, n: int) -> int:
 def _posed(subject: Subject) -> Posed:
     estimator: Any = subject.recipe.library_estimator
     pool = matrix(subject).astype(np.float64)
-    n, d = subject.data.n, pool.shape[1]
+    n = subject.data.n
     order = np.argsort(pool[:n].T, axis=1, kind="stable")
     values, rank = np.take_along_axis(pool[:n].T, order, axis=1), np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(n)[None], axis=1)
     distinct = 1 + (values[:, 1:] != values[:, :-1]).sum(axis=1)
     bins = np.minimum(distinct, estimator.max_bins)
-    names = np.argsort(-bins, kind="stable")
-    places = np.empty(d, dtype=np.int64)
-    places[names] = np.arange(d)
-    width = (bins[None] > np.arange(bins.max())[:, None]).sum(axis=1)
-    base, active = np.cumsum(width) - width, np.append(width[1:], 0)
     present, label = np.unique(subject.label_codes, return_inverse=True)
     deepest = -1 if estimator.max_depth is None else int(estimator.max_depth)
     setting = (
@@ -255,8 +250,8 @@ def _posed(subject: Subject) -> Posed:
         int(estimator.max_bins) + 1,
     )
     columns = np.ascontiguousarray(values), order, rank, distinct > estimator.max_bins
-    layout = (int(width.sum()), base, active, names), places
-    posed = Posed(pool, label.astype(np.int64), present, columns, layout, setting, np.zeros((0, 0)))
+    begin = np.concatenate([[0], np.cumsum(bins)])
+    posed = Posed(pool, label.astype(np.int64), present, columns, begin, setting, np.zeros((0, 0)))
     nobody, all_of = np.array([-1]), np.array([len(pool)])
     return posed._replace(everybody=_log_probabilities(_scores(posed, nobody, all_of, pool)))
 
