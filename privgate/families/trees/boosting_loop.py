@@ -91,7 +91,7 @@ def _gradients(raw: Any, label: Any, rows: Any, g: Any, h: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sum(values: Any, n: int) -> float:
+def _sum(values: Any, n: int) -> Any:
     """Return the sum of at most 256 numbers in the order in which numpy adds them."""
     if n > 128:
         half = n // 2 - (n // 2) % 8
@@ -111,7 +111,9 @@ def _sum(values: Any, n: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _fill(H: Any, begin: Any, codes: Any, rows: Any, g: Any, h: Any, near: Any) -> None:
+def _fill(  # noqa: PLR0917  arrays that are there already
+    H: Any, begin: Any, codes: Any, rows: Any, g: Any, h: Any, near: Any
+) -> None:
     """Write the histograms of the rows."""
     for c in range(len(H)):
         H[c] = 0.0
@@ -190,7 +192,22 @@ def _pop(heap: Any, size: int, gain: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory with the next
+def _part(place: Any, other: Any, column: Any, at: int) -> int:
+    """Put the records up to a bin first, in their order, and return how many there are."""
+    x, w = 0, 0
+    for i in place:
+        if column[i] <= at:
+            place[x] = i
+            x += 1
+        else:
+            other[w] = i
+            w += 1
+    place[x:] = other[:w]
+    return x
+
+
+@njit(cache=True, nogil=True)
+def _train(  # noqa: C901, PLR0912, PLR0915, PLR0917  one training, as the library's grower reads
     rows: Any, codes: Any, label: Any, start: Any, begin: Any, first: int, setting: Any, asked: Any, H: Any
 ) -> Any:
     """Return the scores (Q, K) at the questions, given by their bins (Q, d), of a training on the rows."""
@@ -214,7 +231,15 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
             lies[:] = 0
             _fill(H[0], begin, codes, place, g[k], h[k], near)
             some[0, :first], some[1, :first] = H[0, :first], H[0, begin[-1] : begin[-1] + first]
-            G[0], S[0], a[0], z[0], depth[0], slot[0], value[0] = _sum(some[0], bins), _sum(some[1], bins), 0, m, 0, 0, 0
+            G[0], S[0], a[0], z[0], depth[0], slot[0], value[0] = (
+                _sum(some[0], bins),
+                _sum(some[1], bins),
+                0,
+                m,
+                0,
+                0,
+                0,
+            )
             nodes, size, held, final[0] = 1, 0, 1, True
             if m >= 2 * least and S[0] >= _LEAST_HESSIAN:
                 _best(H[0], begin, 0.0, G[0], S[0], m, l2, least, split[0])
@@ -223,16 +248,7 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
             while size and held < leaves:
                 q = _pop(heap, size, split)
                 size, final[q], f, at = size - 1, False, int(split[q, 1]), int(split[q, 2])
-                x, w = a[q], 0
-                for t in range(a[q], z[q]):
-                    i = place[t]
-                    if codes[f, i] <= at:
-                        place[x] = i
-                        x += 1
-                    else:
-                        other[w] = i
-                        w += 1
-                place[x : x + w] = other[:w]
+                x = a[q] + _part(place[a[q] : z[q]], other, codes[f], at)
                 left, right = nodes, nodes + 1
                 nodes, held = nodes + 2, held + 1
                 a[left], z[left], a[right], z[right] = a[q], x, x, z[q]
@@ -249,7 +265,8 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
                 small, large = (left, right) if x - a[q] < z[q] - x else (right, left)
                 slot[small], slot[large] = held - 1, slot[q]
                 _fill(H[slot[small]], begin, codes, place[a[small] : z[small]], g[k], h[k], near)
-                _subtract(H[slot[large]], H[slot[small]])
+                if z[large] - a[large] >= 2 * least:
+                    _subtract(H[slot[large]], H[slot[small]])
                 for c in (left, right):
                     if z[c] - a[c] >= 2 * least:
                         _best(H[slot[c]], begin, value[c], G[c], S[c], z[c] - a[c], l2, least, split[c])
@@ -268,8 +285,16 @@ def _train(  # noqa: PLR0917, PLR0915  one training, which shares its memory wit
 
 @njit(cache=True, nogil=True)
 def scores(  # noqa: PLR0917  what the docstring lists
-    records: Any, bounds: Any, questions: Any, columns: Any, label: Any, starts: Any, cuts: Any, begin: Any, setting: Any
-) -> Any:  # fmt: skip
+    records: Any,
+    bounds: Any,
+    questions: Any,
+    columns: Any,
+    label: Any,
+    starts: Any,
+    cuts: Any,
+    begin: Any,
+    setting: Any,
+) -> Any:
     """Return raw scores at questions of models without single records, one model after another.
 
     Parameters

@@ -20,6 +20,7 @@ from privgate.families.designs import matrix, vanishing
 from privgate.families.engine import Asked, Cost, Declined, LibraryEngine
 from privgate.families.retrained import Retrained, Seeds
 from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
 #: parameters, and the values with which training is what is compiled here
 PLAIN = {
@@ -97,7 +98,7 @@ class HistBoosting(LibraryEngine):
             return f"there are more than {WIDEST} columns, or numbers beyond {LARGEST:g}"
         if 24 * _leaves(estimator, n) * pool.shape[1] * estimator.max_bins > MOST:
             return "its trees may have so many leaves that their histograms do not fit the memory"
-        if len(np.unique(subject.label_codes)) < 2:  # noqa: PLR2004  one class
+        if len(np.unique(subject.label_codes)) < 2:
             return "there is one class only"
         if len(subject.data.units) <= 2 * self.sample:
             return f"up to {2 * self.sample} people are retrained as fast as a sample of them"
@@ -114,7 +115,7 @@ class HistBoosting(LibraryEngine):
         levels = 1 + np.log2(nodes) / 2
         cells = d * min(n, estimator.max_bins)
         tree = RECORD * n * levels + UPDATE * n * d * levels + CELL * nodes * cells
-        trees = estimator.max_iter * (1 if K <= 2 else K)  # noqa: PLR2004  one tree for two classes
+        trees = estimator.max_iter * (1 if K <= 2 else K)
         return Cost(0, float((len(units) + 1) * trees * tree), 24 * _leaves(estimator, n) * cells)
 
     def prepared(self, subject: Subject) -> Any:
@@ -139,7 +140,8 @@ class HistBoosting(LibraryEngine):
         alone = kept & ~gone
         rows, sizes = np.flatnonzero(alone[row_unit]), np.bincount(row_unit, minlength=len(units))[alone]
         log_without = np.full((len(row_query), len(subject.classes)), -np.inf)
-        workers = 1 if asked.fleet is None else asked.fleet.workers
+        fleet: Fleet | None = asked.fleet  # an engine that is asked by itself has none
+        workers = 1 if fleet is None else fleet.workers
         log_without[np.ix_(rows, posed.present)] = without(posed, record[alone], sizes, row_query[rows], workers)
         log_with = np.full_like(log_without, -np.inf)
         log_with[:, posed.present] = posed.everybody[row_query]
@@ -199,7 +201,7 @@ def _starts(posed: Posed, classes: Sequence[int]) -> Float:
         left = counts - (np.arange(len(counts)) == c)
         p = (left / left.sum())[None]
         eps = np.finfo(np.float64).eps
-        if len(counts) == 2:  # noqa: PLR2004  one score for two classes
+        if len(counts) == 2:
             found.append(logit(np.clip(p[:, 1], 10 * eps, 1 - 10 * eps)))
         else:
             p = np.clip(p, eps, 1 - eps)
