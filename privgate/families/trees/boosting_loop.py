@@ -231,15 +231,8 @@ def _train(  # noqa: C901, PLR0912, PLR0915, PLR0917  one training, as the libra
             lies[:] = 0
             _fill(H[0], begin, codes, place, g[k], h[k], near)
             some[0, :first], some[1, :first] = H[0, :first], H[0, begin[-1] : begin[-1] + first]
-            G[0], S[0], a[0], z[0], depth[0], slot[0], value[0] = (
-                _sum(some[0], bins),
-                _sum(some[1], bins),
-                0,
-                m,
-                0,
-                0,
-                0,
-            )
+            G[0], S[0] = _sum(some[0], bins), _sum(some[1], bins)
+            a[0], z[0], depth[0], slot[0], value[0] = 0, m, 0, 0, 0.0
             nodes, size, held, final[0] = 1, 0, 1, True
             if m >= 2 * least and S[0] >= _LEAST_HESSIAN:
                 _best(H[0], begin, 0.0, G[0], S[0], m, l2, least, split[0])
@@ -285,16 +278,9 @@ def _train(  # noqa: C901, PLR0912, PLR0915, PLR0917  one training, as the libra
 
 @njit(cache=True, nogil=True)
 def scores(  # noqa: PLR0917  what the docstring lists
-    records: Any,
-    bounds: Any,
-    questions: Any,
-    columns: Any,
-    label: Any,
-    starts: Any,
-    cuts: Any,
-    begin: Any,
+    records: Any, bounds: Any, questions: Any, columns: Any, label: Any, starts: Any, cuts: Any, begin: Any,
     setting: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return raw scores at questions of models without single records, one model after another.
 
     Parameters
