@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 82_291),
-    "package, files": (280, 435),
+    "package, lines": (42_000, 82_648),
+    "package, files": (280, 436),
     "lab, lines": (6_000, 3_796),
-    "families, kernel and engines, lines": (7_000, 16_769),
-    "tests, lines": (32_000, 70_797),
+    "families, kernel and engines, lines": (7_000, 17_121),
+    "tests, lines": (32_000, 70_915),
     "a yes by theorem rests on, lines": (6_000, 14_073),
-    "a yes by refits and attacks rests on, lines": (12_000, 55_933),
+    "a yes by refits and attacks rests on, lines": (12_000, 56_290),
     "the kernel, lines": (1_500, 3_357),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an

@@ -192,7 +192,7 @@ def _measured(run: Run, rule: Rule, *, pruned: bool) -> Measurement:
         if (
             run.deadline < math.inf
             and Need.LEAVE_ONE_OUT in rule.about.needs
-            and families.first(run.subject, sampled=run.sampled)[0].trains
+            and families.first(run.subject, **run.wants)[0].trains
         ):
             _in_time(run)
         too_far = _reaching_too_far(run, rule) if pruned else None

@@ -128,7 +128,7 @@ MOMENT = 5.0
 
 def first_engine(run: Run) -> Engine:
     """Return the first engine that answers for the subject; it may hand single units on."""
-    return families.first(run.subject, sampled=run.sampled)[0]
+    return families.first(run.subject, **run.wants)[0]
 
 
 def cost_of(run: Run, units: Index) -> Cost:
@@ -215,7 +215,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         said.append(modes.note(run))
     said += [
         f"{name} does not answer here: {why}"
-        for name, why in families.first(run.subject, sampled=run.sampled)[1].items()
+        for name, why in families.first(run.subject, **run.wants)[1].items()
     ]
     said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
@@ -368,6 +368,6 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
     seeds = len(chosen)
     if beside.costs_no_fits(run):
-        drawn = max(run.drawn, families.first(run.subject, sampled=run.sampled)[0].sample)
+        drawn = max(run.drawn, families.first(run.subject, **run.wants)[0].sample)
         return count + recheck.expected(len(sample), len(run.thresholds), drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

@@ -6,7 +6,7 @@ from privgate.families.logistic import at_minimum, logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
 from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
-from privgate.families.trees import decision_tree, keyed_forest, refits
+from privgate.families.trees import decision_tree, hist_boosting, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -26,6 +26,7 @@ ALL: tuple[Engine, ...] = (
     counted_words.ENGINE,
     decision_tree.ENGINE,
     keyed_forest.ENGINE,
+    hist_boosting.ENGINE,
     refits.ENGINE,
     torch_nets.ENGINE,
     sharded.ENGINE,
@@ -33,12 +34,14 @@ ALL: tuple[Engine, ...] = (
 )
 
 
-def of(subject: Subject, *, sampled: bool = False) -> tuple[Engine, ...]:
+def of(subject: Subject, *, sampled: bool = False, compared: bool = False) -> tuple[Engine, ...]:
     """Return the engines to ask about a subject, in order; a pipeline's fixed first steps are seen through.
 
     Where a rule asks about a sample of people (``sampled``), an engine that needs a sample of refits itself saves none.
+    Where it asks about every question (``compared``), one that has no models to compare shows nothing.
     """
-    return tuple(e for e in behind.engines(subject, ALL) if not (sampled and e.sample))
+    found = behind.engines(subject, ALL)
+    return tuple(e for e in found if not ((sampled and e.sample) or (compared and e.bare)))
 
 
 def named(name: str) -> Engine:
@@ -46,14 +49,14 @@ def named(name: str) -> Engine:
     return next(e for e in ALL if e.name == name)
 
 
-def first(subject: Subject, *, sampled: bool = False) -> tuple[Engine, dict[str, str]]:
+def first(subject: Subject, *, sampled: bool = False, compared: bool = False) -> tuple[Engine, dict[str, str]]:
     """Return the first engine that answers for a subject, and why engines of its kind before it decline the work.
 
     It may hand single units on. What an engine ``declines`` as a whole is known here before anything is planned: a
     budget must not be spent on a closed form that in the end retrains everybody.
     """
     declined: dict[str, str] = {}
-    for engine in of(subject, sampled=sampled):
+    for engine in of(subject, sampled=sampled, compared=compared):
         if engine.refusal(subject):
             continue
         if why := engine.declines(subject):

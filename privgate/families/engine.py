@@ -161,6 +161,8 @@ class Engine(ABC):
         engine knows its own.
     charged : float
         Nats of rounding of 1 - p at most that are charged to the error; beyond, people are handed on.
+    bare : bool
+        Whether it has no models to give to theorems that compare them.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -180,6 +182,7 @@ class Engine(ABC):
     charged: float = 1e-3
     certain: bool = False
     real: bool = False
+    bare: bool = False
 
     def limits_people(self, subject: Subject) -> bool:
         """Return whether what it says about people of a subject is ``certain``."""

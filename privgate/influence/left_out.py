@@ -147,7 +147,7 @@ def proven(run: Run) -> Float | None:
 def asked(run: Run, units: Index) -> Asked:
     """Return what an engine is asked about some units."""
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
-    changes = any(c.needs_retrained for c in theorems)
+    changes = Need.EVERY_QUERY in run.asked and any(c.needs_retrained for c in theorems)  # as ``per_unit`` asks them
     mode = run.once(modes.used)
     near = run.once(beside.of_people)
     return Asked(
@@ -175,7 +175,7 @@ def _answered(
     made = families.answer(
         replace(
             asked(run, units),
-            engines=tuple(e for e in families.of(run.subject, sampled=run.sampled) if e.name not in wrong),
+            engines=tuple(e for e in families.of(run.subject, **run.wants) if e.name not in wrong),
             asker=witness,
             breaks=breaks if _may_stop(run) else None,
             refitting=until if _may_stop(run) or run.deadline < np.inf else None,

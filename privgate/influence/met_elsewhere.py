@@ -89,7 +89,7 @@ def _computed(run: Run, drawn: list[coins.Coin]) -> Float | None:
     seeds = tuple(coin.seed for coin in drawn)
     if any(coin.order for coin in drawn) or subject.task == "regression":
         return None
-    if families.first(subject, sampled=run.sampled)[0].cost(subject, everybody, seeds).fits:
+    if families.first(subject, **run.wants)[0].cost(subject, everybody, seeds).fits:
         return None
     near = run.once(beside.of_people)
     queries = near.queries(everybody)

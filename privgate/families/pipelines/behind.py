@@ -33,7 +33,7 @@ class EngineBehind(Engine):
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
         self.modes, self.hands_on = engine.modes, engine.hands_on
         self.single_records, self.complements = engine.single_records, engine.complements
-        self.certain, self.sample, self.charged = engine.certain, engine.sample, engine.charged
+        self.certain, self.sample, self.charged, self.bare = engine.certain, engine.sample, engine.charged, engine.bare
 
     def limits_people(self, subject: Subject) -> bool:
         """Return whether it is certain; a function may do without a person what it was not seen to do."""
