@@ -213,10 +213,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
-    said += [
-        f"{name} does not answer here: {why}"
-        for name, why in families.first(run.subject, **run.wants)[1].items()
-    ]
+    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject, **run.wants)[1].items()]
     said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
     more = leave_one_out.worth_more_seeds(run)
