@@ -17,18 +17,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 82_648),
-    "package, files": (280, 436),
+    "package, lines": (42_000, 83_035),
+    "package, files": (280, 437),
     "lab, lines": (6_000, 3_796),
-    "families, kernel and engines, lines": (7_000, 17_121),
-    "tests, lines": (32_000, 70_915),
-    "a yes by theorem rests on, lines": (6_000, 14_073),
-    "a yes by refits and attacks rests on, lines": (12_000, 56_290),
-    "the kernel, lines": (1_500, 3_357),
+    "families, kernel and engines, lines": (7_000, 17_383),
+    "tests, lines": (32_000, 71_385),
+    "a yes by theorem rests on, lines": (6_000, 14_089),
+    "a yes by refits and attacks rests on, lines": (12_000, 56_677),
+    "the kernel, lines": (1_500, 3_368),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an
 #: attack touches three files, and this is none of them. With every other change of the limits, set it anew
-THINGS, EACH = 85, {"lines": 250, "files": 1}
+THINGS, EACH = 86, {"lines": 250, "files": 1}
 #: where a yes is made, and what it cannot do without. By refits and attacks: all that the gate loads. By theorem: what
 #: makes it again of the data, because a yes that this does not confirm is none, whatever the gate says
 #: (tests/check/test_confirmed.py; `make outside` changes all else, 300 times). Trees are confirmed in part, lists of

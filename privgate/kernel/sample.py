@@ -28,9 +28,9 @@ _LEAST = 1e-9
 
 def _log_steps(up: Float, down: Float) -> tuple[Float, float]:
     """Return the running sums of ``ln up - ln down`` from 0, and how far any of them may be off."""
-    terms = np.log(up) - np.log(down)
-    size = float(np.abs(np.log(up)).sum() + np.abs(np.log(down)).sum())
-    return np.append(0.0, np.cumsum(terms)), (ELEMENTARY + gamma(len(terms) + 2)) * size
+    more, less = np.log(up), np.log(down)
+    size = float(np.abs(more).sum() + np.abs(less).sum())
+    return np.append(0.0, np.cumsum(more - less)), (ELEMENTARY + gamma(len(more) + 2)) * size
 
 
 def _first(count: int, up: Float, down: Float) -> tuple[float, float]:
@@ -146,10 +146,21 @@ def binomial(k: int, n: int, p: float) -> tuple[float, float]:
 @lru_cache(maxsize=100_000)
 def _above(k: int, n: int, alpha: float) -> float:
     """Return a number, to 1e-12, above which at most ``k`` successes have probability alpha or less."""
-    low, high = k / n, 1.0
+    low, high, a, b = k / n, 1.0, k / n, 1.0
+    more, less, last = -np.log(alpha), -745.0, 0  # logarithms of the probability in alphas, at a and at b
+    for _ in range(25):  # a line between both, so that halving, which decides, asks for few of its 40 values
+        p = min(max(a + (b - a) * more / (more - less), a + 1e-13), b - 1e-13)
+        if not a < p < b:
+            break
+        side = np.log(binomial(k, n, p)[1] / alpha + 1e-300)
+        if side > 0:
+            a, more, less, last = p, side, less / 2 if last > 0 else less, 1
+        else:
+            b, less, more, last = p, side, more / 2 if last < 0 else more, -1
     while high - low > 1e-12:
         middle = (low + high) / 2
-        low, high = (middle, high) if binomial(k, n, middle)[1] > alpha else (low, middle)
+        larger = middle <= a or (middle < b and binomial(k, n, middle)[1] > alpha)
+        low, high = (middle, high) if larger else (low, middle)
     return high
 
 

@@ -18,21 +18,22 @@ LIBRARIES = (
     "sklearn.ensemble",
     "sklearn.linear_model",
     "sklearn.pipeline",
-    "mlflow.pyfunc",
-    "mlflow.sklearn",
 )
+#: what opens a stored model, beside skops
+STORED = ("mlflow.pyfunc", "mlflow.sklearn")
 
 
-def begin() -> None:
-    """Import them, in a process that does nothing else before it forks."""
+def begin(*, stored: bool = True) -> None:
+    """Import them, in a process that does nothing else before it forks; ``stored``: what opens a model as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     task_limits.scrub()  # of what was set while Python started
     gc.disable()
-    for name in LIBRARIES:
+    for name in (*LIBRARIES, *(STORED if stored else ())):
         with contextlib.suppress(Exception):  # a worker that needs it says so
             importlib.import_module(name)
-    with contextlib.suppress(Exception):
-        skops_io()
+    if stored:
+        with contextlib.suppress(Exception):
+            skops_io()
     gc.enable()
     gc.freeze()  # a collection in a worker would copy every page that it looks at
 

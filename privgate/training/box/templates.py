@@ -88,9 +88,9 @@ class Waiting:
 class _Template:
     """The template, seen from the process that checks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stored: bool) -> None:
         self.channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        code = f"from privgate.training.box.templates import serve; serve({theirs.fileno()})"
+        code = f"from privgate.training.box.templates import serve; serve({theirs.fileno()}, stored={stored})"
         program, *rest = bubblewrap.python(code)
         self._box = Waiting(bubblewrap.line((), network=False))
         # code in a box reaches the file that its process was started from: it must be that of a box, which is read-only
@@ -114,11 +114,11 @@ class _Template:
         self.channel.settimeout(_START_SECONDS)
 
 
-def begin() -> None:
-    """Start the template, which imports beside whatever this process does next."""
+def begin(*, stored: bool = True) -> None:
+    """Start the template, which imports beside whatever this process does next; see ``warm_libraries.begin``."""
     with _ASKING, contextlib.suppress(OSError, ValueError, KeyError, UsageError):
         if sys.platform == "linux" and not _templates:
-            _templates.append(_Template())
+            _templates.append(_Template(stored=stored))
 
 
 def entered(box: Waiting, descriptors: Sequence[int], memory: int, *, network: bool) -> bool:
@@ -134,7 +134,7 @@ def entered(box: Waiting, descriptors: Sequence[int], memory: int, *, network: b
     network : bool
         As for ``inside.main``.
     """
-    begin()
+    begin(stored="mlflow" in sys.modules)  # where it is not, no stored model was found with it
     said = json.dumps([memory, network, bubblewrap.environment()]).encode()
     with _ASKING, contextlib.ExitStack() as opened:
         if not (_templates and box.first):
@@ -166,11 +166,11 @@ def _spaces(process: int) -> list[int]:
 # In the template.
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, *, stored: bool) -> None:
     """Import the libraries; then fork a process into each box that is asked for, until the parent is gone."""
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    warm_libraries.begin()
+    warm_libraries.begin(stored=stored)
     # a namespace of processes ends once all in it are reaped; whoever is first outside may never do so in a container
     ctypes.CDLL(None).prctl(_REAPS_ORPHANS, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps them
