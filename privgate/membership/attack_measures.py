@@ -247,8 +247,6 @@ def over_looks(looks: Looks) -> Measurement:
     if last.models < min(APPROVING) or behind.shadow_models < last.models or not high < 1:
         high = 1.0
     said = f"looks at {', '.join(str(look.models) for look in ran)} shadow models; limits hold over all looks together"
-    if last.models < min(APPROVING):
-        said += f"; attacks that train models of their own are asked from {min(APPROVING)} on"
     if added and high < 1:
         said += f", and the upper one counts twice what the last doubling of their number added ({added:.2g})"
     behind = behind.model_copy(update={"searched": sum(BehindMembership.of(x.shown.behind).searched or 0 for x in ran)})
@@ -316,6 +314,8 @@ def summarized(
         said = (*said, "every attack was run on exact probabilities and again on the declared release")
     said = (*said, board.run.once(pools.asked_beside)[0].said)
     said = (*said, board.pool.drawn) if board.pool.fit else said
+    if board.later and str(request.option("attack", "any")) == "any":
+        said = (*said, "attacks that train models of their own are left to later looks")
     hidden = board.pool.hidden
     if hidden:
         n = board.run.subject.data.n  # a share of a known number is a count

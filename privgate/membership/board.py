@@ -21,7 +21,7 @@ from privgate.run import beside
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool, train
 from privgate.run.run import Run
-from privgate.statistics.roc import APPROVING, Decisions, best_threshold
+from privgate.statistics.roc import APPROVING, LOOKS, Decisions, best_threshold
 from privgate.subject.release import Laplace
 
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
@@ -112,7 +112,8 @@ class Board:
             if one.problem:
                 raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
             return [one, *self._on_release((one.attack,))]
-        some = tuple(a for a in self.catalogue if not (a.trains and self.early))
+        later = self.later
+        some = tuple(a for a in self.catalogue if a not in later)
         made = [self.attempt(a) for a in some] + self._on_release(some)
         if all(a.problem for a in made):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
@@ -131,10 +132,12 @@ class Board:
         return tuple(a for a in known if self.signals.beside is not None or a.asks != "beside")
 
     @property
-    def early(self) -> bool:
-        """Whether further looks will follow before one can approve."""
+    def later(self) -> tuple[Attack, ...]:
+        """Attacks that train a model of their own, where further looks will follow before one can approve."""
         asked, count = self.run, len(self.signals.shadow)
-        return bool(asked.attacked) and not asked.at_once and count < min(*APPROVING, asked.limits.shadow_models)
+        last = max((k for k in LOOKS if k <= asked.limits.shadow_models), default=min(LOOKS))
+        early = asked.attacked and not asked.at_once and count < min(*APPROVING, last)
+        return tuple(a for a in self.catalogue if early and a.trains)
 
     def people(self, scores: Float) -> Float:
         """Return one score a person: the mean over the person's records."""
@@ -175,7 +178,8 @@ def growing(one: Run) -> Iterator[Board]:
         one.keep(pools.shadow_pool, made)
         one.keep(train, made.shadows)
         board = run(one)
-        if before is not None:  # what learned from as many answers as it ever does would be trained again for nothing
+        # what learned from as many answers as it ever does, of enough models, would be trained again for nothing
+        if before is not None and len(before.signals.shadow) >= min(APPROVING):
             full = (a for a in before.attempts.values() if 0 < a.attack.rows <= before.signals.shadow_members.size)
             board.attempts = {a.attack.name: a for a in full if not a.problem}
         one.keep(run, board)
@@ -307,20 +311,22 @@ def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> floa
 
 
 def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
-    """Return ``name -> people`` of every class or group that holds members; all people for scope "model"."""
+    """Return ``name -> people`` of every class or group that holds members; all people for scope "model".
+
+    Where trials were drawn, nobody may be drawn of a class or group that is rare: it stays, and its limits are open.
+    """
     if scope == "model":
         return {"": np.ones(len(board.members), dtype=bool)}
-    data = board.run.subject.data
+    data, own = board.run.subject.data, board.rows[board.first]
     if scope == "class" and board.run.subject.task == "regression":
         raise MeasurementError("a regressor has no labels to look at one by one; judge by scope model or group")
+    everybody = pools.of(data)
+    inside = np.flatnonzero(everybody.trial & everybody.members)
+    inside = inside[np.unique(everybody.unit[inside], return_index=True)[1]]
     if scope == "class":
         names = board.run.subject.classes.astype(str)
-        found = {f"label {names[c]}": board.labels == c for c in range(len(names))}
-    elif scope == "group":
-        found = {}
-        for name, values in pools.groups(data, column).items():
-            own = values[board.rows[board.first]]
-            found |= {f"{name} = {v}": own == v for v in np.unique(own)}
-    else:
-        raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group, record")
-    return {name: who for name, who in found.items() if (who & board.members).any()}
+        return {f"label {names[c]}": board.labels == c for c in np.unique(everybody.labels[inside])}
+    if scope == "group":
+        values = pools.groups(data, column)
+        return {f"{name} = {v}": at[own] == v for name, at in values.items() for v in np.unique(at[inside])}
+    raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group, record")

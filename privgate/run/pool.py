@@ -84,10 +84,8 @@ class AttackPool:
         if self.fit is None:
             return ""
         inside, outside = (len(np.unique(self.unit[self.trial & (self.members == m)])) for m in (True, False))
-        return (
-            f"the ledger's secret drew {inside} of {self.fit[0]} members and {outside} of {self.fit[1]} candidates as "
-            "trials"
-        )
+        some, others = self.fit
+        return f"trials are drawn at random: {inside} of {some} members and {outside} of {others} candidates"
 
     @property
     def refusal(self) -> str:
@@ -270,8 +268,8 @@ def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
 def of_run(run: Run) -> AttackPool:
     """Return the pool of a run's subject, see ``of``, with ``Run.trials`` people of either side at most as trials.
 
-    More people make limits hardly narrower, and cost memory a shadow model each. The ledger's secret draws them: who
-    trained the model cannot spare whom nobody asks about. Shadow models are trained on everybody's halves all the same.
+    More people make limits hardly narrower, and cost memory a shadow model each. A ledger that lasts draws them by its
+    secret: who trained the model cannot spare whom nobody asks about. Shadow models are trained on halves of everybody.
     """
     pool = of(run.subject.data)
     people, first = np.unique(pool.unit[pool.trial], return_index=True)

@@ -61,9 +61,9 @@ def test_a_model_that_gives_its_people_away_is_seen_on_a_part_and_the_part_is_sa
 
     assert found.low > 0.5
     assert found.n == 2 * MOST
-    said = f"the ledger's secret drew {MOST} of {N} members and {MOST} of {OUTSIDE} candidates as trials"
+    said = f"trials are drawn at random: {MOST} of {N} members and {MOST} of {OUTSIDE} candidates"
     assert said in found.assumptions
-    assert all("secret drew" not in a for a in questions.measure(attacked(trials=N), ACCURACY).assumptions)
+    assert all("drawn at random" not in a for a in questions.measure(attacked(trials=N), ACCURACY).assumptions)
 
 
 def test_whole_people_are_drawn_with_all_of_their_records():
@@ -83,6 +83,24 @@ def test_no_upper_limit_exists_for_single_records_of_whom_a_part_was_tried():
     assert any("no limit exists for the others" in a for a in part.assumptions)
     assert all_.n == N
     assert all("no limit exists for the others" not in a for a in all_.assumptions)
+
+
+@pytest.mark.parametrize(("scope", "rare"), [("group", "0 = 1.0"), ("class", "label 2")])
+def test_a_rare_class_or_group_of_whom_nobody_was_drawn_stays_open(scope, rare):
+    data = people()
+    X, y = (np.concatenate([data.X, data.candidates[0]]), np.concatenate([data.y, data.candidates[1]]))
+    few = np.arange(2)
+    X[:, 0], X[few, 0], y[few] = 0.0, 1.0, 2
+    run = attacked(TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), sensitive=(0,)), trials=20)
+    board = run.once(boards.run)
+    assert not board.members[np.isin(board.rows[board.first], few)].any()
+
+    cells = boards.cells(board, scope, None)
+    found = questions.measure(run, Request.of("attack_accuracy", attack="label_gap", scope=scope, confidence=0.95))
+
+    assert list(cells) == list(boards.cells(attacked(run.subject.data, trials=N).once(boards.run), scope, None))
+    assert not (cells[rare] & board.members).any()
+    assert found.high == 1
 
 
 def test_the_mean_loss_on_training_records_is_that_of_everybody():

@@ -38,6 +38,8 @@ ATTACKS = {"slow": (4.0, 1.0), "quick": (0.0, 0.85), "guess": (0.0, 0.0), "guess
 class Simulated(Board):
     """A board on which attacks score members N(m, 1) and others N(-m, 1), and each shadow model adds noise."""
 
+    later = ()
+
     def wanted(self, name):
         return self.made
 

@@ -1,6 +1,7 @@
 """Where the looks at an attack end: what other rules, waivers, budgets and failures make of it."""
 
 import hashlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,8 @@ from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
 from privgate.membership.attack_measures import over_looks
+from privgate.membership.attacks.quantile import Quantile
+from privgate.membership.board import Attempt
 from privgate.membership.limits import Figure
 from privgate.run import coins, controls, pool
 from privgate.run.run import Budget, Run
@@ -326,15 +329,37 @@ def test_what_learned_from_all_rows_that_it_takes_is_not_trained_again(grown):
 def test_an_attack_that_a_rule_names_is_asked_at_every_look(grown):
     board = grown[0][3]
 
-    assert board.early
+    assert {a.name for a in board.later} == HEAVY
     assert board.wanted("shokri")[0].attack.name == "shokri"
 
 
-def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end():
+def test_no_approval_rests_on_what_was_learned_from_a_few_shadow_models(grown, monkeypatch):
+    run = replace(grown[0][3].run, limits=Budget(shadow_models=16))
+    monkeypatch.setattr(boards, "_attempt", lambda board, attack: Attempt(attack, np.zeros(0), 0.0, 0.0, None))
+    monkeypatch.setattr(Quantile, "rows", 1)
+    kept = []
+    for board in boards.growing(run):
+        kept.append(set(board.attempts))
+        board.wanted("quantile")
+
+    assert kept == [set()] * 3
+
+
+@pytest.mark.parametrize("budget", [8, 9, 20])
+def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end(budget):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
     data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]))
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
-    run = Run(subject, InProcess(), Budget(shadow_models=8), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
+    run = Run(subject, InProcess(), Budget(shadow_models=budget), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
 
-    assert [(len(b.signals.shadow), b.early) for b in boards.growing(run)] == [(4, True), (8, False)]
+    *before, last = boards.growing(run)
+
+    assert {len(b.later) for b in before} == {len(HEAVY)}
+    assert last.later == ()
+    said = [any("left to later looks" in a for a in one_look(b).shown.assumptions) for b in (before[0], last)]
+    assert said == [True, False]
+
+
+def one_look(board):
+    return attack_measures.one_look(board, ACCURACY, Figure.ACCURACY, low_alpha=0.05, high_alpha=0.05)

@@ -37,6 +37,8 @@ STOPS, SAMPLED = 10_000, 200_000
 MOST = 2**27
 #: values that the library would round together, or clip
 LARGEST = 1e300
+#: learning rate and l2_regularization beyond which products of two hessians, or scores, overflow
+STEEPEST = 1e100
 #: seconds for a record's column in a histogram, for a cell of a node's, and for a record's gradient
 UPDATE, CELL, RECORD = 2e-9, 1.5e-9, 1e-8
 
@@ -86,6 +88,10 @@ class HistBoosting(LibraryEngine):
         for name, value in PLAIN.items():
             if getattr(estimator, name, value) != value:
                 return f"{name} is not {value!r}"
+        if max(estimator.learning_rate, estimator.l2_regularization) > STEEPEST:
+            return f"learning_rate or l2_regularization is beyond {STEEPEST:g}"
+        if not 2 <= estimator.max_bins <= 255:  # compiled code looks at no end of an array
+            return "max_bins is not between 2 and 255"
         n = subject.data.n
         if estimator.early_stopping not in (False, "auto") or (estimator.early_stopping == "auto" and n > STOPS):
             return f"training stops early; early_stopping=False does not, nor does 'auto' up to {STOPS:,} records"
