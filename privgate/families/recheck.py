@@ -114,7 +114,7 @@ def _stopped(asked: Asked, made: Retrained, chosen: Index, gaps: Float) -> tuple
         share = exceeding_limit(0, int(some.sum()), people, alpha=1 - SURE) / people
         text = (
             f"; {int(some.sum())} of them were drawn at random: for all but {percent_at_most(share)} of people "
-            f"({100 * SURE:g} % sure) training stops within {gap:.2g} nats of it, which is added to everybody's limits"
+            f"({100 * SURE:g} % sure) training lies within {gap:.2g} nats of it, which is added to everybody's limits"
         )
     return replace(made, error=np.maximum(made.error, gap)), text
 

@@ -222,7 +222,7 @@ def test_where_lbfgs_stops_is_measured_and_added(fleet):
     gaps = np.abs(alone.log_without[0] - made.log_without[0]).max(axis=1)  # real models stand in for those drawn
     assert error[0] == pytest.approx(gaps[drawn].max(), abs=1e-9)
     assert error[0] > 1e-3
-    assert f"training stops within {error[0]:.2g} nats" in checked.message
+    assert f"training lies within {error[0]:.2g} nats" in checked.message
     assert "149 of them were drawn at random: for all but 1.2 % of people (95 % sure)" in checked.message  # 3 of 260
     assert (made.error[~ranked] == 0).all()
     every = differences(subject, alone, np.flatnonzero(ranked))
