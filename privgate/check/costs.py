@@ -37,9 +37,9 @@ TIMED, LONG = 3, 10.0
 START = 1.5
 #: a command has its libraries and its subject, and in the end writes its report: seconds, 4 to 6 measured
 COMMAND = 5.0
-#: all looks of attacks in seconds of the first one, self-tests included; and where no rule names a level, in all and
-#: for each label
-LOOKED, ATTACKS, LABELS = 3.0, 5.5, 0.6
+#: all looks of attacks in seconds of the first one, and seconds of the attacks that train models of their own; where no
+#: rule names a level, seconds in all and for each label
+LOOKED, LATER, ATTACKS, LABELS = 3.0, 4.0, 5.5, 0.6
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,10 @@ def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
             ran = {r: v for r, v in looks.items() if not isinstance(v[-1], MeasurementError)}
             broken = run.attack_breaks({r: attack_measures.over_looks(v) for r, v in ran.items()})
             grows = len(run.once(board.run).signals.shadow) == min(ROUNDS)
-            times = LOOKED if grows and not broken else 1.0
+            more = grows and not broken
         trained = (run.fleet.calls - before) * paces.each / run.fleet.workers
-        taken += max(0.0, time.monotonic() - began - trained) * times
+        first = max(0.0, time.monotonic() - began - trained)
+        taken += first * LOOKED + LATER if more else first
     elif Need.SHADOWS in run.asked:
         taken += ATTACKS + LABELS * len(run.subject.classes)
     return Begun(taken, said, ends, broken)

@@ -31,7 +31,7 @@ class EngineBehind(Engine):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
-        self.modes, self.hands_on = engine.modes, engine.hands_on
+        self.modes, self.hands_on, self.trains = engine.modes, engine.hands_on, engine.trains
         self.single_records, self.complements = engine.single_records, engine.complements
         self.certain, self.sample, self.charged, self.bare = engine.certain, engine.sample, engine.charged, engine.bare
 
