@@ -121,7 +121,7 @@ def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
 
     Nothing is trained for it where one training takes long.
     """
-    taken, began, before, times = paces.start, time.monotonic(), run.fleet.calls, 1.0
+    taken, began, before, more = paces.start, time.monotonic(), run.fleet.calls, False
     found, stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))
     if not stopped:
         found += untrained(run, policy)

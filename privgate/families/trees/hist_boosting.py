@@ -85,17 +85,8 @@ class HistBoosting(LibraryEngine):
 
     def unfit(self, estimator: Any, subject: Subject) -> str:
         """Return which parameters of the estimator, or which data of its own, are not covered; empty if all are."""
-        import sklearn
-
-        if tuple(int(v) for v in sklearn.__version__.split(".")[:2]) < (1, 9):
-            return "scikit-learn before 1.9 may cut bins elsewhere"
-        for name, value in PLAIN.items():
-            if getattr(estimator, name, value) != value:
-                return f"{name} is not {value!r}"
-        if max(estimator.learning_rate, estimator.l2_regularization) > STEEPEST:
-            return f"learning_rate or l2_regularization is beyond {STEEPEST:g}"
-        if not 2 <= estimator.max_bins <= 255:  # compiled code looks at no end of an array
-            return "max_bins is not between 2 and 255"
+        if why := _odd(estimator):
+            return why
         n = subject.data.n
         if estimator.early_stopping not in (False, "auto") or (estimator.early_stopping == "auto" and n > STOPS):
             return f"training stops early; early_stopping=False does not, nor does 'auto' up to {STOPS:,} records"
@@ -165,6 +156,20 @@ class HistBoosting(LibraryEngine):
             undefined={int(k): VANISHED for k in np.flatnonzero(gone)},
         )
         return made.select(kept), units[~kept]
+
+
+def _odd(estimator: Any) -> str:
+    """Return which parameter is not covered, whatever the data; empty if all are."""
+    import sklearn
+
+    if tuple(int(v) for v in sklearn.__version__.split(".")[:2]) < (1, 9):
+        return "scikit-learn before 1.9 may cut bins elsewhere"
+    if wrong := [name for name, value in PLAIN.items() if getattr(estimator, name, value) != value]:
+        return f"{wrong[0]} is not {PLAIN[wrong[0]]!r}"
+    if max(estimator.learning_rate, estimator.l2_regularization) > STEEPEST:
+        return f"learning_rate or l2_regularization is beyond {STEEPEST:g}"
+    # compiled code looks at no end of an array
+    return "" if 2 <= estimator.max_bins <= 255 else "max_bins is not between 2 and 255"
 
 
 def without(posed: Posed, records: Index, sizes: Index, queries: Index, workers: int = 1) -> Float:
