@@ -244,7 +244,7 @@ def importing_from(root: Path | None) -> Iterator[None]:
         return
     prefix, tops = _private(root)
     before = _take_out(tops)
-    for name in [m for m in sys.modules if m.startswith(prefix)]:
+    for name in [m for m in sys.modules if m.startswith(prefix)] if tops else []:
         sys.modules[name.removeprefix(prefix)] = sys.modules[name]
     sys.path.insert(0, str(root))
     writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # the snapshot stays as it was verified
@@ -262,7 +262,8 @@ def importing_from(root: Path | None) -> Iterator[None]:
 
 def _take_out(tops: frozenset[str]) -> dict[str, ModuleType]:
     """Remove and return every loaded module whose top-level name is one of ``tops``."""
-    return {m: sys.modules.pop(m) for m in list(sys.modules) if m.partition(".")[0] in tops}
+    below = tuple(f"{top}." for top in tops)  # thousands are loaded, and each training asks
+    return {m: sys.modules.pop(m) for m in list(sys.modules) if m.startswith(below) or m in tops} if tops else {}
 
 
 def write(snapshot: Mapping[str, bytes], folder: Path) -> None:
