@@ -39,7 +39,7 @@ test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, mea
 
 suite: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 6 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
 
 HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from privgate.report.drawing import Drawing
 from privgate.subject import libraries
 from privgate.training.box import bubblewrap
 from tests import attack_table, rewriting, sampling
@@ -82,17 +83,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sampling.mark_the_rest_slow(items)
     fixtures, modules = OUTSIDE
     place: dict[pytest.Item, int] = {}
+    used = functools.cache(lambda module: modules & {getattr(v, "__name__", "") for v in vars(module).values()})
     for item in items:
-        area = "privgate"
-        fixed = set(getattr(item, "fixturenames", ()))
-        used = {getattr(v, "__name__", "") for v in vars(getattr(item, "module", None) or object).values()}
-        if fixtures & fixed or modules & used:
+        area, fixed = "privgate", set(getattr(item, "fixturenames", ()))
+        if fixtures & fixed or used(getattr(item, "module", sys)):
             item.add_marker("outside")
         if item.path.is_relative_to(TESTS):
             inside = item.path.relative_to(TESTS)
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
-            marks = {m.name for m in item.iter_markers()}
-            assert inside.parts[0] in OUTSIDE_LIES or {"slow", "bench"} & marks or "outside" not in marks, item.nodeid
+            if inside.parts[0] not in OUTSIDE_LIES and item.get_closest_marker("outside"):
+                assert item.get_closest_marker("slow") or item.get_closest_marker("bench"), item.nodeid
         # some of these ask for the plain server by a parameter
         group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
         item.add_marker(pytest.mark.xdist_group(group))
@@ -142,6 +142,15 @@ def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, e
             pooled.driver_connection.backup(kept)
 
 
+#: where drawings are looked at; elsewhere they are drawn as well, and not measured again and again to fit the page
+DRAWN = {"browser", "docs", "goldens", "report"}
+
+
+def _unfitted(drawing: Drawing, *exc: object, fitted: Callable[..., None]) -> None:
+    drawing.figure.set_layout_engine("none")
+    fitted(drawing, *exc)
+
+
 def _no_box() -> "bubblewrap.Found":
     return bubblewrap.Found(why="this test is about something else, and a box imports every library anew")
 
@@ -149,14 +158,13 @@ def _no_box() -> "bubblewrap.Found":
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Train in boxes where a test is about them or marked ``boxed``; commands in processes of their own do anyway."""
-    boxed = any(map(item.get_closest_marker, ("outside", "boxed")))
-    usual = bubblewrap.found
-    if not boxed:
-        bubblewrap.found = _no_box
-    try:
+    drawn = item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in DRAWN
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(map(item.get_closest_marker, ("outside", "boxed"))):
+            patch.setattr(bubblewrap, "found", _no_box)
+        if not drawn:
+            patch.setattr(Drawing, "__exit__", functools.partialmethod(_unfitted, fitted=Drawing.__exit__))
         return (yield)
-    finally:
-        bubblewrap.found = usual
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -97,7 +97,7 @@ def lying_rule(monkeypatch):
 LIES = (lying_table, lying_aggregation, lying_limits, lying_cases, no_cases, lying_rule)
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 @pytest.mark.parametrize("name", REFUSED)
 def test_who_is_refused_stays_refused_whatever_lies(name, lie, monkeypatch, fleet):

@@ -211,7 +211,7 @@ def holds_of_influence(checked, *row):
         assert figures - {"privgate/pdtp_share_above"} == NATS
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("row", PAIRWISE, ids=", ".join)
 def test_a_check_of_equal_people_tells_no_small_count(checked, row):
     holds_of_influence(checked, *row)

@@ -242,7 +242,7 @@ def own_predict(model, X):
     return model.predict_proba(X)
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
 def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, name, estimator, make, tolerance):
     X, y, _ = design(make, 5)

@@ -32,6 +32,7 @@ def unit_of(subject, rows):
     return [list(m) for m in subject.data.units].index(np.flatnonzero(rows).tolist())
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("name", "estimator"),
     [

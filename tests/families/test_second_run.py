@@ -90,7 +90,7 @@ def test_the_law_is_about_every_engine_that_trains():
     assert {e.name for e in catalogue.ALL if e.trains} <= {*EVERY, *FAST, "sharded"}
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("policy", ["pdtp-1", "dtp-1"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded")) for n in EVERY])
 def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
@@ -115,11 +115,11 @@ def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
 )
 def test_a_run_to_be_signed_leaves_nothing_to_train_for_one_that_is_not(tmp_path, fits, kind):
     """Both draw the same people, seeds and orders: whoever looks again with ``--remembered`` waits for nothing."""
-    X = np.random.default_rng(5).integers(0, 3, (80, 3)).astype(float)
+    X = np.random.default_rng(5).integers(0, 3, (40, 3)).astype(float)
     counted = fits(kind)
-    checked(kind, X, np.arange(80) % 2, tmp_path, "pdtp-1", signable=True)
+    checked(kind, X, np.arange(40) % 2, tmp_path, "pdtp-1", signable=True)
     made = len(counted)
 
-    checked(kind, X, np.arange(80) % 2, tmp_path, "pdtp-1")
+    checked(kind, X, np.arange(40) % 2, tmp_path, "pdtp-1")
 
-    assert len(counted) == made > 80
+    assert len(counted) == made > 40

@@ -70,7 +70,7 @@ def checked(direct, fleet, name, *, asked=frozenset()):
     return bench, bench.once(per_unit.table)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_a_true_certificate_speaks_after_real_models_were_asked(monkeypatch, direct, fleet, name):
     only(monkeypatch, certificates.ALL[name])

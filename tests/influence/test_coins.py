@@ -370,6 +370,7 @@ def test_following_ends_where_mean_and_spread_are_clearly_below_the_limit():
     assert not other_coins._hopeless(far * 5, nothing, 1.0)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("change", "share"), [(2.0, 0.48), (1.5, 0.6), (1.2, 0.8), (5.0, 0.19)])
 def test_changes_of_two_values_show_no_mean_above_the_limit(monkeypatch, change, share):
     """Trees and rounded answers change by something or by nothing: five coins of one kind have no deviation."""
@@ -398,6 +399,7 @@ ABOVE = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("shape", ABOVE)
 def test_influence_in_mean_spread_or_infinities_is_shown(shape):
     rng, runs = np.random.default_rng(5), 40

@@ -86,7 +86,7 @@ HONEST = {
 @pytest.mark.parametrize("kind", HONEST)
 def test_honest_models_also_those_that_memorise_contradict_nothing(fleet, monkeypatch, kind):
     monkeypatch.setattr(other_coins, "PEOPLE", 1)  # what other coins show of people is no part of this, and takes long
-    for seed in range(3):
+    for seed in range(2):
         given, policy = data(seed, noise=0.5), "pdtp-1"
         if kind == "ridge":
             X, _ = drawn(seed, N + OTHERS)

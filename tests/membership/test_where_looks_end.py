@@ -48,6 +48,7 @@ def load(tmp_path):
 # Rules without a level beside rules with one.
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("rules", [STRICT + LOOSE, LOOSE + STRICT], ids=["level first", "level last"])
 @pytest.mark.parametrize("budget", [12, 72])
 def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(load, rules, budget):
@@ -345,6 +346,7 @@ def test_no_approval_rests_on_what_was_learned_from_a_few_shadow_models(grown, m
     assert kept == [set()] * 3
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("budget", [8, 9, 20])
 def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end(budget):
     rng = np.random.default_rng(2)

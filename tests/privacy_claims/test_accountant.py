@@ -16,7 +16,7 @@ from privgate.privacy_claims.tradeoff import Gaussian
 SETTINGS = [(1.0, 0.01, 1000), (1.1, 256 / 60000, 15_000), (0.7, 0.02, 500), (2.0, 0.05, 2000), (4.0, 0.1, 300)]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("sigma", "rate", "steps"), SETTINGS)
 def test_within_one_percent_of_opacus_for_standard_settings(sigma, rate, steps):
     from opacus.accountants import PRVAccountant, RDPAccountant

@@ -22,6 +22,7 @@ def test_many_run_exceeds_the_truth_no_more_often_than_nominal(epsilon):
     assert over <= binom.ppf(0.999, 1000, 0.05)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_one_run_exceeds_the_truth_no_more_often_than_nominal(epsilon):
     rng = np.random.default_rng(int(epsilon * 10))

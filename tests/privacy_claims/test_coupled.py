@@ -176,7 +176,7 @@ def marked(cases):
     ]  # fmt: skip
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("fit", "data", "claim", "words"), marked(BROKEN))
 def test_what_follows_the_number_or_somebody_alone_is_refused_or_charged(process, tmp_path, fit, data, claim, words):
     found = seen(process, fit, tmp_path, data, claim)

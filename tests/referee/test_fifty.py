@@ -43,7 +43,7 @@ def test_there_are_fifty_subjects_and_half_of_them_must_not_be_approved():
     assert all(len(c.because) > 40 for c in ALL.values())
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", FEW)
 def test_a_few_subjects_with_a_known_answer(name, fleet, tmp_path):
     got = catalogue.put(ALL[name], tmp_path, fleet)

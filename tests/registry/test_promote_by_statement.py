@@ -52,9 +52,9 @@ def aliases(site):
 def test_an_alias_rests_on_a_statement_that_counts_and_on_nothing_else(site, capsys):
     assert run([*PROMOTE, *site.config]) == ExitCode.UNSIGNED
     assert "--config" in capsys.readouterr().err
-    for ends in ("true", "false"):  # a signer that ends well and signs nothing is believed nothing
-        assert run([*PROMOTE, *site.config, "--sign-command", ends + " {uri} {nonce}"]) == 4
-        assert aliases(site) == {}
+    # a signer that ends well and signs nothing is believed nothing; one that fails: test_redrawn.py
+    assert run([*PROMOTE, *site.config, "--sign-command", "true {uri} {nonce}"]) == 4
+    assert aliases(site) == {}
     assert run([*PROMOTE, *site.config, *site.signer]) == 0
     assert aliases(site) == {"production": 1}
 

@@ -89,7 +89,7 @@ def test_without_a_domain_never_below_the_change_at_a_question_that_is_missing_o
     spoken = 0
     for seed in range(12):
         instance = FAMILIES[name](np.random.default_rng(seed))
-        if instance.subject.data.domain is not None or spoken == 2:
+        if instance.subject.data.domain is not None or spoken == 1:
             continue
         odd = np.array([[v] for v in (np.nan, np.inf, -np.inf, 1e300, -2.0)])
         some = np.repeat(instance.queries[:3].astype(np.float64), len(odd), axis=0)
@@ -116,6 +116,7 @@ def answered(instance, question):
             return False
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["bernoulli_nb", "categorical_nb", "contingency_table"])
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_equals_enumeration_on_small_domains(name, seed):
@@ -163,6 +164,7 @@ def test_a_list_limits_by_no_rounding_too_little_or_too_much(seed):
     assert (found.upper[finite] - found.lower[finite] <= 5e-6 + 1e-12 * changes[finite]).all()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["rounded", "label", "top_k"])
 def test_says_nothing_about_a_release_that_is_not_exact(name, form):
@@ -224,6 +226,7 @@ def test_longer_documents_never_lower_the_bound(name, seed):
     assert (uppers[1] >= uppers[0] - ROUNDING).all()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["bernoulli_nb", "categorical_nb", "complement_nb", "gaussian_nb", "multinomial_nb"])
 @pytest.mark.parametrize("seed", range(4))
 def test_one_copy_of_a_duplicate_tells_no_more_than_the_single_record_did(name, seed):
@@ -238,6 +241,7 @@ def test_one_copy_of_a_duplicate_tells_no_more_than_the_single_record_did(name, 
     assert (after.lower <= before.upper + ROUNDING).all()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"listed_questions"}))
 @pytest.mark.parametrize("seed", range(3))
 def test_its_cases_are_made_of_the_data_again(name, seed):

@@ -72,7 +72,7 @@ def answers(direct, model, X, y, **more):
     return subject, made, left
 
 
-@pytest.mark.quick(7)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("make", [ties, lonely, percentiles, mixed], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("K", [2, 3])

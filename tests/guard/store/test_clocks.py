@@ -222,7 +222,7 @@ def place(empty_database, installed, tmp_path_factory):  # noqa: F811  the fixtu
     mlflow.set_tracking_uri(before)
 
 
-@pytest.mark.quick(16)
+@pytest.mark.quick(8)
 @pytest.mark.attack("28 a moment at the edge of what counts", "registry, verify, folder, doctor, light", "one answer")
 @pytest.mark.parametrize(("edge", "holds"), [*EDGES, *WRITTEN])
 def test_all_who_read_a_statement_agree_at_every_edge(place, monkeypatch, edge, holds):

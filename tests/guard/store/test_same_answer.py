@@ -237,10 +237,10 @@ CHANGES = {
 
 #: asked by default: one of each kind; `make test-slow` asks the rest
 QUICK = {
-    *("nothing", "a file added", "a file removed", "a file changed", "a folder of one file of its name"),
-    *("a twin in other case", "MLflow's note of another version", "a note with a bare return", "a link to a file"),
+    *("nothing", "a file removed", "a file changed", "a folder of one file of its name"),
+    *("a twin in other case", "a note with a bare return", "a link to a file"),
 }
-QUICK_SIGNED = {"a note that is a folder", "MLmodel with a bare return", "a name of other letters"}
+QUICK_SIGNED = {"a note that is a folder", "MLmodel with a bare return"}
 
 
 def some(changes, quick):
