@@ -180,7 +180,7 @@ def _no_waiting_for_the_disk() -> None:
 
 # the same examples every time, and none that fails because the machine is busy
 hypothesis.settings.register_profile(
-    "gate", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "gate", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("gate")
 

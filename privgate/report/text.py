@@ -49,7 +49,8 @@ def plain(value: Any, limit: int = LONGEST) -> str:
     if length > limit:
         text = text[:limit]
     text = _WHITE.sub(" ", text).strip()
-    text = "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in text)
+    if not text.isprintable():  # nearly all text is
+        text = "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in text)
     return text if length <= limit else f"{text}… [{length:,} characters]"
 
 

@@ -270,9 +270,9 @@ def counted(recipe, policy="attacks-1"):
             made.extend([self.activity] * len(keys))
             return super()._train(subject, keys, fits)
 
-    with Counting(jobs=2, ledger="none") as fleet:
+    with Counting(jobs=1, ledger="none") as fleet:
         verdict = evaluate(policy, subject, fleet=fleet)
-    with Fleet(jobs=2, ledger="none") as fleet:
+    with Fleet(jobs=1, ledger="none") as fleet:
         planned = costs(Policy.load(policy), subject, fleet=fleet, limits=Budget())
     return verdict, len(made) - made.count("training on all records"), planned
 
@@ -309,7 +309,7 @@ class Narrower:
 
 @pytest.mark.parametrize(("seed", "outcome"), [(2, "inconclusive"), pytest.param(3, "passed", marks=pytest.mark.slow)])
 def test_code_for_the_released_seed_is_not_approved_by_attacks_alone(seed, outcome):
-    with Fleet(jobs=2, ledger="none") as fleet:
+    with Fleet(jobs=1, ledger="none") as fleet:
         verdict = evaluate("attacks-1", Subject.local(Recipe(at_one_seed, seed=seed), DATA), fleet=fleet)
     found = {p.name: p for p in verdict.evidence.preconditions}
     assert found["coins"].outcome == outcome, found["coins"].message

@@ -45,10 +45,10 @@ def data():
     return TrainingData(pd.DataFrame({"age": age.astype(float)}), (age > 50).astype(int))
 
 
-def test_suites_run_on_the_data_before_and_on_the_units_after(policy, data):
+def test_suites_run_on_the_data_before_and_on_the_units_after(policy, data, fleet):
     bounded = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8)
-    verdict = evaluate(policy, Subject.local(Recipe(bounded), data))
-    ranked = evaluate(policy, Subject.local(Recipe(GaussianNB(var_smoothing=0.1)), data))
+    verdict = evaluate(policy, Subject.local(Recipe(bounded), data), fleet=fleet)
+    ranked = evaluate(policy, Subject.local(Recipe(GaussianNB(var_smoothing=0.1)), data), fleet=fleet)
 
     assert next(f.outcome for f in ranked.findings if f.rule == "table") == "inconclusive"  # a suite is of everybody
     found = {f.rule: f.outcome.value for f in verdict.findings}

@@ -472,7 +472,7 @@ FILE = st.fixed_dictionaries(
 NUMBER = st.sampled_from([0.1, 0.5, 0.9, 1.0, 1.1, 1.9, 3.0, math.inf])
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(child=FILE, low=NUMBER, high=NUMBER, applicable=st.booleans())
 def test_whatever_a_child_says_it_never_approves_what_its_parent_refuses(tmp_path, child, low, high, applicable):
     low, high = sorted([low, high])

@@ -37,7 +37,7 @@ def approved(empty_database, tmp_path_factory, data, recipe):
     uri = fresh_registry(empty_database, folder)
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     policy = Policy.load("dtp-1")
-    with Fleet(ledger=folder / "ledger") as fleet:
+    with Fleet(jobs=1, ledger=folder / "ledger") as fleet:
         verdict = evaluate(policy, Subject.load("models:/credit/1"), fleet=fleet)
     assert verdict.approved, verdict.findings
     report.write(verdict, folder / "out", hash_key=b"k" * 32)

@@ -74,7 +74,7 @@ def world(authors_world, verifier, site):
     made = authors_world
     policy = Policy.load("dtp-1")
     subject = Subject.load("models:/m/1", tracking_uri=made.registry.address)
-    with Fleet(ledger=made.work / "ledger") as fleet:
+    with Fleet(jobs=1, ledger=made.work / "ledger") as fleet:
         verdict = evaluate(policy, subject, fleet=fleet)
     report.write(verdict, made.work / "checked", hash_key=b"k" * 32)
     made.verifier, made.policy = verifier, policy

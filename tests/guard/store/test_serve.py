@@ -38,7 +38,7 @@ def registry(quiet, free_port):
 # requests
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(
     st.from_regex(r"[a-z0-9.-]{0,20}", fullmatch=True),
     st.from_regex(r"[\w-]{0,20}", fullmatch=True),
@@ -379,7 +379,7 @@ def alias(registry, name, called="production"):
     return dict(registry.client.get_registered_model(name).aliases).get(called)
 
 
-@pytest.mark.outside
+@pytest.mark.boxed
 @pytest.mark.server
 @pytest.mark.timeout(1200)  # two whole checks as processes of their own, beside whatever else runs
 def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
