@@ -108,6 +108,7 @@ def test_who_is_refused_stays_refused_whatever_lies(name, lie, monkeypatch, flee
     assert "does not come out again of the data" in found.message
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 def test_each_lie_would_make_a_yes_where_nothing_is_confirmed(lie, monkeypatch, fleet):
     lie(monkeypatch)

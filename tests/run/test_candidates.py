@@ -269,6 +269,7 @@ def test_candidates_made_from_members_or_picked_beside_them_are_seen(made):
         pool.of(found)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("n", [60, 100, 400])
 @pytest.mark.parametrize("copy", [lambda v: v, lambda v: v.astype(np.float32)], ids=["exact", "nearly"])
 def test_members_hidden_among_few_candidates_count_as_found(n, copy):
