@@ -226,7 +226,13 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
             f"{other_coins.most_trainings(run)} where some people are above"
         )
     if leave_one_out.worth_more_people(run):
-        said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
+        people = min(run.up_to or 0, run.n_units)
+        larger = first_engine(replace(run, sample=people))
+        further = (people if larger.trains else min(2 * len(sample), people)) - len(sample)
+        said.append(
+            f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
+            f"trainings more, {plan.span(further * each / run.fleet.workers)}"
+        )
     searched = _searched(run, said) + elsewhere
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)

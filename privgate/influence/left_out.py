@@ -123,6 +123,11 @@ def retrained(run: Run) -> Retrained:
     return run.once(found).answered.retrained
 
 
+def grew(run: Run) -> bool:
+    """Return whether the random sample that was drawn first left a limit open, and more people were looked at."""
+    return len(run.once(found).chosen.units) > len(run.once(selection).units)
+
+
 def seeds(run: Run) -> Seeds:
     """Return the paired seeds that were used in the end, or would be where nobody was trained without."""
     return run.once(found).seeds if run.made(found) else run.seeds
@@ -171,10 +176,13 @@ def _answered(
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
-    until = modes.until(breaks, run.late)
+    until, wanted = modes.until(breaks, run.late), asked(run, units)
+    if before is not None:  # a sample that shows more than the first look is twice as large
+        first = before.retrained.units
+        wanted = replace(wanted, first=first, drawn=max(wanted.drawn, 2 * len(first)))
     made = families.answer(
         replace(
-            asked(run, units),
+            wanted,
             engines=tuple(e for e in families.of(run.subject, **run.wants) if e.name not in wrong),
             asker=witness,
             breaks=breaks if _may_stop(run) else None,
