@@ -98,8 +98,8 @@ def found(run: Run) -> Found:
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
     if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained)):
-        witness = _witness(run)
-        made = _answered(run, chosen.units, witness, compared=True)
+        whole, witness = replace(run, limits=replace(run.limits, full=True)), _witness(run)
+        made = _answered(whole, chosen.units, witness)
         made = replace(made, declined={**made.declined, open_: "the people drawn of those it ranks leave a limit open"})
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
     if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
@@ -169,15 +169,9 @@ def asked(run: Run, units: Index) -> Asked:
 
 
 def _answered(
-    run: Run,
-    units: Index,
-    witness: Witness | None,
-    before: families.Answered | None = None,
-    *,
-    compared: bool = False,
+    run: Run, units: Index, witness: Witness | None, before: families.Answered | None = None
 ) -> families.Answered:
     """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
-    wants = run.wants | ({"compared": True} if compared else {})
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
@@ -185,7 +179,7 @@ def _answered(
     made = families.answer(
         replace(
             asked(run, units),
-            engines=tuple(e for e in families.of(run.subject, **wants) if e.name not in wrong),
+            engines=tuple(e for e in families.of(run.subject, **run.wants) if e.name not in wrong),
             asker=witness,
             breaks=breaks if _may_stop(run) else None,
             refitting=until if _may_stop(run) or run.deadline < np.inf else None,
@@ -294,20 +288,21 @@ def undecided(run: Run, found: Retrained) -> bool:
 
 
 def left_open(run: Run, found: Retrained) -> str:
-    """Return the engine in whose place everybody is trained without; empty where no rule on a share needs it.
+    """Return the ``bare`` engine in whose place training answers all, where whom it drew shows no share within a limit.
 
-    It has a place to give where it is ``bare``: then training answers the same. Verdicts depend neither on what is
-    installed nor on who is drawn, unless a budget says so.
+    No verdict depends on what is installed, then, nor on who was drawn; a budget may leave it open.
     """
     ranking = aggregate.Ranking.of(found, np.zeros(len(found.units), dtype=bool))
     spare = [e.name for e in families.of(run.subject, **run.wants) if e.bare and e.name in ranking.names]
-    unlimited = run.limits.max_retrains is None and run.limits.budget_seconds is None
-    if not spare or not unlimited or broken(run, len(found.units), found):
+    limited = run.limits.max_retrains is not None or run.limits.budget_seconds is not None
+    if not spare or limited or broken(run, len(found.units), found):
         return ""
-    high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"]
-    high = np.where(changes.without_model(found), np.inf, high) + run.registered_apart[0]
-    shares = [(limit, int(np.floor(share * run.n_units + 1e-9))) for limit, share in run.people if share]
-    return spare[0] if any(ranking.beyond(high, limit, run.n_units) > most for limit, most in shares) else ""
+    high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"] + run.registered_apart[0]
+    high[changes.without_model(found)] = np.inf
+    over = (
+        ranking.beyond(high, limit, run.n_units) > share * run.n_units + 1e-9 for limit, share in run.people if share
+    )
+    return spare[0] if any(over) else ""
 
 
 def _decided(run: Run, people: int, found: Retrained) -> bool:

@@ -86,7 +86,9 @@ class AttackPool:
             return ""
         most, inside, outside = self.fit
         some = Count(inside, len(np.unique(self.unit[self.members]))), Count(outside, int((~self.members).sum()))
-        return f"trials are drawn at random, at most {most} of either side: of {some[0]} members and {some[1]} candidates"
+        return (
+            f"trials are drawn at random, at most {most} of either side: of {some[0]} members and {some[1]} candidates"
+        )
 
     @property
     def refusal(self) -> str:
@@ -280,7 +282,7 @@ def of_run(run: Run) -> AttackPool:
         return pool
     rng = unknown(run.subject, "trials of attacks", run.fleet)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
-    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, *map(len, sides)))
+    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.

@@ -50,7 +50,7 @@ def tight(aggregate):
 @pytest.mark.parametrize("aggregate", ["share_above", "quantile"])
 def test_what_a_sample_leaves_open_everybody_decides(monkeypatch, boosted, fleet, aggregate):
     policy = asking(**tight(aggregate))
-    without, slow = judged(monkeypatch, boosted, fleet, policy, installed=False)
+    _, slow = judged(monkeypatch, boosted, fleet, policy, installed=False)
     with_, fast = judged(monkeypatch, boosted, fleet, policy, installed=True)
 
     assert slow[0].name == "PASSED"

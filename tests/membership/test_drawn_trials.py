@@ -5,10 +5,14 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy
+from privgate.check import prepare as preparing
 from privgate.check import questions
+from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
+from privgate.policy.policy_part import Audit
+from privgate.report import front, report_document
 from privgate.run import pool as pools
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.subject.data import TrainingData
@@ -121,6 +125,19 @@ def test_the_mean_loss_on_training_records_is_that_of_everybody():
     part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
 
     assert (part.value, part.low, part.high, part.n) == (all_.value, all_.low, all_.high, all_.n)
+
+
+def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
+    policy, said = Policy.load("attacks-1"), []
+    rule = policy.rules[0].model_copy(update={"level": None})
+    policy = policy.model_copy(update={"rules": (rule,), "audit": Audit()})
+    for most in (MOST, N):
+        monkeypatch.setattr(preparing, "TRIALS", most)
+        verdict = evaluate(policy, attacked().subject, fleet=InProcess(), limits=Budget(shadow_models=16))
+        said.append(front.how_sure(report_document.read(report_document.document(verdict, hash_key=b"k" * 32))))
+
+    assert f"{2 * MOST} of {N + OUTSIDE} trials were measured, drawn at random." in said[0]
+    assert f"All {N + OUTSIDE} trials were measured." in said[1]
 
 
 class Secret(InProcess):

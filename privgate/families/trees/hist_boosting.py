@@ -174,10 +174,9 @@ def _uncompiled() -> str:
     """Return why there is no compiled loop here; empty if there is one."""
     try:
         from privgate.families.trees import boosting_loop  # noqa: F401  whether it can be
-    except ImportError:  # numba itself raises it for a numpy that it does not know
-        return "its loop is compiled by numba, which is missing or broken here: pip install 'privgate[boosting]'"
-    except RuntimeError:
-        return "numba finds no folder that it may write to: set NUMBA_CACHE_DIR"
+    except (ImportError, RuntimeError) as exc:  # numba knows no such numpy, or finds no folder that it may write to
+        todo = "pip install 'privgate[boosting]'" if isinstance(exc, ImportError) else "set NUMBA_CACHE_DIR"
+        return f"its loop is compiled by numba, which is missing or fails here: {todo}"
     return ""
 
 
