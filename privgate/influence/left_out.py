@@ -97,6 +97,10 @@ def found(run: Run) -> Found:
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
+    if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained)):
+        whole, witness = replace(run, limits=replace(run.limits, full=True)), _witness(run)
+        made = _answered(whole, chosen.units, witness)
+        made = replace(made, declined={**made.declined, open_: "the people drawn of those it ranks leave a limit open"})
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
     if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
         witness = None
@@ -289,6 +293,24 @@ def undecided(run: Run, found: Retrained) -> bool:
             if seen.low <= request.option("limit") < seen.high:
                 return True
     return False
+
+
+def left_open(run: Run, found: Retrained) -> str:
+    """Return the ``bare`` engine in whose place training answers all, where whom it drew shows no share within a limit.
+
+    No verdict depends on what is installed, then, nor on who was drawn; a budget may leave it open.
+    """
+    ranking = aggregate.Ranking.of(found, np.zeros(len(found.units), dtype=bool))
+    spare = [e.name for e in families.of(run.subject, **run.wants) if e.bare and e.name in ranking.names]
+    limited = run.limits.max_retrains is not None or run.limits.budget_seconds is not None
+    if not spare or limited or broken(run, len(found.units), found):
+        return ""
+    high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"] + run.registered_apart[0]
+    high[changes.without_model(found)] = np.inf
+    over = (
+        ranking.beyond(high, limit, run.n_units) > share * run.n_units + 1e-9 for limit, share in run.people if share
+    )
+    return spare[0] if any(over) else ""
 
 
 def _decided(run: Run, people: int, found: Retrained) -> bool:
