@@ -63,11 +63,11 @@ def steps(
         return (), None
     search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
     search.measure = usefulness.chosen(subject, "")
-    found, path = at_once(search), None
-    if _cheap(subject, candidates.NOTHING, limits, times=REMOVED):
+    run = prepare(policy, subject, fleet=fleet, limits=limits)
+    found, path = at_once(search, run), None
+    if _cheap(run, candidates.NOTHING, times=REMOVED):
         path, passing = removals(search)
         found += passing
-    run = prepare(policy, subject, fleet=fleet, limits=limits)
     named = [_told(point, now, search.measure, verdict) for point, now in _compared(search, verdict, found[:NAMED])]
     if (missing := _everybody(verdict, run)) is not None:
         named.append(missing)
@@ -76,13 +76,13 @@ def steps(
     return (*named, search_on), path
 
 
-def at_once(search: Trials) -> list[Point]:
+def at_once(search: Trials, run: Run) -> list[Point]:
     """Return the weakest changes that pass among those that cost next to nothing to measure."""
-    subject, limits, found = search.subject, search.limits, list[Point]()
+    subject, found = search.subject, list[Point]()
     for place, knob, start in candidates.present_values(subject)[:KNOBS]:
         for beside in (False, True) if knob.beside else (False,):
             change = partial(candidates.knob_change, place, knob, start, beside=beside)
-            if _cheap(subject, change(1.0), limits) and search.halved(change):
+            if _cheap(run, change(1.0)) and search.halved(change):
                 found.append([p for p in search.points if p.passes][-1])
                 break
     return found
@@ -145,17 +145,18 @@ def planned(
     )
 
 
-def _cheap(subject: Subject, change: Change, limits: Budget, *, times: int = 1) -> bool:
-    """Return whether an engine answers for everybody so many times without the training function, and at once."""
-    everybody = np.arange(len(subject.data.units), dtype=np.int64)
-    if limits.mode == "screen":
+def _cheap(run: Run, change: Change, *, times: int = 1) -> bool:
+    """Return whether an engine answers for everybody so many times at once, and nobody is retrained beside it."""
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    if run.limits.mode == "screen":
         return False
     try:
-        made = changed(subject, change)
-        cost = families.first(made)[0].cost(made, everybody, (None,))
+        made = changed(run.subject, change)
+        engine, _ = families.first(made, **run.wants)
+        cost = engine.cost(made, everybody, (None,))
     except (PrivgateError, ValueError, TypeError):
         return False  # a parameter that this learner refuses
-    return cost.fits == 0 and times * cost.cpu_seconds <= AT_ONCE
+    return cost.fits == engine.sample == 0 and times * cost.cpu_seconds <= AT_ONCE
 
 
 def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:

@@ -226,7 +226,13 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
             f"{other_coins.most_trainings(run)} where some people are above"
         )
     if leave_one_out.worth_more_people(run):
-        said.append(f"where these people leave a limit open: {min(run.up_to or 0, run.n_units)} people in all, once")
+        people = min(run.up_to or 0, run.n_units)
+        larger = first_engine(replace(run, sample=people))
+        further = (people if larger.trains else min(2 * len(sample), people)) - len(sample)
+        said.append(
+            f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
+            f"trainings more, {plan.span(further * each / run.fleet.workers)}"
+        )
     searched = _searched(run, said) + elsewhere
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)
@@ -274,19 +280,22 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     found = Probe(stated, 0.0, 0.0)
     if closely or (stated > MOMENT and not in_parts.remembered_known(engine, leave_one_out.asked(run, sample))):
         found = of(run, engine, sample, each=each)
-    checked = recheck.expected(len(sample), len(run.thresholds), max(run.drawn, engine.sample))
+    cost = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used))
+    expected = recheck.expected(len(sample), len(run.thresholds), max(run.drawn, engine.sample))
+    checked = cost.fits if engine.real else expected
     if shared := _shared(run, sample):  # and the model of everybody with them
         checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
     left_out = handed_on * len(run.seeds)
-    memory = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used)).memory_bytes
+    few = f"no retraining {'by the recipe ' * engine.trains}but the re-check of about {checked - 1} units"
     said.append(
-        f"no retraining {'by the recipe ' * engine.trains}but the re-check of about {checked - 1} units; "
-        f"{engine.name} takes about "
+        f"{f'at most {checked} retrains' if engine.real else few}; {engine.name} takes about "
         f"{plan.span(max(found.engine, 0.1))} of CPU"
         + (f", theorems {plan.span(max(found.theorems, 0.1))}" if found.theorems else "")
-        + (f", about {memory / 2**20:.0f} MiB" if memory >= 2**20 else "")
+        + (f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes >= 2**20 else "")
     )
+    if engine.bare and any(share for _, share in run.people):
+        said.append(f"where those drawn leave a limit open, everybody is left out: {len(sample)} trainings")
     if handed_on:
         said.append(
             f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if a rule "

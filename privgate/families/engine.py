@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -87,6 +87,8 @@ class Asked:
         The policy's limits on units, nats; empty where nobody is judged. Who is nearest to them is refitted too.
     drawn : int
         How many people of an engine that only ranks are drawn at random and refitted.
+    first : int64 array
+        Units that an earlier look drew at random: they are the first of these.
     engines : tuple of Engine, optional
         The catalogue if absent; the last one must hand on nothing.
     asker : Asker, optional
@@ -111,6 +113,7 @@ class Asked:
     common: Any = None
     limits: tuple[float, ...] = ()
     drawn: int = DRAWN
+    first: Index = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     engines: "tuple[Engine, ...] | None" = None
     asker: Asker | None = None
     refitting: Refitting | None = None

@@ -218,7 +218,10 @@ def at_random(asked: Asked, made: Retrained) -> Index:
     # nobody but the ledger's owner knows whom it draws, and a run that is to be signed finds the trainings of another
     if fleet.signable or not subject.recipe.is_estimator or fleet.ledger.lasting:
         rng = fleet.drawn(subject, "recheck")
-    return np.asarray(rng.choice(claimed, size=min(asked.drawn, len(claimed)), replace=False))
+    before = claimed[np.isin(made.units[claimed], asked.first)]
+    others = claimed[~np.isin(claimed, before)]
+    more = rng.choice(others, size=min(max(asked.drawn - len(before), 0), len(others)), replace=False)
+    return np.asarray(np.concatenate([before, more])[: asked.drawn])
 
 
 def _claimed(made: Retrained) -> Index:

@@ -28,6 +28,8 @@ from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 #: probability at most of a limit that is wrong
 ALPHA = 0.05
+#: of a limit that shows nothing, where an earlier look has spent all
+LEAST = 1e-12
 #: share of an engine's people whom its sample may leave open
 LEFT_OUT = 0.05
 
@@ -44,14 +46,17 @@ class Ranking:
         Of the measured units, who is limited or was trained without for real.
     names : tuple of str
         The engines.
+    grew : bool
+        Whether fewer people were looked at before: of the level is left what that look did not spend.
     """
 
     groups: tuple[tuple[Index, Index], ...]
     real: NDArray[np.bool_]
     names: tuple[str, ...] = ()
+    grew: bool = False
 
     @classmethod
-    def of(cls, found: Retrained, limited: NDArray[np.bool_], more: int = 0) -> Self:
+    def of(cls, found: Retrained, limited: NDArray[np.bool_], more: int = 0, *, grew: bool = False) -> Self:
         """Return who was only ranked and has no limit of another kind; of an engine with everybody refitted nobody is.
 
         Parameters
@@ -60,6 +65,8 @@ class Ranking:
             Whom the kernel limits, whatever an engine says.
         more : int
             People behind those of ``found`` of whom nothing was asked.
+        grew
+            As above.
         """
         loose = (found.shown != Shown.LIMITED) & ~limited
         kinds = [
@@ -69,16 +76,16 @@ class Ranking:
         open_ = [(n, p) for n, p in kinds if np.isin(found.shown[p], OPEN).any()]
         groups = tuple((p, p[found.shown[p] == Shown.DRAWN]) for _, p in open_)
         real = np.append(limited | (found.shown != Shown.RANKED), np.ones(more, dtype=bool))
-        return cls(groups, real, tuple(n for n, _ in open_))
+        return cls(groups, real, tuple(n for n, _ in open_), grew)
 
     @property
     def enough(self) -> bool:
         """Whether of each engine's people so many were drawn that they speak for all but one in twenty."""
         return all(exceeding_limit(0, len(d), len(p), alpha=ALPHA) <= len(p) * LEFT_OUT for p, d in self.groups)
 
-    def beyond(self, high: Float, number: float, population: int) -> int:
+    def beyond(self, high: Float, number: float, population: int, *, alpha: float = ALPHA) -> int:
         """Return how many people of all may exceed a number, where those measured are a random sample or everybody."""
-        alpha = ALPHA / (len(self.groups) + (len(high) < population))
+        alpha /= len(self.groups) + (len(high) < population)
         limited = np.ones(len(high), dtype=bool)
         found = 0
         for people, drawn in self.groups:
@@ -164,7 +171,9 @@ def ranked(request: Request, value: Float, low: Float, high: Float, population: 
         made = replace(plain, low=float(seen[worst]), high=top, beyond=count / population)
     elif how == "share_above":
         threshold = float(request.option("threshold"))
-        count = ranking.beyond(high, threshold, population)
+        grows = looks(request, population) if ranking.grew else None
+        left = ALPHA if grows is None else max(grows.left()[0], LEAST)
+        count = ranking.beyond(high, threshold, population, alpha=left)
         sure = plain.low if seen[worst] > threshold else 0.0
         made = replace(plain, low=sure, high=max(plain.value, count / population))
     else:

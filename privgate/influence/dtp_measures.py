@@ -55,7 +55,8 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
     high, others = high + apart, others + apart
     nothing = np.zeros(len(others))
     padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
-    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, len(others) + len(left))
+    more, grew = len(others) + len(left), left_out.grew(run)
+    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, more, grew=grew)
     found = aggregate.asked(request, *left_out.with_left(len(left), *padded), run.n_units, ranking=ranking)
     where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
     return Measurement(

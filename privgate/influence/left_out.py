@@ -97,6 +97,10 @@ def found(run: Run) -> Found:
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
+    if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained)):
+        whole, witness = replace(run, limits=replace(run.limits, full=True)), _witness(run)
+        made = _answered(whole, chosen.units, witness)
+        made = replace(made, declined={**made.declined, open_: "the people drawn of those it ranks leave a limit open"})
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
     if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
         witness = None
@@ -121,6 +125,11 @@ def _witness(run: Run) -> Witness | None:
 def retrained(run: Run) -> Retrained:
     """Return the models of ``found``."""
     return run.once(found).answered.retrained
+
+
+def grew(run: Run) -> bool:
+    """Return whether the random sample that was drawn first left a limit open, and more people were looked at."""
+    return len(run.once(found).chosen.units) > len(run.once(selection).units)
 
 
 def seeds(run: Run) -> Seeds:
@@ -171,10 +180,13 @@ def _answered(
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
-    until = modes.until(breaks, run.late)
+    until, wanted = modes.until(breaks, run.late), asked(run, units)
+    if before is not None:  # a sample that shows more than the first look is twice as large
+        first = before.retrained.units
+        wanted = replace(wanted, first=first, drawn=max(wanted.drawn, 2 * len(first)))
     made = families.answer(
         replace(
-            asked(run, units),
+            wanted,
             engines=tuple(e for e in families.of(run.subject, **run.wants) if e.name not in wrong),
             asker=witness,
             breaks=breaks if _may_stop(run) else None,
@@ -281,6 +293,24 @@ def undecided(run: Run, found: Retrained) -> bool:
             if seen.low <= request.option("limit") < seen.high:
                 return True
     return False
+
+
+def left_open(run: Run, found: Retrained) -> str:
+    """Return the ``bare`` engine in whose place training answers all, where whom it drew shows no share within a limit.
+
+    No verdict depends on what is installed, then, nor on who was drawn; a budget may leave it open.
+    """
+    ranking = aggregate.Ranking.of(found, np.zeros(len(found.units), dtype=bool))
+    spare = [e.name for e in families.of(run.subject, **run.wants) if e.bare and e.name in ranking.names]
+    limited = run.limits.max_retrains is not None or run.limits.budget_seconds is not None
+    if not spare or limited or broken(run, len(found.units), found):
+        return ""
+    high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"] + run.registered_apart[0]
+    high[changes.without_model(found)] = np.inf
+    over = (
+        ranking.beyond(high, limit, run.n_units) > share * run.n_units + 1e-9 for limit, share in run.people if share
+    )
+    return spare[0] if any(over) else ""
 
 
 def _decided(run: Run, people: int, found: Retrained) -> bool:

@@ -252,7 +252,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
     left = len(run.once(left_out.left))
     run.once(contradicted.of)
     limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
-    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left)
+    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left, grew=left_out.grew(run))
     found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)
     share = request.option("aggregate", "max") == "share_above"
     seeds = len(run.once(left_out.retrained).seeds)

@@ -335,7 +335,7 @@ def summarized(
         kind="confidence",
         confidence=float(request.option("confidence", 0.95)),
         n=len(board.members),
-        population=len(board.members),
+        population=int(board.pool.unit.max()) + 1 if board.pool.fit else len(board.members),
         where=f"{name}, {shown}" if shown else name,
         assumptions=said,
         behind=behind,

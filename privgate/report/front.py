@@ -213,8 +213,10 @@ def how_sure(doc: ReportDocument) -> str:
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        of = say("sure.some", count=number(least.n), total=number(least.population), who=_who(least))
-        told.append(f"{of} {_stop(claim) or say('sure.unknown')}")
+        drawn = not about(least.request.metric).per_unit and least.request.option("scope") != "record"
+        key = "sure.drawn" if drawn else "sure.some"
+        of = say(key, count=number(least.n), total=number(least.population), who=_who(least))
+        told.append(of if drawn else f"{of} {_stop(claim) or say('sure.unknown')}")
     elif least.n > 0:
         key = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
         told.append(say(key, count=number(least.n), who=_who(least)))

@@ -100,6 +100,7 @@ SENTENCES: Mapping[str, str] = {
     "sure.interval": "Intervals hold at {level} % confidence.",
     "sure.point": "Some figures are estimates without an interval; they neither approve nor block.",
     "sure.some": "{count} of {total} {who} were measured.",
+    "sure.drawn": "{count} of {total} {who} were measured, drawn at random.",
     "sure.unknown": "Nothing is known of the others.",
     "sure.all": "All {count} {who} were measured.",
     "sure.all_bounded": "All {count} {who} were measured, some of them only closely enough to show that they are not "

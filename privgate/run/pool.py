@@ -63,8 +63,9 @@ class AttackPool:
     hidden : float
         Share of the members who are no trials because copies of them, more than chance explains, are among the
         candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
-    fit : (int, int), optional
-        Members and candidates of whom the trials were drawn at random; None where all of them are trials.
+    fit : (int, int, int), optional
+        How many of either side at most, and of how many members and candidates, the trials were drawn at random; None
+        where all of them are trials.
     """
 
     members: Bool
@@ -76,16 +77,18 @@ class AttackPool:
     twins: Twins | None = None
     shift: Shift | None = None
     hidden: float = 0.0
-    fit: tuple[int, int] | None = None
+    fit: tuple[int, int, int] | None = None
 
     @property
     def drawn(self) -> str:
         """Of how many people the trials were drawn, one sentence; empty where all of them are trials."""
         if self.fit is None:
             return ""
-        inside, outside = (len(np.unique(self.unit[self.trial & (self.members == m)])) for m in (True, False))
-        some, others = self.fit
-        return f"trials are drawn at random: {inside} of {some} members and {outside} of {others} candidates"
+        most, inside, outside = self.fit
+        some = Count(inside, len(np.unique(self.unit[self.members]))), Count(outside, int((~self.members).sum()))
+        return (
+            f"trials are drawn at random, at most {most} of either side: of {some[0]} members and {some[1]} candidates"
+        )
 
     @property
     def refusal(self) -> str:
@@ -279,7 +282,7 @@ def of_run(run: Run) -> AttackPool:
         return pool
     rng = unknown(run.subject, "trials of attacks", run.fleet)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
-    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(len(sides[0]), len(sides[1])))
+    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.

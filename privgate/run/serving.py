@@ -90,7 +90,7 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
 
 def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
     """Return the subject with further questions, pool rows to ask about, and those of them that are nobody's record."""
-    size = _people(subject)
+    size = subject.data.pool_size
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
         drawn = reproduction.drawn(subject, "served", signable=fleet.signable)
@@ -103,20 +103,16 @@ def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
     return wide, rows, out
 
 
-def _people(subject: Subject) -> int:
-    return subject.data.n + (0 if subject.data.candidates is None else len(subject.data.candidates[1]))
-
-
 def _some(subject: Subject, rows: Index, fleet: Fleet) -> Index:
     """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of nobody's questions."""
-    n, size = subject.data.n, _people(subject)
+    n, size = subject.data.n, subject.data.pool_size
     rng, kind = reproduction.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
     return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
 
 
 def _marked(subject: Subject, rows: Index, native: Float, served: Float, way: str) -> str:
     """Return that what lies between an answer and what is served for it tells members from candidates; empty if not."""
-    people = rows < _people(subject)
+    people = rows < subject.data.pool_size
     if not subject.release.exact or native.shape != served.shape:
         return ""
     with np.errstate(divide="ignore"):

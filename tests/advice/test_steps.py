@@ -6,12 +6,18 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate.advice import candidates
 from privgate.advice import evaluate as steps
 from privgate.advice.evaluate import costs_of_both as plan
 from privgate.check import gate
 from privgate.check.costs import costs
+from privgate.check.prepare import prepare
 from privgate.evidence import Removals
 from privgate.influence.risky_removal import remove_risky
 from privgate.report import report_schema
@@ -101,6 +107,18 @@ def same(X, y, *, seed):
     from sklearn.dummy import DummyClassifier
 
     return DummyClassifier(strategy="constant", constant=0).fit([[0.0], [0.0]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "at_once"), [(make_pipeline(StandardScaler(), LogisticRegression()), False), (GaussianNB(), True)]
+)
+def test_an_engine_that_needs_a_sample_of_trainings_is_not_asked_within_a_check(fleet, recipe, at_once):
+    """Each change would take hundreds of trainings, and the check twice as long."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    subject = Subject.local(Recipe(recipe, seed=1), TrainingData(X, (X[:, 0] + rng.normal(size=400) > 0).astype(int)))
+    run = prepare(Policy.load("share-1"), subject, fleet=fleet, limits=Budget())
+    assert steps._cheap(run, candidates.NOTHING) == at_once
 
 
 def test_where_a_control_stops_the_run_no_other_parameters_are_advised(fleet):

@@ -1,4 +1,8 @@
-"""Run by the peers' own interpreter: attack one forest on one split, print one JSON line an attack."""
+"""Run by the peers' own interpreter: attack one forest on one split, print one JSON line an attack.
+
+With the word "lira" it runs sacroml's LiRA and nothing else, with "refits" the same attack by hand: whole processes to
+be timed beside ours.
+"""
 
 import json
 import logging
@@ -54,6 +58,23 @@ def sacroml(inside, outside, y_in, y_out, model):
         yield {"tool": "sacroml", "attack": name, "seconds": round(time.process_time() - started, 2), **figures(found)}
 
 
+def refits(inside, outside, y_in, y_out, model):
+    """LiRA offline (Carlini et al. 2022, section IV-D) by 64 refits on random halves, without any tool."""
+    from scipy.stats import norm
+
+    X, y, rng = np.concatenate([inside, outside]), np.concatenate([y_in, y_out]), np.random.default_rng(0)
+
+    def confidence(fitted):
+        p = np.clip(fitted.predict_proba(X)[np.arange(len(X)), y], 1e-6, 1 - 1e-6)
+        return np.log(p / (1 - p))
+
+    kept = rng.random((64, len(X))) < 0.5
+    made = [RandomForestClassifier(100, random_state=k).fit(X[rows], y[rows]) for k, rows in enumerate(kept)]
+    without = np.where(kept, np.nan, [confidence(one) for one in made])
+    scores = norm.cdf(confidence(model), np.nanmean(without, axis=0), np.nanstd(without, axis=0) + 1e-6)
+    yield {"tool": "refits", "attack": "LiRA offline, 64 shadow models", "mean": round(float(scores.mean()), 4)}
+
+
 def art(inside, outside, y_in, y_out, model):
     from art.attacks.inference import membership_inference as mi
     from art.estimators.classification.scikitlearn import SklearnClassifier
@@ -105,10 +126,13 @@ if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     os.chdir(tempfile.mkdtemp())
     data = split()
-    for tool in (sacroml, art, art_pdtp):
+    alone = {"lira": (sacroml,), "refits": (refits,)}.get(" ".join(sys.argv[1:]))
+    for tool in alone or (sacroml, art, art_pdtp):
         try:
             for row in tool(*data):
                 print("ROW " + json.dumps(row), flush=True)
+                if alone:
+                    break
         except Exception as exc:  # noqa: BLE001  a peer that breaks is a row of the table, not the end of it
             print("ROW " + json.dumps({"tool": tool.__name__, "problem": f"{type(exc).__name__}: {exc}"}), flush=True)
     sys.exit(0)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from tests.bench.results_table import note
+from tests.bench.test_fixed_cost import measured
 
 pytestmark = pytest.mark.bench
 PEERS = ("sacroml", "adversarial-robustness-toolbox", "fpdf2", "pypdf")
@@ -74,6 +76,41 @@ def privgate_rows():
             yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(shown.auc, 4),
                    "acc": round(got.value, 4), "low": round(got.low, 4), "high": round(got.high, 4),
                    "tpr@0.1": round(tpr_at_fpr(attempt.scores, board.members, fpr=0.1), 4)}  # fmt: skip
+
+
+OURS = """
+from sklearn.ensemble import RandomForestClassifier
+from privgate.membership import attacks, board
+from privgate.run.run import Budget, Run
+from privgate.subject.data import TrainingData
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+from peers_attack import split
+inside, outside, y_in, y_out, _ = split()
+data = TrainingData(inside, y_in, candidates=(outside, y_out))
+with Fleet(jobs=1, ledger="none") as fleet:
+    run = Run(Subject.local(Recipe(RandomForestClassifier(100), seed=0), data), fleet, Budget(shadow_models=64), (0,))
+    (lira,) = (a for a in attacks.ALL if a.name == "lira_offline")
+    assert not run.once(board.run).attempt(lira).problem
+"""
+
+
+def test_lira_alone_as_a_whole_process(interpreter):
+    """What each takes of the processor from its first import to its end, in one process or several; one thread each."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    environment = os.environ | one | {"PYTHONPATH": str(SCRIPT.parent)}
+    found = {}
+    for tool, command in {
+        "sacroml": [interpreter, SCRIPT, "lira"],
+        "refits by hand": [sys.executable, SCRIPT, "refits"],
+        "privgate": [sys.executable, "-c", OURS],
+    }.items():
+        runs = [measured([str(c) for c in command], env=environment) for _ in range(3)]
+        assert all(r["code"] == 0 and "problem" not in r["said"] for r in runs), runs
+        found[tool] = round(min(r["processor_seconds"] for r in runs), 2)
+    ratios = {tool: round(found["privgate"] / seconds, 2) for tool, seconds in found.items()}
+    note(bench="LiRA alone, whole processes", processor_seconds=found, ours_to_theirs=ratios)
 
 
 def test_one_table(interpreter):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 from sklearn.naive_bayes import BernoulliNB
 
 from privgate import Recipe, Subject, TrainingData
@@ -17,6 +17,7 @@ from privgate.families import nearest
 from privgate.families.answering import ALL
 from privgate.families.chain import _compared
 from privgate.families.engine import Asked
+from privgate.families.recheck import at_random
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Shown
 from privgate.influence import aggregate
@@ -227,3 +228,39 @@ def test_a_comparison_whose_answers_stand_nowhere_limits_nobody(shown, people):
 
     assert not ranking.enough
     assert ranking.beyond(np.zeros(people), 1.0, people) == people
+
+
+@pytest.mark.parametrize("people", [320, 400, 500, 700, 1000, 1196])
+@pytest.mark.parametrize("share", [0.01, 0.02])
+def test_a_yes_of_two_looks_is_wrong_no_oftener_than_its_level(people, share):
+    """One person too many exceeds, of whom the engine says nothing: at 299 people, then at twice as many."""
+    request = Request.of("pdtp", aggregate="share_above", threshold=1.0, sample=299, up_to=1196, limit=share)
+    allowed = int(share * people)
+
+    def passes(seen, over, grew):
+        high = np.zeros(people)
+        high[:over] = 2.0
+        if not grew:
+            return aggregate.asked(request, high[:seen], high[:seen], high[:seen], people).high <= share + 1e-12
+        everybody = np.arange(people)
+        ranking = aggregate.Ranking(((everybody, everybody[:seen]),), everybody < seen, ("k_nearest",), grew)
+        return aggregate.asked(request, high, high, high, people, ranking=ranking).high <= share + 1e-12
+
+    first, then = 299, min(598, people)
+    least = [next((k for k in range(n) if not passes(n, k, grew)), n) for n, grew in ((first, False), (then, True))]
+    chances = [hypergeom(people, allowed + 1, n).cdf(k - 1) for n, k in zip((first, then), least, strict=True)]
+    assert sum(chances) <= 0.05
+    assert least[1] >= 1  # or looking again could never approve
+
+
+def test_the_first_people_of_a_sample_that_grew_are_those_of_its_first_look():
+    asked = Asked(SUBJECT, np.arange(N), (0,), Known(np.zeros(N), 3), drawn=120, first=np.arange(50, 90))
+    made = nearest_made(asked)
+    some = at_random(asked, made)
+    assert set(some[:40]) == set(range(50, 90))
+    assert len(set(some)) == 120
+    assert not len(at_random(replace(asked, drawn=0), made))
+
+
+def nearest_made(asked):
+    return Liar(np.zeros(N), nearest.K_NEAREST).answers(asked)[0]

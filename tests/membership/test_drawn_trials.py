@@ -5,16 +5,21 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy
+from privgate.check import prepare as preparing
 from privgate.check import questions
+from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
+from privgate.policy.policy_part import Audit
+from privgate.report import front, report_document
 from privgate.run import pool as pools
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from tests.in_process import InProcess
+from tests.report.small_counts import sentence
 
 N, OUTSIDE, MOST = 240, 200, 60
 ACCURACY = Request.of("attack_accuracy", attack="any", scope="model", confidence=0.95)
@@ -39,7 +44,7 @@ def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybod
     assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [MOST, MOST]
     assert not (pool.trial & ~everybody.trial).any()
     assert everybody.fit is None
-    assert pool.fit == (N, OUTSIDE)
+    assert pool.fit == (MOST, N, OUTSIDE)
     assert (run.once(pools.train).masks == whole.once(pools.train).masks).all()
     assert run.once(pools.train).log_p.shape[1] == 2 * MOST
 
@@ -61,9 +66,21 @@ def test_a_model_that_gives_its_people_away_is_seen_on_a_part_and_the_part_is_sa
 
     assert found.low > 0.5
     assert found.n == 2 * MOST
-    said = f"trials are drawn at random: {MOST} of {N} members and {MOST} of {OUTSIDE} candidates"
+    said = f"trials are drawn at random, at most {MOST} of either side: of {N} members and {OUTSIDE} candidates"
     assert said in found.assumptions
     assert all("drawn at random" not in a for a in questions.measure(attacked(trials=N), ACCURACY).assumptions)
+
+
+@pytest.mark.parametrize("alike", [0, 1, 8])
+def test_how_many_people_have_a_double_cannot_be_counted_from_whom_trials_are_drawn(alike):
+    data = people()
+    X, y = data.X.copy(), data.y.copy()
+    X[1 : 1 + alike], y[1 : 1 + alike] = X[0], y[0]
+    said = attacked(TrainingData(X, y, candidates=data.candidates)).once(pools.of_run).drawn
+
+    few = N - alike - 1 if alike else N
+    assert (f"{few} members" in said) == (not alike)
+    assert sentence(said, [N, OUTSIDE, N + OUTSIDE]) == said
 
 
 def test_whole_people_are_drawn_with_all_of_their_records():
@@ -108,6 +125,19 @@ def test_the_mean_loss_on_training_records_is_that_of_everybody():
     part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
 
     assert (part.value, part.low, part.high, part.n) == (all_.value, all_.low, all_.high, all_.n)
+
+
+def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
+    policy, said = Policy.load("attacks-1"), []
+    rule = policy.rules[0].model_copy(update={"level": None})
+    policy = policy.model_copy(update={"rules": (rule,), "audit": Audit()})
+    for most in (MOST, N):
+        monkeypatch.setattr(preparing, "TRIALS", most)
+        verdict = evaluate(policy, attacked().subject, fleet=InProcess(), limits=Budget(shadow_models=16))
+        said.append(front.how_sure(report_document.read(report_document.document(verdict, hash_key=b"k" * 32))))
+
+    assert f"{2 * MOST} of {N + OUTSIDE} trials were measured, drawn at random." in said[0]
+    assert f"All {N + OUTSIDE} trials were measured." in said[1]
 
 
 class Secret(InProcess):

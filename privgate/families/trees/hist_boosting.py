@@ -8,8 +8,7 @@ counts for everybody.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from importlib.util import find_spec
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,9 +102,7 @@ class HistBoosting(LibraryEngine):
             return "there is one class only"
         if len(subject.data.units) <= 2 * self.sample:
             return f"up to {2 * self.sample} people are retrained as fast as a sample of them"
-        if find_spec("numba") is None:
-            return "its loop is compiled by numba, which is missing here: pip install 'privgate[boosting]'"
-        return ""
+        return _uncompiled()
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the cost of as many trainings of this kind, by rule of thumb."""
@@ -170,6 +167,17 @@ def _odd(estimator: Any) -> str:
         return f"learning_rate or l2_regularization is beyond {STEEPEST:g}"
     # compiled code looks at no end of an array
     return "" if 2 <= estimator.max_bins <= 255 else "max_bins is not between 2 and 255"
+
+
+@cache
+def _uncompiled() -> str:
+    """Return why there is no compiled loop here; empty if there is one."""
+    try:
+        from privgate.families.trees import boosting_loop  # noqa: F401  whether it can be
+    except (ImportError, RuntimeError) as exc:  # numba knows no such numpy, or finds no folder that it may write to
+        todo = "pip install 'privgate[boosting]'" if isinstance(exc, ImportError) else "set NUMBA_CACHE_DIR"
+        return f"its loop is compiled by numba, which is missing or fails here: {todo}"
+    return ""
 
 
 def without(posed: Posed, records: Index, sizes: Index, queries: Index, workers: int = 1) -> Float:

@@ -108,7 +108,9 @@ class MembershipRule(CandidatesRule):
             return f"{said}; at this figure none are enough: {self.lower_it}"
         if self._open(measurement):
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
-        return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is"
+        drawn = measurement.n < measurement.population and self.scope != "record"
+        more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
+        return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is{more}"
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
         """Return the finding; that no upper limit was found is no figure, and is said instead of one."""

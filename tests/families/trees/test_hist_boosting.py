@@ -1,5 +1,8 @@
 """Histogram boosting without each record: what is compiled equals refits of the library, or says that it does not."""
 
+import importlib
+import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -172,12 +175,32 @@ def test_says_why_it_does_not_cover(change, why):
         )
 
 
-def test_says_what_to_install_where_numba_is_missing(monkeypatch):
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        (ModuleNotFoundError("No module named 'numba'"), "pip install 'privgate\\[boosting\\]'"),
+        (ImportError("Numba needs NumPy 2.0 or less"), "pip install 'privgate\\[boosting\\]'"),
+        (RuntimeError("cannot cache function '_edges': no locator available"), "set NUMBA_CACHE_DIR"),
+    ],
+    ids=["missing", "broken", "no cache"],
+)
+def test_says_what_to_do_where_numba_compiles_nothing(monkeypatch, raised, why):
     X = np.random.default_rng(0).normal(size=(400, 3))
     subject = Subject.local(Recipe(Boosting(random_state=0)), TrainingData(X, np.arange(400) % 2))
-    monkeypatch.setattr(hist_boosting, "find_spec", lambda name: None if name == "numba" else name)
+    found = importlib.import_module("numba")
 
-    assert "pip install 'privgate[boosting]'" in ENGINE.supports(subject)
+    def njit(**_):
+        raise raised
+
+    monkeypatch.delitem(sys.modules, "privgate.families.trees.boosting_loop", raising=False)
+    monkeypatch.delattr("privgate.families.trees.boosting_loop", raising=False)
+    monkeypatch.setattr(found, "njit", njit)
+    hist_boosting._uncompiled.cache_clear()
+    try:
+        assert re.search(why, ENGINE.supports(subject))
+        assert answering.first(subject)[0].name == "tree_ensembles"
+    finally:
+        hist_boosting._uncompiled.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,12 @@ def test_an_open_attack_says_how_many_candidates_decide_it(value, high, candidat
     assert value + (high - value) * (candidates / needed) ** 0.5 <= RULE.max
 
 
+def test_of_whom_a_part_was_drawn_more_are_tried_only_where_the_policy_says_so():
+    told = [RULE.advice(measured(0.56, 0.619, population=n), Outcome.INCONCLUSIVE) for n in (1000, 30_000)]
+
+    assert ["audit.min_candidates" in text for text in told] == [False, True]
+
+
 def test_where_the_figure_itself_is_above_more_people_do_not_help():
     assert "none are enough" in RULE.advice(measured(0.61, 0.65), Outcome.INCONCLUSIVE)
 
