@@ -171,9 +171,7 @@ def ranked(request: Request, value: Float, low: Float, high: Float, population: 
         made = replace(plain, low=float(seen[worst]), high=top, beyond=count / population)
     elif how == "share_above":
         threshold = float(request.option("threshold"))
-        grows = looks(request, population) if ranking.grew else None
-        left = ALPHA if grows is None else max(grows.left()[0], LEAST)
-        count = ranking.beyond(high, threshold, population, alpha=left)
+        count = ranking.beyond(high, threshold, population, alpha=level(request, population, grew=ranking.grew))
         sure = plain.low if seen[worst] > threshold else 0.0
         made = replace(plain, low=sure, high=max(plain.value, count / population))
     else:
@@ -184,6 +182,12 @@ def ranked(request: Request, value: Float, low: Float, high: Float, population: 
         made = replace(plain, low=min(plain.low, float(seen[worst])), high=max(plain.value, top))
     claim = plain.claim or ranking.said(count, population)
     return replace(made, where=worst if made.low > 0 or how == "max" else -1, confidence=1 - ALPHA, claim=claim)
+
+
+def level(request: Request, population: int, *, grew: bool) -> float:
+    """Return what an earlier look at fewer people leaves of the level, where the sample grew."""
+    grows = looks(request, population) if grew else None
+    return ALPHA if grows is None else max(grows.left()[0], LEAST)
 
 
 def looks(request: Request, population: int) -> Looks | None:

@@ -97,7 +97,8 @@ def found(run: Run) -> Found:
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
-    if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained)):
+    grown = run.sample is not None and run.sample == run.up_to
+    if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained, grew=grown)):
         whole, witness = replace(run, limits=replace(run.limits, full=True)), _witness(run)
         made = _answered(whole, chosen.units, witness)
         made = replace(made, declined={**made.declined, open_: "the people drawn of those it ranks leave a limit open"})
@@ -295,7 +296,7 @@ def undecided(run: Run, found: Retrained) -> bool:
     return False
 
 
-def left_open(run: Run, found: Retrained) -> str:
+def left_open(run: Run, found: Retrained, *, grew: bool) -> str:
     """Return the ``bare`` engine in whose place training answers all, where whom it drew shows no share within a limit.
 
     No verdict depends on what is installed, then, nor on who was drawn; a budget may leave it open.
@@ -307,10 +308,9 @@ def left_open(run: Run, found: Retrained) -> str:
         return ""
     high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"] + run.registered_apart[0]
     high[changes.without_model(found)] = np.inf
-    over = (
-        ranking.beyond(high, limit, run.n_units) > share * run.n_units + 1e-9 for limit, share in run.people if share
-    )
-    return spare[0] if any(over) else ""
+    alpha = min((aggregate.level(r, run.n_units, grew=grew) for r in run.breaks), default=aggregate.ALPHA)
+    shares = ((limit, share * run.n_units + 1e-9) for limit, share in run.people if share)
+    return spare[0] if any(ranking.beyond(high, v, run.n_units, alpha=alpha) > most for v, most in shares) else ""
 
 
 def _decided(run: Run, people: int, found: Retrained) -> bool:
