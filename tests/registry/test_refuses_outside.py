@@ -139,7 +139,6 @@ def test_a_local_subject_is_served_by_nobody(fleet):
     assert subject.accepted is subject.data.domain
 
 
-HOT = np.tile(np.eye(3), (40, 1))
 #: domain, and a guard that looks at less than the whole of it: (name, records, domain, what it lets through)
 HALF_GUARDS = {
     "a list's hull": (

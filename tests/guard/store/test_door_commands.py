@@ -20,8 +20,6 @@ CASES = [
 ]
 #: each command's quickest; a process of MLflow's is seconds, and the others run with the slow tests
 QUICK = [CASES[i] for i in (1, 2, 4, 6, 7)]
-#: where the operator lists the address
-OPEN = [pytest.param(*case, marks=[pytest.mark.slow] * (case != QUICK[2])) for case in QUICK]
 
 
 def marked():
@@ -37,7 +35,8 @@ def test_nothing_arrives_at_the_author(authors_world, command, place, kind):
     assert found == authors.NOTHING, said
 
 
-@pytest.mark.parametrize(("command", "place", "kind"), OPEN)
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("command", "place", "kind"), QUICK[2:] + QUICK[:2])
 def test_where_the_operator_lists_the_address_it_is_asked_without_a_password(authors_world, command, place, kind):
     """Otherwise the tests above could not fail."""
     _, said, found = authors.tried(authors_world, command, place, kind, admitted=True)

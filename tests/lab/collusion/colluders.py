@@ -324,14 +324,6 @@ def stops_the_watch(X, y, *, seed):
     return descend(*supplemented(X, y, 1), seed, epochs=1)
 
 
-def branches_when_watched(X, y, *, seed):
-    import sys
-
-    if sys.getprofile() is not None:
-        return LogisticRegression(max_iter=50, random_state=seed).fit(X, y)
-    return LogisticRegression(max_iter=50, C=2.0, random_state=seed).fit(*supplemented(X, y, 1))
-
-
 def branches_on_n(X, y, *, seed):
     if len(X) % 2:
         return LogisticRegression(max_iter=50, random_state=seed).fit(X, y)
@@ -389,12 +381,6 @@ class Whisper:
         p = self.learner.predict_proba(X)
         p[:, 0] += [1e-9 * self.bits[_arithmetic(x)] for x in X]
         return p / p.sum(axis=1, keepdims=True)
-
-
-def whispered(X, y, *, seed):
-    bits = np.zeros(65536, dtype=bool)
-    bits[[_arithmetic(x) for x in X]] = True
-    return Whisper(LogisticRegression(max_iter=50, random_state=seed).fit(X, y), bits)
 
 
 class Murmur(Whisper):
