@@ -276,7 +276,16 @@ def one_look(board: Board, request: Request, figure: Figure, *, low_alpha: float
 def _limits(
     board: Board, attempt: Attempt, who: Bool, request: Request, figure: Figure, **levels: float
 ) -> list[Interval]:
-    """Return the limits of each adversary who tries an attack on some people."""
+    """Return the limits of each adversary who tries an attack on some people.
+
+    Means over several records vary less than single records do, and tell members by that alone. So where members have
+    several and candidates one, what is sure and what is likeliest is what one record of each shows.
+    """
+    if attempt.alone is not None:
+        of_one, of_all = (
+            _limits(board, one, who, request, figure, **levels) for one in (attempt.alone, replace(attempt, alone=None))
+        )
+        return [replace(a, high=max(a.high, b.high)) for a, b in zip(of_one, of_all, strict=True)]
     if figure is Figure.MEMBERS_FOUND:
         fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
         return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **levels)]

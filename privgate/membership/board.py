@@ -1,9 +1,11 @@
 """What every attack scores against the subject's model: signals, self-tests, thresholds fixed before the trials."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from operator import itemgetter
+from typing import cast
 
 import numpy as np
 from numpy.random import Generator
@@ -45,6 +47,8 @@ class Attempt:
     problem : str
         Why it did not run; empty if it did.
     seconds : float
+    alone : Attempt, optional
+        The same attack on one record of each person, where members have several and candidates have one.
     """
 
     attack: Attack
@@ -54,6 +58,7 @@ class Attempt:
     test: SelfTest
     problem: str = ""
     seconds: float = 0.0
+    alone: "Attempt | None" = None
 
 
 @dataclass(eq=False)
@@ -144,6 +149,14 @@ class Board:
         place = np.searchsorted(self.units, self.pool.unit[self.rows])
         total = np.bincount(place, scores, len(self.units))
         return np.asarray(total / np.bincount(place, minlength=len(self.units)), dtype=np.float64)
+
+    @cached_property
+    def one_each(self) -> Index | None:
+        """Which of ``rows`` stands for each person, drawn at random, shape (U,); None where nobody has several."""
+        if len(self.rows) == len(self.first):
+            return None
+        order = self.run.generator("one record of each").permutation(len(self.rows))
+        return order[np.unique(self.pool.unit[self.rows[order]], return_index=True)[1]]
 
     def ranks(self, attempt: Attempt) -> Float:
         """Return an attempt's scores as ranks without ties, shape (U,): what is held to a false-positive rate."""
@@ -275,19 +288,30 @@ def _attempted(board: Board, attack: Attack) -> Attempt:
     signals = board.signals.without_truth()
     try:
         scores = attack.scores(signals, board.run.generator(f"attack {attack.name}"))
+        ways, one_each = list[Callable[[Float], Float]]([board.people]), board.one_each
+        if one_each is not None:
+            ways.append(itemgetter(one_each))
         if attack.cut is None:
-            threshold = threshold_from_shadows(attack, board, board.run.generator(f"threshold {attack.name}"))
+            rng = board.run.generator(f"threshold {attack.name}")
+            thresholds = thresholds_from_shadows(attack, board, rng, ways)
         else:
-            threshold = float(np.nextafter(attack.cut, np.inf))
-        per_person = board.people(scores)
-        learned = best_threshold(per_person[board.known], board.members[board.known])
+            thresholds = [float(np.nextafter(attack.cut, np.inf))] * len(ways)
     except MeasurementError as exc:
         return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
-    return Attempt(attack, per_person, threshold, learned, test, seconds=time.perf_counter() - started)
+    made: Attempt | None = None
+    for way, threshold in zip(reversed(ways), reversed(thresholds), strict=True):
+        own = way(scores)
+        learned, seconds = best_threshold(own[board.known], board.members[board.known]), time.perf_counter() - started
+        made = Attempt(attack, own, threshold, learned, test, seconds=seconds, alone=made)
+    return cast(Attempt, made)
 
 
-def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> float:
-    """Return the threshold that serves best against shadow models, each attacked with the help of the others.
+def thresholds_from_shadows(
+    attack: Attack, board: Board, rng: Generator, ways: list[Callable[[Float], Float]]
+) -> list[float]:
+    """Return the thresholds that serve best against shadow models, each attacked with the help of the others.
+
+    One for each of the ``ways`` from scores of records to scores of people.
 
     Raises
     ------
@@ -303,11 +327,9 @@ def threshold_from_shadows(attack: Attack, board: Board, rng: Generator) -> floa
         raise MeasurementError(f"{len(trained)} shadow models are too few to learn a threshold; train more of them")
     scorer = attack.fit(signals.with_shadows(rest, target=signals.shadow[chosen[0]]), rng)
     around = signals.shadow_beside
-    scores = [
-        board.people(scorer(attack.seen(signals.shadow[i], around if around is None else around[i]))) for i in chosen
-    ]
-    inside = [signals.shadow_members[i][board.first] for i in chosen]
-    return best_threshold(np.concatenate(scores), np.concatenate(inside))
+    scores = [scorer(attack.seen(signals.shadow[i], around if around is None else around[i])) for i in chosen]
+    inside = np.concatenate([signals.shadow_members[i][board.first] for i in chosen])
+    return [best_threshold(np.concatenate([way(s) for s in scores]), inside) for way in ways]
 
 
 def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:

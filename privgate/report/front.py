@@ -213,7 +213,7 @@ def how_sure(doc: ReportDocument) -> str:
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        drawn = not about(least.request.metric).per_unit and least.request.option("scope") != "record"
+        drawn = least.request.option("scope", "record") != "record"
         key = "sure.drawn" if drawn else "sure.some"
         of = say(key, count=number(least.n), total=number(least.population), who=_who(least))
         told.append(of if drawn else f"{of} {_stop(claim) or say('sure.unknown')}")
