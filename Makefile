@@ -37,7 +37,7 @@ lint: $(STAMP)
 test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	@$(MAKE) --no-print-directory --jobs 2 lint suite # side by side: the type checker is one long task of one core
 
-suite: $(STAMP) # each worker imports and collects all by itself, 20 s of a core, and waits for others a fifth of its time
+suite: $(STAMP) # each worker imports and collects all by itself, 12 s of a core, and waits for others a fifth of its time
 	rm -f .coverage .coverage.*
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
