@@ -16,6 +16,12 @@ from privgate.training.ledger import Ledger
 RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
 
 
+class Held(list):
+    """Answers that are all in memory."""
+
+    at = list.__getitem__
+
+
 class InProcess(Fleet):
     """Counts its calls, and keeps what was asked; the calls numbered in ``fail`` fail."""
 
@@ -32,6 +38,9 @@ class InProcess(Fleet):
 
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
+
+    def each(self, subject, fits, *, label="retraining"):
+        return Held(self.fits(subject, fits, label=label))
 
     def alone(self, subject, fit):
         return None

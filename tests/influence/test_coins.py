@@ -1,5 +1,6 @@
 """Which coins a verdict speaks of: the released ones, however a seed is spelled, compared with others."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +14,11 @@ from privgate.check.gate import evaluate
 from privgate.influence import other_coins
 from privgate.run import coins, controls
 from privgate.run.run import Budget
+from privgate.statistics import leakage
 from privgate.training.fit import Fit, Rows
+from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
+from tests.in_process import Held
 
 N = 40
 RNG = np.random.default_rng(3)
@@ -234,11 +238,11 @@ class Answering:
     def __init__(self, answer):
         self.answer, self.asked = answer, 0
 
-    def fits(self, subject, fits, *, label):
+    def each(self, subject, fits, *, label):
         del label
         self.asked += len(fits)
         made = [np.asarray(self.answer(f.seed, f.order)) for f in fits]
-        return [SimpleNamespace(log_p=v, problem="failed" if np.isnan(v).any() else "") for v in made]
+        return Held(SimpleNamespace(log_p=v, problem="failed" if np.isnan(v).any() else "") for v in made)
 
 
 def compared(answer, kind="seed", **limits):
@@ -311,6 +315,51 @@ def flagged(chosen, rng, heavy):
         if (extreme[1:] >= extreme[0]).any():
             return False
     return True
+
+
+def all_at_once(answers):
+    """What ``stand_out`` computes, with all answers in memory."""
+    off, deviation = np.abs(answers - answers.mean(axis=0)), answers.std(axis=0)
+    scale = deviation + np.median(deviation[deviation > 0]) if (deviation > 0).any() else deviation
+    return np.where(scale > 0, off / np.where(scale > 0, scale, 1.0), 0.0).max(axis=1)
+
+
+def test_models_one_by_one_are_compared_to_the_last_bit_as_all_at_once():
+    rng = np.random.default_rng(4)
+    for models, answers in [
+        (1, 5),
+        (2, 2),
+        *zip(rng.integers(2, 201, 80), rng.integers(2, 90, 80), strict=True),
+        (60, 9000),
+    ]:
+        table = rng.normal(size=(models, answers)) * 10.0 ** rng.integers(-8, 8)
+        table[:, rng.random(answers) < rng.choice([0.0, 0.5, 1.0])] = -40.0
+
+        np.testing.assert_array_equal(coins.stand_out(table), all_at_once(table))
+        np.testing.assert_array_equal(leakage.moments(table)[0], table.mean(axis=0))
+        assert leakage.widest(table) == np.ptp(table, axis=0).max()
+        if models > 1:
+            spread = np.sqrt(2.0) * leakage.moments(table, ddof=1)[1]
+            np.testing.assert_array_equal(spread, leakage.noise_floor(table[:, :, None]))
+
+
+def test_coins_are_compared_in_the_memory_of_a_few_answers(tmp_path):
+    """Not of 20, and neither does the ledger hold what it wrote: a million records times 60 coins filled 5 GB."""
+    size = 70_000
+    y = np.arange(size) % 2
+    data = TrainingData(RNG.normal(size=(size, 2)) + 0.5 * y[:, None], y)
+    subject = Subject.local(Recipe(shaken, params={"by": 0.02}, seed=1), data)
+    with Fleet(1, tmp_path, isolate="none") as fleet:
+        fleet.fits(subject, [coins.Coin(1).fit(subject)])
+        run = SimpleNamespace(subject=subject, fleet=fleet, limits=Budget(), seed_control=SimpleNamespace(coins="seed"))
+        tracemalloc.start()
+        found = coins.compared(run)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert found.outcome == "passed"
+    assert found.detail["coins"] >= coins.LOOKS[0]
+    assert peak < 12 * subject.data.n * subject.width * 8
 
 
 @pytest.mark.parametrize("heavy", [False, True])
