@@ -70,10 +70,8 @@ def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> P
         return reproduction.doubt("depends_on_data", no_answers(problem))
     known: dict[str, Callable[[], Answer]] = {k: partial(first.at, len(alike) + i) for i, k in enumerate(plain)}
     known[""] = partial(first.at, 0)
-    noise = max(
-        leakage.widest(subject.comparable(first.at(i).log_p) for i in range(ALIKE)),
-        *(_between(subject, known[f.key](), first.at(ALIKE + i)) for i, f in enumerate(twice)),
-    )
+    apart = [_between(subject, known[f.key](), first.at(ALIKE + i)) for i, f in enumerate(twice)]
+    noise = max(leakage.widest(subject.comparable(first.at(i).log_p) for i in range(ALIKE)), *apart, 0.0)
     if noise > reproduction.DETERMINISTIC:
         return reproduction.doubt(
             "depends_on_data",
