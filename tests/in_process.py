@@ -2,6 +2,8 @@
 
 import importlib
 import warnings
+from copy import copy
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,12 +16,6 @@ from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
 
 RAISED = (ValueError, IndexError, FloatingPointError, np.linalg.LinAlgError, SubjectError)
-
-
-class Held(list):
-    """Answers that are all in memory."""
-
-    at = list.__getitem__
 
 
 class InProcess(Fleet):
@@ -40,7 +36,7 @@ class InProcess(Fleet):
         return [self._fit(subject, f) for f in fits]
 
     def each(self, subject, fits, *, label="retraining"):
-        return Held(self.fits(subject, fits, label=label))
+        return [partial(copy, a) for a in self.fits(subject, fits, label=label)]
 
     def alone(self, subject, fit):
         return None

@@ -96,8 +96,8 @@ class Refit(Engine):
             for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
         ]
         log_p, reason = np.full((count, len(asked), subject.width), np.nan), dict[int, str]()
-        for i, answer in enumerate(fleet.each(subject, fits, label="training shadow models")):
-            if answer.problem:
+        for i, read in enumerate(fleet.each(subject, fits, label="training shadow models")):
+            if (answer := read()).problem:
                 reason[i] = answer.problem
             else:
                 log_p[i] = answer.log_p

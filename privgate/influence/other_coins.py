@@ -7,7 +7,6 @@ Section 9.4 of docs/mathematics.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +146,7 @@ def full(run: Run, drawn: list[coins.Coin], rows: Index) -> list[Float]:
     kept, subject = run.once(followed).full, run.once(beside.of_people).asked
     missing = [c for c in drawn if c not in kept]
     made = run.fleet.each(subject, [coin.fit(subject) for coin in missing], label="asking other coins")
-    kept.update((coin, partial(made.at, i)) for i, coin in enumerate(missing))
+    kept.update(zip(missing, made, strict=True))
     bad = np.full((len(rows), subject.width), np.nan)
     return [bad if answer.problem else answer.log_p[rows] for answer in (kept[c]() for c in drawn)]
 

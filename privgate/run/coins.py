@@ -6,7 +6,7 @@ reading its argument, orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,8 @@ from privgate.run import changed
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
-from privgate.training.fleet import Answers, Fleet
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
 
 #: other coins at each look; the released ones stand out where none of the last number is as extreme: level 1 in 200
 LOOKS = (19, 59, 199)
@@ -185,20 +185,19 @@ class _Compared:
     """What models answer about the data, shape (D,) each, one by one; those that cannot be trained miss."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._made = run, list[tuple[Answers, list[int]]]()
+        self._run, self._known = run, list[Callable[[], Answer]]()
 
     def add(self, coins: list[Coin]) -> None:
         """Train models with these coins."""
         subject = self._run.subject
         made = self._run.fleet.each(subject, [coin.fit(subject) for coin in coins], label="comparing coins")
-        self._made.append((made, [i for i, answer in enumerate(made) if not answer.problem]))
+        self._known += [read for read in made if not read().problem]
 
     def __len__(self) -> int:
-        return sum(len(known) for _, known in self._made)
+        return len(self._known)
 
     def __iter__(self) -> Iterator[Float]:
         subject = self._run.subject
-        for made, known in self._made:
-            for answer in map(made.at, known):
-                own = answer.log_p[: subject.data.n].ravel()
-                yield np.maximum(own, FLOOR) if subject.task == "classification" else own
+        for read in self._known:
+            own = read().log_p[: subject.data.n].ravel()
+            yield np.maximum(own, FLOOR) if subject.task == "classification" else own

@@ -208,7 +208,8 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[l
 
     def compare(plain: list[Fit], again: list[Fit]) -> float:
         answers, count = fleet.each(subject, [*plain, *again], label="comparing seeds"), len(plain)
-        return max((_apart(subject, answers.at(i), answers.at(count + i)) for i in range(count)), default=0.0)
+        pairs = zip(answers[:count], answers[count:], strict=True)
+        return max((_apart(subject, one(), other()) for one, other in pairs), default=0.0)
 
     full = changed.full(subject)
     if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:

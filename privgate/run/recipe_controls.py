@@ -1,7 +1,6 @@
 """The second control before any leave-one-out number counts: the recipe depends on its data; and who reads a seed."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,12 +65,11 @@ def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> P
     alike += [changed.without(subject, u, repeat=1) for u in some]
     plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
     first = fleet.each(subject, [*alike, *plain.values()], label=label)
-    if problem := reproduction.problem_in(map(first.at, range(ALIKE))):
+    if problem := reproduction.problem_in(read() for read in first[:ALIKE]):
         return reproduction.doubt("depends_on_data", no_answers(problem))
-    known: dict[str, Callable[[], Answer]] = {k: partial(first.at, len(alike) + i) for i, k in enumerate(plain)}
-    known[""] = partial(first.at, 0)
-    apart = [_between(subject, known[f.key](), first.at(ALIKE + i)) for i, f in enumerate(twice)]
-    noise = max(leakage.widest(subject.comparable(first.at(i).log_p) for i in range(ALIKE)), *apart, 0.0)
+    known = dict(zip(plain, first[len(alike) :], strict=True)) | {"": first[0]}
+    apart = [_between(subject, known[f.key](), a()) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)]
+    noise = max(leakage.widest(subject.comparable(read().log_p) for read in first[:ALIKE]), *apart, 0.0)
     if noise > reproduction.DETERMINISTIC:
         return reproduction.doubt(
             "depends_on_data",
@@ -81,9 +79,7 @@ def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> P
     asked = _Asked(subject, fleet, known, BEYOND * noise, label)
     asked.ask(probes)
     parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": asked.enough(singles)}
-    return _judged(
-        asked, parts, noise, people=people, constant=_spread(subject, first.at(0), queries) <= BEYOND * noise
-    )
+    return _judged(asked, parts, noise, people=people, constant=_spread(subject, first[0](), queries) <= BEYOND * noise)
 
 
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
@@ -194,7 +190,7 @@ class _Asked:
     def ask(self, probes: list[Probe]) -> None:
         """Train on every changed data set and compare with the training on unchanged data."""
         answers = self.fleet.each(self.subject, [p.fit for p in probes], label=self.label)
-        for probe, answer in zip(probes, answers, strict=True):
+        for probe, answer in zip(probes, (read() for read in answers), strict=True):
             before = self.known["" if probe.against is None else probe.against.key]()
             key = probe.fit.key
             if problem := answer.problem or before.problem:

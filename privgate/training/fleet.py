@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -186,22 +186,25 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
-    def each(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> "Answers":
-        """Return what ``fits`` does, one by one: large answers stay in the ledger until they are asked for."""
+    def each(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Callable[[], Answer]]:
+        """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, keys = label, self.keys(subject, fits)
         different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
         known = [k for k, there in zip(different, self.ledger.find(list(different)), strict=True) if there]
-        if self.signable and (self._all_afresh or self.freshness.noisy) and not self.freshness.fresh.issuperset(known):
-            held |= zip(keys, self.fits(subject, fits, label=label), strict=True)  # compared with what was remembered
+        doubted = self.signable and (self._all_afresh or self.freshness.noisy)
+        if all(8 * f.rows * subject.width < LARGE for f in fits) or (doubted and {*known} - self.freshness.fresh):
+            held |= zip(keys, self.fits(subject, fits, label=label), strict=True)
         else:
             held |= {k: _light(a) for k in known if (a := self._known(subject, [k], [different[k]])[0]) is not None}
             if rest := [k for k in different if k not in held]:
                 held |= self._train(subject, rest, [different[k] for k in rest], held=_light)
 
-        def again(key: bytes, fit: Call) -> Answer:
-            return self._recall([key])[0] or self.fits(subject, [fit])[0]  # where its file was damaged since
+        def read(key: bytes) -> Answer:
+            if (answer := held[key]).problem or len(answer.log_p) == different[key].rows:
+                return answer
+            return self._recall([key])[0] or self.fits(subject, [different[key]])[0]  # its file was damaged since
 
-        return Answers(list(zip(keys, fits, strict=True)), held, again)
+        return [partial(read, key) for key in keys]
 
     def alone(self, subject: Subject, fit: Call) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
@@ -501,24 +504,6 @@ class Fleet:
         self.ledger.settle()
         self._end()
         _tidy(self._spool, self.logs)
-
-
-class Answers:
-    """Answers in the order of their calls, one by one; what is large is read again each time."""
-
-    def __init__(
-        self, calls: Sequence[tuple[bytes, Call]], held: dict[bytes, Answer], read: Callable[[bytes, Call], Answer]
-    ) -> None:
-        self._calls, self._held, self._read = calls, held, read
-
-    def __iter__(self) -> Iterator[Answer]:
-        return map(self.at, range(len(self._calls)))
-
-    def at(self, position: int) -> Answer:
-        """Return the answer to one call."""
-        key, fit = self._calls[position]
-        held = self._held[key]
-        return held if held.problem or len(held.log_p) == fit.rows else self._read(key, fit)
 
 
 def _light(answer: Answer) -> Answer:
