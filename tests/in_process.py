@@ -2,6 +2,8 @@
 
 import importlib
 import warnings
+from copy import copy
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,6 +34,9 @@ class InProcess(Fleet):
 
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
+
+    def each(self, subject, fits, *, label="retraining"):
+        return [partial(copy, a) for a in self.fits(subject, fits, label=label)]
 
     def alone(self, subject, fit):
         return None

@@ -68,7 +68,7 @@ def ledger(where: str | None) -> None:
     trial = f".privgate-{uuid.uuid4().hex}"
     try:
         found = place(where)
-        found.write(trial, b"")
+        found.write(trial, [])
         found.remove(trial)
     except ImportError as exc:
         raise UsageError(

@@ -95,19 +95,19 @@ class Refit(Engine):
             Fit(seed, asked, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
             for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
         ]
-        answers = fleet.fits(subject, fits, label="training shadow models")
-        log_p = np.full((count, len(asked), subject.width), np.nan)
-        for i, answer in enumerate(answers):
-            if not answer.problem:
+        log_p, reason = np.full((count, len(asked), subject.width), np.nan), dict[int, str]()
+        for i, read in enumerate(fleet.each(subject, fits, label="training shadow models")):
+            if (answer := read()).problem:
+                reason[i] = answer.problem
+            else:
                 log_p[i] = answer.log_p
-        failed = [bool(a.problem) for a in answers]
         return Shadows(
             masks=masks,
             log_p=log_p,
             seeds=tuple(each),
-            status=np.array([Status.FAILED if f else Status.EXACT for f in failed], dtype=object),
+            status=np.array([Status.FAILED if i in reason else Status.EXACT for i in range(count)], dtype=object),
             engine=self.name,
-            reason={i: a.problem for i, a in enumerate(answers) if a.problem},
+            reason=reason,
         )
 
 

@@ -15,6 +15,7 @@ from privgate.arrays import Float, Index
 from privgate.run import beside, coins
 from privgate.run.run import Run
 from privgate.statistics import leakage
+from privgate.training.fit import Answer
 
 #: other coins after which a person's influence is looked for
 LOOKS = (5, 10, 20, 40)
@@ -35,7 +36,7 @@ class Followed:
 
     lower: dict[int, float] = field(default_factory=dict)
     above: set[int] = field(default_factory=set)
-    full: dict[coins.Coin, Float] = field(default_factory=dict)
+    full: dict[coins.Coin, Callable[[], Answer]] = field(default_factory=dict)
 
 
 def followed(run: Run) -> Followed:
@@ -144,11 +145,10 @@ def full(run: Run, drawn: list[coins.Coin], rows: Index) -> list[Float]:
     """Return what models of everybody with these coins answer, trained once for all people."""
     kept, subject = run.once(followed).full, run.once(beside.of_people).asked
     missing = [c for c in drawn if c not in kept]
-    fits = [coin.fit(subject) for coin in missing]
-    for coin, answer in zip(missing, run.fleet.fits(subject, fits, label="asking other coins"), strict=True):
-        bad = np.full((subject.data.pool_size, subject.width), np.nan)
-        kept[coin] = bad if answer.problem else answer.log_p
-    return [kept[c][rows] for c in drawn]
+    made = run.fleet.each(subject, [coin.fit(subject) for coin in missing], label="asking other coins")
+    kept.update(zip(missing, made, strict=True))
+    bad = np.full((len(rows), subject.width), np.nan)
+    return [bad if answer.problem else answer.log_p[rows] for answer in (kept[c]() for c in drawn)]
 
 
 def _shown(run: Run, with_: Float, without: Float, limit: float) -> float:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import cast
@@ -186,18 +186,19 @@ def tested(name: str) -> SelfTest:
 
 def growing(one: Run) -> Iterator[Board]:
     """Yield the board at each look; whoever asks the run for its board or shadow models later has the last ones."""
-    before: Board | None = None
+    before: dict[str, Attempt] = {}
     for made in pools.growing(one):
         one.keep(pools.shadow_pool, made)
         one.keep(train, made.shadows)
         board = run(one)
-        # what learned from as many answers as it ever does, of enough models, would be trained again for nothing
-        if before is not None and len(before.signals.shadow) >= min(APPROVING):
-            full = (a for a in before.attempts.values() if 0 < a.attack.rows <= before.signals.shadow_members.size)
-            board.attempts = {a.attack.name: a for a in full if not a.problem}
+        board.attempts = before
         one.keep(run, board)
         yield board
-        before = board
+        # what learned from as many answers as it ever does, of enough models, would be trained again for nothing
+        before, answers = {}, board.signals.shadow_members
+        if len(answers) >= min(APPROVING):
+            full = (a for a in board.attempts.values() if 0 < a.attack.rows <= answers.size)
+            before = {a.attack.name: a for a in full if not a.problem}
 
 
 def run(run: Run) -> Board:
@@ -318,7 +319,7 @@ def thresholds_from_shadows(
     MeasurementError
         There are too few shadow models to spare any.
     """
-    signals = board.signals
+    signals = board.signals if attack.asks != "record" else replace(board.signals, beside=None, shadow_beside=None)
     trained = np.flatnonzero(~np.isnan(signals.shadow).any(axis=(1, 2)))
     chosen = rng.permutation(trained)[: max(1, min(STAND_INS, len(trained) // 4))]
     # a complement says as much about a stand-in as the stand-in itself: the pair goes together

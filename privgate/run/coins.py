@@ -6,6 +6,7 @@ reading its argument, orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from privgate.run import changed
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
+from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
 #: other coins at each look; the released ones stand out where none of the last number is as extreme: level 1 in 200
@@ -89,12 +90,12 @@ def of(run: Run, count: int) -> list[Coin]:
 # Whether the released answers stand out among those of models with other coins.
 
 
-def stand_out(answers: Float) -> Float:
+def stand_out(answers: Iterable[Float]) -> Float:
     """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
 
     Parameters
     ----------
-    answers : float64 array of shape (M, D)
+    answers : iterable of M float64 arrays of shape (D,), gone through three times
         Of M models about the same records; nats, or numbers. A larger value is more unusual.
 
     Notes
@@ -102,10 +103,12 @@ def stand_out(answers: Float) -> Float:
     Deviations of each answer over all M models, the median one added, measure it: whatever the coins do, the M values
     are exchangeable where the first coins were drawn like the others, and so is their order.
     """
-    off = np.abs(answers - answers.mean(axis=0))
-    deviation = answers.std(axis=0)
-    scale = deviation + np.median(deviation[deviation > 0]) if (deviation > 0).any() else deviation
-    return np.asarray(np.where(scale > 0, off / np.where(scale > 0, scale, 1.0), 0.0).max(axis=1))
+    mean, scale = leakage.moments(answers)
+    if (scale > 0).any():
+        scale += np.median(scale[scale > 0])
+    fixed = ~(scale > 0)
+    scale[fixed] = np.inf
+    return np.array([np.nan_to_num(np.abs(one - mean) / scale, copy=False).max() for one in answers])
 
 
 def compared(run: Run) -> Precondition:
@@ -134,7 +137,8 @@ def _standing(run: Run, by: str) -> Precondition:
     """Return whether released answers stand out among those of other seeds, or of other orders of the records."""
     subject, looks = run.subject, _looks(run)
     drawn = others(subject, 2 * looks[-1], by=by, fleet=run.fleet)
-    answers, above, begun = _answers(run, [Coin(subject.recipe.seed)]), 0, 0
+    answers, above, begun = _Compared(run), 0, 0
+    answers.add([Coin(subject.recipe.seed)])
     trained = len(answers)  # a released model that cannot be trained again stands out
     began = time.monotonic()
     for count in looks:
@@ -142,14 +146,16 @@ def _standing(run: Run, by: str) -> Precondition:
             break
         while len(answers) <= count and begun < len(drawn):
             begun, fresh = begun + count + 1 - len(answers), drawn[begun : begun + count + 1 - len(answers)]
-            answers = np.concatenate([answers, _answers(run, fresh)])
+            answers.add(fresh)
         extreme = stand_out(answers)
         above = int((extreme[1:] >= extreme[0]).sum()) if trained else 0
         if above:  # one is enough for chance
             break
-    count, floor = len(answers) - trained, leakage.noise_floor(answers[:, :, None])
-    moved = np.ptp(np.exp(answers) if subject.task == "classification" else answers, axis=0).max() if count else 0.0
-    detail = {"coins": count, "as_unusual": above, "moved_by": float(moved)}
+    count, floor = len(answers) - trained, np.zeros(1)
+    if len(answers) > 1:
+        floor = np.nan_to_num(np.sqrt(2.0) * leakage.moments(answers, ddof=1)[1], nan=np.inf)
+    moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers) if count else 0.0
+    detail = {"coins": count, "as_unusual": above, "moved_by": moved}
     detail |= {"median": float(np.median(floor)), "floor": float(floor.max())}
     if count < LOOKS[0]:
         text = f"only {count} models with other coins could be trained, too few to compare the released answers with"
@@ -175,12 +181,23 @@ def _too_long(run: Run, seconds: float, *, first: bool) -> bool:
     return not first and run.limits.budget_seconds is not None and seconds > run.limits.budget_seconds
 
 
-def _answers(run: Run, coins: list[Coin]) -> Float:
-    """Return what models with these coins answer about the data, shape (M, D); those that cannot be trained miss."""
-    subject = run.subject
-    made = run.fleet.fits(subject, [coin.fit(subject) for coin in coins], label="comparing coins")
-    known = [a.log_p[: subject.data.n] for a in made if not a.problem]
-    if not known:
-        return np.zeros((0, subject.data.n * subject.width))
-    stacked = np.stack(known).reshape(len(known), -1)
-    return np.maximum(stacked, FLOOR) if subject.task == "classification" else stacked
+class _Compared:
+    """What models answer about the data, shape (D,) each, one by one; those that cannot be trained miss."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._known = run, list[Callable[[], Answer]]()
+
+    def add(self, coins: list[Coin]) -> None:
+        """Train models with these coins."""
+        subject = self._run.subject
+        made = self._run.fleet.each(subject, [coin.fit(subject) for coin in coins], label="comparing coins")
+        self._known += [read for read in made if not read().problem]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Float]:
+        subject = self._run.subject
+        for read in self._known:
+            own = read().log_p[: subject.data.n].ravel()
+            yield np.maximum(own, FLOOR) if subject.task == "classification" else own

@@ -207,9 +207,9 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[l
     """
 
     def compare(plain: list[Fit], again: list[Fit]) -> float:
-        answers = fleet.fits(subject, [*plain, *again], label="comparing seeds")
-        pairs = zip(answers[: len(plain)], answers[len(plain) :], strict=True)
-        return max((_apart(subject, one, other) for one, other in pairs), default=0.0)
+        answers, count = fleet.each(subject, [*plain, *again], label="comparing seeds"), len(plain)
+        pairs = zip(answers[:count], answers[count:], strict=True)
+        return max((_apart(subject, one(), other()) for one, other in pairs), default=0.0)
 
     full = changed.full(subject)
     if bad := fleet.fits(subject, [full], label="comparing seeds")[0].problem:

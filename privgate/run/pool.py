@@ -103,20 +103,20 @@ class AttackPool:
         return ""
 
 
-def fingerprints(X: Any, y: NDArray[Any], n: int) -> list[bytes]:
-    """Return one digest a record, equal for records with equal features and label."""
+def fingerprints(X: Any, y: NDArray[Any], n: int) -> NDArray[np.void]:
+    """Return one digest a record, 32 bytes, equal for records with equal features and label."""
     if hasattr(X, "tocsr"):
         rows: Iterator[bytes] = (b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr())
     elif hasattr(X, "columns"):
         rows = (repr(r).encode() for r in X.itertuples(index=False, name=None))
     elif hasattr(X, "shape"):
         # + 0.0: a float pool holds -0.0 and 0.0 for one value
-        flat = np.asarray(X).reshape(n, -1)
-        flat = np.ascontiguousarray(flat + 0.0 if flat.dtype.kind == "f" else flat)
-        rows = (r.tobytes() for r in flat)
+        parts = (np.asarray(X[at : at + 4096]).reshape(len(X[at : at + 4096]), -1) for at in range(0, n, 4096))
+        rows = (r.tobytes() for part in parts for r in (part + 0.0 if part.dtype.kind == "f" else part))
     else:
         rows = (str(v).encode() for v in X)
-    return [digest.raw(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True)]
+    made = (digest.raw(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True))
+    return np.fromiter(made, dtype="V32", count=n)
 
 
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
@@ -180,7 +180,8 @@ def _build(data: TrainingData) -> AttackPool:
     classes = data.classes()
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
     unknown = np.zeros(size, dtype=bool) if data.numbers else classes[labels] != y  # numbers need not repeat
-    name = np.unique(np.array(fingerprints(X, y, size), dtype="V32"), return_inverse=True)[1]
+    name = np.unique(fingerprints(X, y, size), return_inverse=True)[1]
+    del X
     inside, outside = name[:n], name[n:]
     overlap, repeated = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
     overlap[n:] = np.isin(outside, inside)
@@ -377,8 +378,9 @@ def growing(run: Run) -> Iterator[TrainedPool]:
     yield found
     for before, count in pairwise(looks):
         if len(found.shadows.masks) == before:
-            more = _refitted(run, masks[before:count], seeds[before:count])
-            found = replace(found, shadows=found.shadows.joined(more))
+            found = replace(
+                found, shadows=found.shadows.joined(_refitted(run, masks[before:count], seeds[before:count]))
+            )
             yield found
 
 

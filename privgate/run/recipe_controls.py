@@ -1,7 +1,6 @@
 """The second control before any leave-one-out number counts: the recipe depends on its data; and who reads a seed."""
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -65,25 +64,22 @@ def depends_on_data(subject: Subject, fleet: Fleet, *, people: bool = True) -> P
     alike = [changed.full(subject, repeat=r) for r in range(ALIKE)]
     alike += [changed.without(subject, u, repeat=1) for u in some]
     plain = {p.against.key: p.against for p in probes if p.against is not None} | {f.key: f for f in twice}
-    first = fleet.fits(subject, [*alike, *plain.values()], label=label)
-    if problem := reproduction.problem_in(first[:ALIKE]):
+    first = fleet.each(subject, [*alike, *plain.values()], label=label)
+    if problem := reproduction.problem_in(read() for read in first[:ALIKE]):
         return reproduction.doubt("depends_on_data", no_answers(problem))
-    known = dict(zip(plain, first[len(alike) :], strict=True))
-    noise = max(
-        *(_between(subject, first[i], first[j]) for i, j in combinations(range(ALIKE), 2)),
-        *(_between(subject, known[f.key], a) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)),
-    )
+    known = dict(zip(plain, first[len(alike) :], strict=True)) | {"": first[0]}
+    apart = [_between(subject, known[f.key](), a()) for f, a in zip(twice, first[ALIKE : len(alike)], strict=True)]
+    noise = max(leakage.widest(subject.comparable(read().log_p) for read in first[:ALIKE]), *apart, 0.0)
     if noise > reproduction.DETERMINISTIC:
         return reproduction.doubt(
             "depends_on_data",
             f"trainings on the same data differ by up to {noise:.2g}: what moves predictions cannot be told from noise",
             {"between_two_trainings": noise},
         )
-    known[""] = first[0]
     asked = _Asked(subject, fleet, known, BEYOND * noise, label)
     asked.ask(probes)
     parts = {"whole": whole, "one_out": one_out, "blocks": blocks, "singles": asked.enough(singles)}
-    return _judged(asked, parts, noise, people=people, constant=_spread(subject, first[0], queries) <= BEYOND * noise)
+    return _judged(asked, parts, noise, people=people, constant=_spread(subject, first[0](), queries) <= BEYOND * noise)
 
 
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
@@ -184,22 +180,25 @@ class _Asked:
     Training that fails on changed data shows no dependence: a recipe may check its input and then use stored weights.
     """
 
-    def __init__(self, subject: Subject, fleet: Fleet, known: dict[str, Answer], floor: float, label: str) -> None:
+    def __init__(
+        self, subject: Subject, fleet: Fleet, known: dict[str, Callable[[], Answer]], floor: float, label: str
+    ) -> None:
         self.subject, self.fleet, self.known, self.floor, self.label = subject, fleet, known, floor, label
         self.moved: dict[str, float] = {}
         self.problems: dict[str, str] = {}
 
     def ask(self, probes: list[Probe]) -> None:
         """Train on every changed data set and compare with the training on unchanged data."""
-        answers = self.fleet.fits(self.subject, [p.fit for p in probes], label=self.label)
-        for probe, answer in zip(probes, answers, strict=True):
-            before = self.known["" if probe.against is None else probe.against.key]
+        answers = self.fleet.each(self.subject, [p.fit for p in probes], label=self.label)
+        for probe, answer in zip(probes, (read() for read in answers), strict=True):
+            before = self.known["" if probe.against is None else probe.against.key]()
             key = probe.fit.key
             if problem := answer.problem or before.problem:
                 self.problems[key], self.moved[key] = problem, 0.0
             else:
-                shown = self.subject.comparable
-                self.moved[key] = reproduction.gap(shown(before.log_p[probe.fit.queries]), shown(answer.log_p))
+                shown, rows = self.subject.comparable, probe.fit.queries
+                own = before.log_p if len(rows) == len(before.log_p) else before.log_p[rows]
+                self.moved[key] = reproduction.gap(shown(own), shown(answer.log_p))
 
     def enough(self, singles: list[Probe]) -> list[Probe]:
         """Return so many single records, all asked, as it takes to see whether a part of them is ignored."""

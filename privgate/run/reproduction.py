@@ -1,6 +1,7 @@
 """The first control before any leave-one-out number counts: the recipe gives the registered model again."""
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -297,10 +298,11 @@ def compared(subject: Subject) -> Index:
 
 def gap(p: Float, q: Float) -> float:
     """Return the largest difference of two tables of answers."""
-    return float(np.abs(p - q).max())
+    apart = np.subtract(p, q)
+    return float(np.abs(apart, out=apart).max())
 
 
-def problem_in(answers: list[Answer]) -> str:
+def problem_in(answers: Iterable[Answer]) -> str:
     """Return the first problem of some trainings; empty if there is none."""
     return next((a.problem for a in answers if a.problem), "")
 

@@ -170,24 +170,24 @@ def _labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float, float]:
 def _features(data: TrainingData, sides: list[Index], y: NDArray[Any]) -> Float:
     """Return what the classifier sees of the rows: numbers as they are, categories and text as numbers, the label."""
     rows = np.concatenate(sides)
-    X, _ = data.pool()
+    X = data.at(rows)
     columns: list[Float]
     if hasattr(X, "tocsr"):
-        csr = X.tocsr()[rows]
+        csr = X.tocsr()
         often = np.argsort(-np.asarray((csr != 0).sum(axis=0)).ravel(), kind="stable")[:MOST_COLUMNS]
         columns = [csr[:, np.sort(often)].toarray(), np.asarray((csr != 0).sum(axis=1)), np.asarray(csr.sum(axis=1))]
     elif hasattr(X, "columns"):
-        columns = [_column(np.asarray(X.iloc[:, j])[rows])[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
+        columns = [_column(np.asarray(X.iloc[:, j]))[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
     elif hasattr(X, "shape"):
         flat = np.asarray(X).reshape(length(X), -1)
         some = np.arange(flat.shape[1])
         if len(some) > MOST_COLUMNS:
             some = np.sort(np.random.default_rng(29).permutation(some)[:MOST_COLUMNS])
-        columns = [_column(flat[rows, j])[:, None] for j in some]
+        columns = [_column(flat[:, j])[:, None] for j in some]
     else:
         from sklearn.feature_extraction.text import HashingVectorizer
 
-        texts = [str(X[int(i)]) for i in rows]
+        texts = [str(v) for v in X]
         sizes = np.array([[len(t), t.count(" ")] for t in texts], dtype=np.float64)
         columns = [HashingVectorizer(n_features=MOST_COLUMNS, norm=None).transform(texts).toarray(), sizes]
     label = np.unique(y, return_inverse=True)[1][rows][:, None]

@@ -1,5 +1,6 @@
 """Changes of log-probabilities: the arithmetic of PDTP and DTP, means over paired seeds, and an exact test."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -177,6 +178,31 @@ def noise_floor(log_with: Float) -> Float:
     with np.errstate(invalid="ignore"):
         spread = np.sqrt(2.0) * log_with.std(axis=0, ddof=1)
     return np.asarray(np.nan_to_num(spread, nan=np.inf).max(axis=-1), dtype=np.float64)
+
+
+def moments(tables: Iterable[Float], *, ddof: int = 0) -> tuple[Float, Float]:
+    """Return mean and standard deviation of each entry over equal tables, which are gone through twice, one by one.
+
+    To the last bit what NumPy gives of them all together, ``ddof`` as there, without their memory.
+    """
+    count, total = 0, np.zeros(0)
+    for one in tables:
+        count, total = count + 1, np.add(total, one, out=total) if count else one.copy()
+    total /= count
+    squares = np.zeros_like(total)
+    with np.errstate(invalid="ignore"):
+        for one in tables:
+            squares += np.square(one - total)
+    squares /= count - ddof
+    return total, np.sqrt(squares, out=squares)
+
+
+def widest(tables: Iterable[Float]) -> float:
+    """Return the largest difference of one entry between any two of some tables, taken one by one."""
+    low, high = np.zeros(0), np.zeros(0)
+    for count, one in enumerate(tables):
+        low, high = (np.minimum(low, one), np.maximum(high, one)) if count else (one, one)
+    return float((high - low).max(initial=0.0))
 
 
 # An exact test by permutation of whether two sets of runs are one sample.

@@ -18,6 +18,7 @@ from privgate.subject import estimators
 from privgate.subject.libraries import providing
 from privgate.subject.subject import Subject
 from privgate.training.fit import TOLERANCE, Answer, Block, Call
+from privgate.training.storage import LARGE
 
 # What an answer depends on beside the call itself: data, recipe, sources, versions.
 
@@ -111,7 +112,7 @@ def encode(answer: Answer) -> bytes:
     text = answer.problem.encode()
     rows, columns = answer.log_p.shape
     head = _HEAD.pack(b"R" if answer.read else b"A", rows, columns, answer.seconds, len(text))
-    return head + text + np.ascontiguousarray(answer.log_p, dtype="<f8").tobytes() + answer.read
+    return b"".join((head, text, np.ascontiguousarray(answer.log_p, dtype="<f8").data, answer.read))
 
 
 def decode(body: bytes | memoryview) -> tuple[Answer, float]:
@@ -142,12 +143,12 @@ SAMPLE = 59
 
 @dataclass(frozen=True, eq=False)
 class Recalled:
-    """An answer that was remembered, and what would give it afresh."""
+    """An answer that was remembered, None where it is large and the ledger's, and what would give it afresh."""
 
     subject: Subject
     key: bytes
     fit: Call
-    answer: Answer
+    answer: Answer | None
 
 
 @dataclass
@@ -195,7 +196,9 @@ class Freshness:
                 self._seen += 1
                 at = self._seen - 1 if self._seen <= SAMPLE else self._chance.randrange(self._seen)
                 if at < SAMPLE:
-                    self._sample[at : at + 1] = [_one_of(Recalled(subject, key, fit, answer), one)]
+                    small = isinstance(fit, Block) or answer.log_p.nbytes < LARGE
+                    recalled = Recalled(subject, key, fit, answer if small else None)
+                    self._sample[at : at + 1] = [_one_of(recalled, one)]
 
     def sample(self) -> list[Recalled]:
         """Return what is to be trained afresh, once: what was trained meanwhile is left out."""
@@ -217,7 +220,7 @@ class Freshness:
 def _one_of(recalled: Recalled, position: int) -> Recalled:
     """Return one of the models that were remembered: a block is compared model by model, each trained by itself."""
     block = recalled.fit
-    if not isinstance(block, Block) or block.trainings == 1:
+    if not isinstance(block, Block) or block.trainings == 1 or recalled.answer is None:
         return recalled
     key = hashlib.sha256(recalled.key + b"alone" + str(position).encode()).digest()
     begin = sum(fit.rows for fit in block.fits[:position])

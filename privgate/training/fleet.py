@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.random import Generator
 
 from privgate import digest
@@ -28,7 +29,7 @@ from privgate.training.fit import Answer, Call
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Part, Payload, lay_out
 from privgate.training.pools import Batch, LocalPool, Pool
-from privgate.training.storage import cache_folder
+from privgate.training.storage import LARGE, cache_folder
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -185,6 +186,26 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
+    def each(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Callable[[], Answer]]:
+        """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
+        self.activity, keys = label, self.keys(subject, fits)
+        different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
+        known = [k for k, there in zip(different, self.ledger.find(list(different)), strict=True) if there]
+        doubted = self.signable and (self._all_afresh or self.freshness.noisy)
+        if all(8 * f.rows * subject.width < LARGE for f in fits) or (doubted and {*known} - self.freshness.fresh):
+            held |= zip(keys, self.fits(subject, fits, label=label), strict=True)
+        else:
+            held |= {k: _light(a) for k in known if (a := self._known(subject, [k], [different[k]])[0]) is not None}
+            if rest := [k for k in different if k not in held]:
+                held |= self._train(subject, rest, [different[k] for k in rest], held=_light)
+
+        def read(key: bytes) -> Answer:
+            if (answer := held[key]).problem or len(answer.log_p) == different[key].rows:
+                return answer
+            return self._recall([key])[0] or self.fits(subject, [different[key]])[0]  # its file was damaged since
+
+        return [partial(read, key) for key in keys]
+
     def alone(self, subject: Subject, fit: Call) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
         if self.cluster is not None:
@@ -289,7 +310,7 @@ class Fleet:
             subject = group[0].subject
             now = self._train(subject, [r.key for r in group], [r.fit for r in group])
             found |= now
-            odd = [r for r in group if not same(r.answer, now[r.key], r.fit.tolerance)]
+            odd = [r for r in group if not self._as_remembered(r, now[r.key])]
             self.freshness.instead.update((r.key, now[r.key]) for r in odd)
             again = self._train(subject, [r.key for r in odd], [r.fit for r in odd], anew=True) if odd else {}
             noisy = sum(not same(again[r.key], now[r.key], r.fit.tolerance) for r in odd)
@@ -297,6 +318,10 @@ class Fleet:
             self.freshness.noisy += noisy
             self.freshness.different += len(odd) - noisy
         return found
+
+    def _as_remembered(self, recalled: Recalled, now: Answer) -> bool:
+        was = recalled.answer or self._recall([recalled.key])[0]
+        return was is not None and same(was, now, recalled.fit.tolerance)
 
     def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
         instead, bodies = self.freshness.instead, self.ledger.read(keys)
@@ -323,7 +348,13 @@ class Fleet:
         return self._trained_on[id(subject)][1]
 
     def _train(
-        self, subject: Subject, keys: list[bytes], fits: list[Call], *, anew: bool = False
+        self,
+        subject: Subject,
+        keys: list[bytes],
+        fits: list[Call],
+        *,
+        anew: bool = False,
+        held: Callable[[Answer], Answer] | None = None,
     ) -> dict[bytes, Answer]:
         """Train what is not known yet; ``anew`` also what is, and was only asked elsewhere."""
         named: kept.Names = []
@@ -331,7 +362,7 @@ class Fleet:
             named = kept.names(self._about(subject), fits)
             fits, taken = self._offered(subject, fits, named)
             self.freshness.recalled += taken
-        run = Batch(self, self._ship(subject), keys, fits, named)
+        run = Batch(self, self._ship(subject), keys, fits, named, held=held)
         try:
             return run.all()
         except BaseException:
@@ -473,6 +504,11 @@ class Fleet:
         self.ledger.settle()
         self._end()
         _tidy(self._spool, self.logs)
+
+
+def _light(answer: Answer) -> Answer:
+    """Return an answer without its numbers where they are many."""
+    return answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0)))
 
 
 class _Aside:

@@ -7,12 +7,14 @@ a box has no home and no environment of anybody's.
 import hashlib
 import hmac
 import io
+import itertools
+import mmap
 import os
 import secrets
 import struct
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.errors import UsageError
-from privgate.training.storage import MemoryPlace, Place, place
+from privgate.training.storage import LARGE, Body, MemoryPlace, Place, place
 
 VARIABLE = "PRIVGATE_LEDGER_KEY"
 #: bytes, below which a secret could be guessed
@@ -91,8 +93,6 @@ _VERSION = 1  # of a segment's layout
 _HEAD = struct.Struct("<8sIIQ")
 KEY, TAG = 32, 16  # bytes
 
-Body = bytes | memoryview
-
 
 def sealing_key(secret: bytes) -> bytes:
     """Return the key of the tags, of fixed length, from a secret of any."""
@@ -111,13 +111,18 @@ def tag(sealing: bytes, key: bytes, body: Body) -> bytes:
 
 def build(entries: Iterable[tuple[bytes, Body]], sealing: bytes) -> bytes:
     """Return the bytes of a segment with these (key of 32 bytes, body) entries."""
-    pairs = list(entries)
-    sizes = np.array([len(body) for _, body in pairs], dtype="<u8")
-    offsets = np.concatenate([np.zeros(1, "<u8"), np.cumsum(sizes, dtype="<u8")]).astype("<u8")
-    keys = b"".join(key for key, _ in pairs)
-    tags = b"".join(tag(sealing, key, body) for key, body in pairs)
-    head = _HEAD.pack(_MAGIC, _VERSION, 0, len(pairs))
-    return b"".join([head, keys, offsets.tobytes(), tags, *(body for _, body in pairs)])
+    return b"".join(_parts(list(entries), sealing))
+
+
+def _parts(pairs: Sequence[tuple[bytes, Body]], sealing: bytes) -> list[Body]:
+    tags = [tag(sealing, key, body) for key, body in pairs]
+    return [_head([key for key, _ in pairs], [len(body) for _, body in pairs], tags), *(body for _, body in pairs)]
+
+
+def _head(keys: Sequence[bytes], sizes: Sequence[int], tags: Sequence[bytes]) -> bytes:
+    """Return what stands before the bodies of a segment."""
+    offsets = np.concatenate([np.zeros(1, "<u8"), np.cumsum(np.array(sizes, dtype="<u8"), dtype="<u8")]).astype("<u8")
+    return b"".join([_HEAD.pack(_MAGIC, _VERSION, 0, len(keys)), *keys, offsets.tobytes(), *tags])
 
 
 class Segment:
@@ -148,22 +153,34 @@ class Segment:
         self.keys: NDArray[np.uint8] = np.frombuffer(content, np.uint8, KEY * count, _HEAD.size).reshape(-1, KEY)
         self._offsets = np.frombuffer(content, "<u8", count + 1, start)
 
-    def bodies(self, entries: Sequence[int] | NDArray[np.int64], sealing: bytes) -> list[memoryview | None]:
-        """Return bodies of entries by position; None for one that was damaged or written without the secret."""
+    def bodies(self, entries: Sequence[int] | NDArray[np.int64], sealing: bytes) -> Iterator[memoryview | None]:
+        """Yield bodies of entries by position; None for one that was damaged or written without the secret."""
         at = np.asarray(entries, dtype=np.int64)
         low = (self._offsets[at] + np.uint64(self._bodies_at)).tolist()
         high = (self._offsets[at + 1] + np.uint64(self._bodies_at)).tolist()
-        found: list[memoryview | None] = []
         content, size = self._content, len(self._content)
         for i, start, end in zip(at.tolist(), low, high, strict=True):
             if not self._bodies_at <= start <= end <= size:
-                found.append(None)
+                yield None
                 continue
             body = memoryview(bytes(content[start:end]))  # of its own: the file may change after its tag was checked
-            key = bytes(content[_HEAD.size + KEY * i : _HEAD.size + KEY * (i + 1)])
-            kept = bytes(content[self._tags_at + TAG * i : self._tags_at + TAG * (i + 1)])
-            found.append(body if hmac.compare_digest(tag(sealing, key, body), kept) else None)
-        return found
+            self._forget(end - start)
+            yield body if hmac.compare_digest(tag(sealing, self.keys[i].tobytes(), body), self.tag_of(i)) else None
+
+    def tag_of(self, entry: int) -> bytes:
+        """Return the tag of an entry by position, as it was read."""
+        return bytes(self._content[self._tags_at + TAG * entry : self._tags_at + TAG * (entry + 1)])
+
+    def copied(self, entry: int) -> Iterator[memoryview]:
+        """Yield a body by position, unread: its tag goes with it."""
+        start, end = (int(v) + self._bodies_at for v in self._offsets[entry : entry + 2])
+        yield self._content[start:end]
+        self._forget(end - start)
+
+    def _forget(self, size: int) -> None:
+        """Give pages of a mapped file back, which would count as this process's memory, once many were read."""
+        if size >= LARGE and isinstance(self._content.obj, mmap.mmap):
+            self._content.obj.madvise(mmap.MADV_DONTNEED)
 
 
 # The ledger: answers that are kept, so that nothing is trained twice and nothing finished is lost.
@@ -320,7 +337,7 @@ class Ledger:
         self.damaged += 1
         for position in self._copies(key):
             segment = int(np.searchsorted(self._starts, position, "right")) - 1
-            body = self._segments[segment].bodies([position - self._starts[segment]], self._sealing)[0]
+            body = next(self._segments[segment].bodies([position - self._starts[segment]], self._sealing))
             if body is not None:
                 return body
         return None
@@ -341,13 +358,12 @@ class Ledger:
         if not self._pending:
             return
         keys = list(self._pending)
-        content = build(self._pending.items(), self._sealing)
         name = _new_name()
-        self.place.write(name, content, durable=durable)
+        content = self.place.write(name, _parts(list(self._pending.items()), self._sealing), durable=durable)
         self._unsettled += 1
         self._pending = {}
         start = self._starts[-1]
-        self._segments.append(Segment(memoryview(content)))
+        self._segments.append(Segment(content))
         self._names.append(name)
         self._starts.append(start + len(keys))
         self._recent.update(zip(keys, range(start, start + len(keys)), strict=True))
@@ -356,7 +372,8 @@ class Ledger:
         """Flush, and merge where there are many segments; whatever happens midway, nothing is lost.
 
         Segments of like size are merged with each other, so an entry is rewritten a few times in its life at most. The
-        merged file is complete and on disk before the first of its parts is deleted. Damaged entries stay behind.
+        merged file is complete and on disk before the first of its parts is deleted. Damaged entries stay behind. One
+        body at a time is in memory: it is read once for its tag, and once to be copied with that tag.
         """
         self.flush()
         self._unsettled = 0
@@ -367,12 +384,14 @@ class Ledger:
         many = [i for alike in by_size.values() if len(alike) > MANY_SEGMENTS for i in alike]
         if not many:
             return
-        entries: dict[bytes, memoryview] = {}
+        sound: dict[bytes, tuple[Segment, int, int]] = {}
         for segment in (self._segments[i] for i in many):
-            keys = [k.tobytes() for k in segment.keys]
-            bodies = segment.bodies(range(segment.count), self._sealing)
-            entries.update((k, b) for k, b in zip(keys, bodies, strict=True) if b is not None)
-        self.place.write(_new_name(), build(entries.items(), self._sealing), durable=True)
+            for at, body in enumerate(segment.bodies(range(segment.count), self._sealing)):
+                if body is not None:
+                    sound[segment.keys[at].tobytes()] = (segment, at, len(body))
+        head = _head(list(sound), [size for *_, size in sound.values()], [s.tag_of(at) for s, at, _ in sound.values()])
+        parts = (part for segment, at, _ in sound.values() for part in segment.copied(at))
+        self.place.write(_new_name(), itertools.chain([head], parts), durable=True)
         for i in many:
             self.place.remove(self._names[i])
         self._open()

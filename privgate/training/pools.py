@@ -242,8 +242,12 @@ class Batch:
         keys: list[bytes],
         fits: Sequence[Call | Part],
         models: Sequence[Sequence[bytes]] = (),
+        *,
+        held: Callable[[Answer], Answer] | None = None,
     ) -> None:
         self._fleet, self._shipped, self._keys, self._fits = fleet, shipped, keys, list(fits)
+        #: what is held of an answer once it is written
+        self._held = held
         #: ledger keys of each call's models
         self._models = models or [()] * len(fits)
         self._todo = deque(range(len(fits)))
@@ -329,7 +333,6 @@ class Batch:
             self._keys[i]: replace(a, models=(), seconds=0.0 if asked else a.seconds)
             for i, a, asked in zip(chunk.positions, answers, reused, strict=True)
         }
-        self._answers.update(found)
         self._trained += sum(self._trains(i) for i in chunk.positions)
         self._fleet.freshness.trained += sum(
             self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
@@ -342,6 +345,7 @@ class Batch:
         self._fleet.freshness.fresh.update(found)
         known = self._fleet.ledger.find(list(bodies)).tolist()
         self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
+        self._answers.update(found if self._held is None else {k: self._held(a) for k, a in found.items()})
 
     def _died(self, chunk: Chunk) -> None:
         for i in chunk.positions:

@@ -4,11 +4,17 @@ import mmap
 import os
 import sys
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from privgate.door import admit
 from privgate.errors import UsageError
+
+#: bytes from which on what lies in a file is read where it is needed, and not kept in memory
+LARGE = 2**20
+
+Body = bytes | memoryview
 
 
 class Place(Protocol):
@@ -32,8 +38,8 @@ class Place(Protocol):
         """Return a segment's bytes; raises ``FileNotFoundError`` if it has gone."""
         ...
 
-    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
-        """Write a whole segment or none of it."""
+    def write(self, name: str, parts: Iterable[Body], *, durable: bool = False) -> memoryview:
+        """Write a whole segment or none of it; return its bytes, as ``read`` would."""
         ...
 
     def remove(self, name: str) -> None:
@@ -61,24 +67,30 @@ class LocalPlace:
     def read(self, name: str) -> memoryview:
         """Return a segment as mapped memory; it stays valid when the file is deleted, not when another cuts it."""
         with (self.folder / name).open("rb") as f:
-            if self.shared:
-                return memoryview(f.read())
-            size = os.fstat(f.fileno()).st_size
-            return memoryview(mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+            return self._content(f, 1)
 
-    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def _content(self, f: BinaryIO, least: int) -> memoryview:
+        size = f.seek(0, os.SEEK_END)
+        if size >= least and not self.shared:
+            return memoryview(mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ))
+        f.seek(0)
+        return memoryview(f.read())
+
+    def write(self, name: str, parts: Iterable[Body], *, durable: bool = False) -> memoryview:
         """Write next to the target and rename: a killed process leaves the old state or the new one."""
         temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"
         try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
-                f.write(content)
+            with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as f:
+                f.writelines(parts)
+                f.flush()
                 if durable:  # survives a power cut as well; costs milliseconds, so small segments wait for the merge
-                    f.flush()
                     os.fsync(f.fileno())
+                content = self._content(f, LARGE)
             temporary.replace(self.folder / name)
         except OSError as exc:
             temporary.unlink(missing_ok=True)
             raise UsageError(f"the ledger {self.folder} cannot be written: {exc.strerror}; say --ledger PLACE") from exc
+        return content
 
     def remove(self, name: str) -> None:
         """Delete a segment; no error if it has gone."""
@@ -104,10 +116,11 @@ class MemoryPlace:
             raise FileNotFoundError(name)
         return memoryview(self._files[name])
 
-    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def write(self, name: str, parts: Iterable[Body], *, durable: bool = False) -> memoryview:
         """Keep a segment."""
         del durable
-        self._files[name] = bytes(content)
+        self._files[name] = b"".join(parts)
+        return memoryview(self._files[name])
 
     def remove(self, name: str) -> None:
         """Forget a segment."""
@@ -146,15 +159,15 @@ class RemotePlace:
         """Return a segment's bytes, fetched whole."""
         return memoryview(self._fs.cat_file(self._path(name)))
 
-    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def write(self, name: str, parts: Iterable[Body], *, durable: bool = False) -> memoryview:
         """Put one object; where a reader could see half of it, write elsewhere and rename."""
         del durable
-        if self._atomic:
-            self._fs.pipe_file(self._path(name), content)
-            return
-        temporary = self._path(f".{name}.{uuid.uuid4().hex}.tmp")
+        content, path = b"".join(parts), self._path(name)
+        temporary = path if self._atomic else self._path(f".{name}.{uuid.uuid4().hex}.tmp")
         self._fs.pipe_file(temporary, content)
-        self._fs.mv(temporary, self._path(name))
+        if temporary != path:
+            self._fs.mv(temporary, path)
+        return memoryview(content)
 
     def remove(self, name: str) -> None:
         """Delete a segment; no error if it has gone."""

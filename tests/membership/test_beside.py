@@ -120,7 +120,8 @@ def test_on_a_declared_release_it_is_found_as_well():
     board = run.once(boards.run)
     names = {a.attack.name: a for a in board.wanted("lira_beside")}
 
-    assert auc(names["lira_beside on the release"].scores, board.members) > 0.8
+    # over 24 seeds: 0.786 to 0.822, mean 0.804, deviation 0.010; a comment in a file of tests draws anew
+    assert auc(names["lira_beside on the release"].scores, board.members) > 0.76
 
 
 def test_a_regressor_that_leaks_beside_its_records_is_found(fleet):

@@ -1,7 +1,10 @@
 """The ledger gives back what was put in, or nothing; whatever happens to its files or beside them."""
 
 import hashlib
+import mmap
 import multiprocessing
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from privgate.errors import UsageError
 from privgate.training import ledger as ledgers
 from privgate.training.ledger import Ledger, Segment, build, sealing_key
+from privgate.training.storage import LARGE
 
 
 def key(i):
@@ -52,7 +56,7 @@ def test_a_changed_byte_is_never_read_as_an_entry(data):
     except ValueError:
         return
     for i in range(min(segment.count, 3)):
-        found = segment.bodies([i], sealing)[0]
+        found = next(segment.bodies([i], sealing))
         # the entry itself is intact, or it is not given out
         assert found is None or (segment.keys[i].tobytes(), bytes(found)) in [(key(j), b) for j, b in enumerate(bodies)]
 
@@ -86,6 +90,30 @@ def test_a_long_run_merges_as_it_goes(tmp_path):
     assert most < ledgers.AT_ONCE + 2 * ledgers.MANY_SEGMENTS
     assert all(holds(ledger, range(3000)))
     assert all(holds(Ledger(tmp_path), range(3000)))
+
+
+def test_large_entries_are_written_read_and_merged_one_at_a_time(tmp_path, monkeypatch):
+    """Neither this process's own memory nor mapped pages that count as its memory hold them."""
+    monkeypatch.setattr(ledgers, "MANY_SEGMENTS", 15)
+    ledger, size = Ledger(tmp_path), 2 * LARGE
+    pages = Path("/proc/self/statm")
+
+    def of_files():
+        return int(pages.read_text().split()[2]) * mmap.PAGESIZE if pages.exists() else 0
+
+    before = of_files()
+    tracemalloc.start()
+    for i in range(16):
+        ledger.write([(key(i), bytes([i]) * size)])
+    assert all(ledger.read([key(i)])[0] == bytes([i]) * size for i in range(16))
+    ledger.settle()
+    assert len(segments(tmp_path)) == 1
+    assert all(ledger.read([key(i)])[0] == bytes([i]) * size for i in range(16))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 4 * size
+    assert of_files() - before < 4 * size
 
 
 def test_a_merge_in_one_process_does_not_disturb_another(tmp_path):

@@ -1,6 +1,7 @@
 """Likelihood ratio of several answers: at the record, beside it, and what lies between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 
 import numpy as np
 from numpy.random import Generator
@@ -47,55 +48,63 @@ class LiraNeighbours(Attack):
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         """Take both sides' moments of every figure over the shadow models, and learn how much each says."""
         del rng
-        seen = several(self.seen(signals.shadow, signals.shadow_beside), signals.shadow.ndim)
-        wide = seen.reshape(*seen.shape[:2], seen.shape[2] * seen.shape[3])
-        flat = Signals(signals.target, signals.labels, wide, signals.shadow_members)
-        log_p, inside = usable_shadows(flat, least=self.min_shadows)
-        seen, labels = log_p.reshape(len(log_p), *seen.shape[1:]), signals.labels
-        step = resolution(seen[:, :, 0], labels)
-        rivals = np.exp(seen[:, :, 0]).mean(axis=0)
+        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        around, labels = signals.shadow_beside, signals.labels
+        if around is not None and len(log_p) < len(around):
+            around = around[~np.isnan(signals.shadow).any(axis=(1, 2))]
+        # views: all answers of all shadow models are large, so that nothing of their size is made
+        asked = [log_p] if around is None or self.asks == "both" else []
+        asked += [] if around is None else [around[:, :, q] for q in range(around.shape[2])]
+        step = resolution(asked[0], labels)
+        rivals = np.exp(asked[0]).mean(axis=0)
         rivals[np.arange(len(labels)), labels] = -1.0
 
-        def figures(answers: Float) -> Float:
-            return _figures(answers, labels, rivals.argmax(axis=1), step)
+        def figures(questions: list[Float]) -> Iterator[tuple[int, Float]]:
+            return _figures(questions, labels, rivals.argmax(axis=1), step)
 
-        score = learned(figures(seen), inside)
-        return lambda target: score(figures(several(target, 2)))
+        score = learned(figures(asked), inside)
+
+        def scorer(target: Float) -> Float:
+            questions = [target] if target.ndim == 2 else [target[:, q] for q in range(target.shape[1])]
+            return score(np.stack([figure for _, figure in sorted(figures(questions), key=itemgetter(0))]))
+
+        return scorer
 
 
-def several(answers: Float, alone: int) -> Float:
-    """Return answers with an axis of questions, also where there is one question only."""
-    return answers[..., None, :] if answers.ndim == alone else answers
-
-
-def _figures(answers: Float, labels: NDArray[np.int64], rivals: NDArray[np.int64], step: float) -> Float:
-    """Return what is compared with shadow models, shape (..., F, P), of answers of shape (..., P, Q, K)."""
-    questions = [answers[..., q, :] for q in range(answers.shape[-2])]
-    logits = [own_logit(a, labels, step=step) for a in questions]
-    made = [*logits, *(logit - logits[0] for logit in logits[1:])]
-    if answers.shape[-1] > 2:  # of two labels the own one says everything
-        made.append(own_logit(questions[0], rivals, step=step))
-        first = np.exp(questions[0])
-        made += [np.log(np.abs(np.exp(a) - first).sum(axis=-1) / 2 + step) for a in questions[1:]]
-    return np.stack(made, axis=-2)
+def _figures(
+    questions: list[Float], labels: NDArray[np.int64], rivals: NDArray[np.int64], step: float
+) -> Iterator[tuple[int, Float]]:
+    """Yield what is compared with shadow models and its place, each (..., P), of answers of shape (..., P, K)."""
+    count, first = len(questions), own_logit(questions[0], labels, step=step)
+    yield 0, first
+    for q, answers in enumerate(questions[1:], start=1):
+        logit = own_logit(answers, labels, step=step)
+        yield q, logit
+        yield count + q - 1, logit - first
+    if questions[0].shape[-1] > 2:  # of two labels the own one says everything
+        yield 2 * count - 1, own_logit(questions[0], rivals, step=step)
+        p = np.exp(questions[0])
+        for q, answers in enumerate(questions[1:], start=1):
+            yield 2 * count - 1 + q, np.log(np.abs(np.exp(answers) - p).sum(axis=-1) / 2 + step)
 
 
 # Several figures of a record, each compared with the shadow models, and how much each of them says.
 
 
-def learned(figures: Float, inside: Bool) -> Callable[[Float], Float]:
+def learned(figures: Iterable[tuple[int, Float]], inside: Bool) -> Callable[[Float], Float]:
     """Return what gives the log-odds of "member", shape (P,), of a target's figures (F, P).
 
     Parameters
     ----------
-    figures : float64 array of shape (N, F, P)
-        Of the shadow models.
+    figures : iterable of F pairs (place, float64 array of shape (N, P))
+        Of the shadow models, one at a time.
     inside : bool array of shape (N, P)
     """
-    found = [moments(figures[:, f], inside) for f in range(figures.shape[1])]
-    m = Moments(*(np.stack([getattr(v, n) for v in found]) for n in ("mean_in", "mean_out", "var_in", "var_out")))
     thin = max(1, -(-inside.size // MOST_ROWS))
-    rows = _even(in_turn(figures[:, :, ::thin], inside[:, ::thin]))
+    seen = {place: (moments(figure, inside), figure[:, ::thin].copy()) for place, figure in figures}
+    found, some = zip(*(seen[place] for place in sorted(seen)), strict=True)
+    m = Moments(*(np.stack([getattr(v, n) for v in found]) for n in ("mean_in", "mean_out", "var_in", "var_out")))
+    rows = _even(in_turn(np.stack(some, axis=1), inside[:, ::thin]))
     weights = _weights(np.moveaxis(rows, 1, 2).reshape(-1, rows.shape[1]), inside[:, ::thin].ravel())
     return lambda target: np.asarray(weights[0] + weights[1:] @ _even(log_ratio(target, m)), dtype=np.float64)
 

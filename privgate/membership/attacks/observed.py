@@ -99,7 +99,9 @@ def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
     if signals.shadow.shape[-1] < 2:
         raise MeasurementError("the model knows one class only; its answers tell nobody apart")
     trained = np.asarray(~np.isnan(signals.shadow).any(axis=(1, 2)))
-    log_p, inside = signals.shadow[trained], signals.shadow_members[trained]
+    log_p, inside = signals.shadow, signals.shadow_members
+    if not trained.all():
+        log_p, inside = log_p[trained], inside[trained]
     count = inside.sum(axis=0)
     fewest = int(min(count.min(), (len(inside) - count).min()))
     if len(log_p) == 0 or fewest < least:

@@ -10,7 +10,7 @@ from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
-from privgate.membership.attacks.lira_neighbours import learned, several
+from privgate.membership.attacks.lira_neighbours import learned
 from privgate.membership.attacks.lira_online import log_ratio
 from privgate.membership.attacks.observed import moments
 from privgate.membership.attacks.self_test import (
@@ -184,8 +184,13 @@ class ResidualNeighbours(Attack):
             return np.concatenate([made, made[..., 1:, :] - made[..., :1, :]], axis=-2)
 
         seen = several(self.seen(signals.shadow, signals.shadow_beside), 3)[trained]
-        score = learned(figures(seen), inside)
+        score = learned(enumerate(np.moveaxis(figures(seen), 1, 0)), inside)
         return lambda target: score(figures(several(target, 2)))
+
+
+def several(answers: Float, alone: int) -> Float:
+    """Return answers with an axis of questions, also where there is one question only."""
+    return answers[..., None, :] if answers.ndim == alone else answers
 
 
 class ResidualBeside(ResidualNeighbours):
