@@ -132,6 +132,13 @@ def decode(body: bytes | memoryview) -> tuple[Answer, float]:
     return Answer(log_p, problem=text, read=bytes(body[end:])), seconds
 
 
+def told(answer: Answer) -> bytes:
+    """Return a digest of what an answer says, whatever time it took."""
+    made = hashlib.sha256(repr((answer.log_p.shape, answer.problem, answer.read)).encode())
+    made.update(np.ascontiguousarray(answer.log_p, dtype="<f8").data)
+    return made.digest()
+
+
 # What a run to be signed trains although it is remembered, and what that says about the ledger.
 #
 # Whoever can write to a ledger could say what training gave. So in such a run re-checks and controls are trained
@@ -175,6 +182,8 @@ class Freshness:
     trained: int = 0
     #: keys of calls that were made by this very process
     fresh: set[bytes] = field(default_factory=set)
+    #: key of a call -> digest of what this process trained of it, or read first where that is large
+    said: dict[bytes, bytes] = field(default_factory=dict)
     #: name of a model that this process trained -> digest of what came back of it
     models: dict[bytes, bytes] = field(default_factory=dict)
     #: what this process was given where something else is remembered

@@ -202,7 +202,9 @@ class Fleet:
         def read(key: bytes) -> Answer:
             if (answer := held[key]).problem or len(answer.log_p) == different[key].rows:
                 return answer
-            return self._recall([key])[0] or self.fits(subject, [different[key]])[0]  # its file was damaged since
+            if (found := self._recall([key])[0]) is None:  # its file was damaged since, or says something else
+                found = held[key] = self.fits(subject, [different[key]])[0]
+            return found
 
         return [partial(read, key) for key in keys]
 
@@ -308,8 +310,11 @@ class Fleet:
             by_subject.setdefault(id(r.subject), []).append(r)
         for group in by_subject.values():
             subject = group[0].subject
+            said = self.freshness.said
+            before = {r.key: said.get(r.key) if r.answer is None else context.told(r.answer) for r in group}
             now = self._train(subject, [r.key for r in group], [r.fit for r in group])
             found |= now
+            said.update((k, told) for k, told in before.items() if told)  # the ledger keeps what it had
             odd = [r for r in group if not self._as_remembered(r, now[r.key])]
             self.freshness.instead.update((r.key, now[r.key]) for r in odd)
             again = self._train(subject, [r.key for r in odd], [r.fit for r in odd], anew=True) if odd else {}
@@ -324,8 +329,14 @@ class Fleet:
         return was is not None and same(was, now, recalled.fit.tolerance)
 
     def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        """Return what is remembered; what somebody put in the place of what was trained or read before is not."""
         instead, bodies = self.freshness.instead, self.ledger.read(keys)
         found = [None if body is None else context.decode(body)[0] for body in bodies]
+        for i, (key, answer) in enumerate(zip(keys, found, strict=True)):
+            if answer is not None and (key in self.freshness.said or answer.log_p.nbytes >= LARGE):
+                told = context.told(answer)
+                if self.freshness.said.setdefault(key, told) != told:
+                    found[i] = None
         return [instead.get(k, a) for k, a in zip(keys, found, strict=True)] if instead else found
 
     def keeps(self, subject: Subject, call: Call) -> bool:

@@ -150,7 +150,8 @@ class Segment:
             raise ValueError("not a segment of this version")
         self.count = int(count)
         self._content = content
-        self.keys: NDArray[np.uint8] = np.frombuffer(content, np.uint8, KEY * count, _HEAD.size).reshape(-1, KEY)
+        # copied: in the file, two entries may change places after they were looked up
+        self.keys: NDArray[np.uint8] = np.frombuffer(content, np.uint8, KEY * count, _HEAD.size).reshape(-1, KEY).copy()
         self._offsets = np.frombuffer(content, "<u8", count + 1, start)
 
     def bodies(self, entries: Sequence[int] | NDArray[np.int64], sealing: bytes) -> Iterator[memoryview | None]:

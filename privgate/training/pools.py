@@ -343,6 +343,7 @@ class Batch:
             self._fleet.freshness.models |= {k: hashlib.sha256(m).digest() for k, m in models.items()}
             bodies |= models
         self._fleet.freshness.fresh.update(found)
+        self._fleet.freshness.said.update((k, context.told(a)) for k, a in found.items())
         known = self._fleet.ledger.find(list(bodies)).tolist()
         self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
         self._answers.update(found if self._held is None else {k: self._held(a) for k, a in found.items()})

@@ -138,6 +138,50 @@ def test_what_is_used_is_what_was_checked(folder):
     assert ledger.read(list(BODIES)) == [None] * 3
 
 
+@pytest.mark.attack("29 two entries that change places while they are read", "check", "refused")
+def test_an_entry_in_anothers_place_is_not_read(folder):
+    ledger = Ledger(folder, secret=SECRET)
+    (path,) = folder.glob("*.seg")
+    first, second, third = BODIES.items()
+    with path.open("r+b") as f:  # in place: the ledger has this very file mapped
+        f.write(build([second, first, third], sealing_key(SECRET)))
+
+    assert [None if b is None else bytes(b) for b in ledger.read(list(BODIES))] == [None, None, third[1]]
+
+
+@pytest.mark.attack("29 an answer put beside one that this run trained", "check", "trained again")
+@pytest.mark.parametrize("ask", ["fits", "each"])
+def test_what_a_run_trained_is_what_it_reads_again(tmp_path, monkeypatch, subject, ask):
+    monkeypatch.setattr(fleets, "LARGE", 1)
+    subject = subject()
+    with plain(Ledger(tmp_path, secret=SECRET), signable=True) as fleet:
+        reads = fleet.each(subject, out(1, 2))
+        true = [read().log_p.copy() for read in reads]
+        forged = context.encode(Answer(np.full_like(true[0], -0.5)))
+        entries = [(key, forged) for key in fleet.keys(subject, out(1, 2))]
+        (tmp_path / "0.seg").write_bytes(build(entries, sealing_key(SECRET)))
+        fleet.ledger._open()  # as after a merge
+        for _ in range(2):
+            found = [read() for read in reads] if ask == "each" else fleet.fits(subject, out(1, 2))
+            assert [np.array_equal(a.log_p, b) for a, b in zip(found, true, strict=True)] == [True, True]
+
+
+@pytest.mark.attack("29 a large answer exchanged after it was read", "check", "trained again")
+def test_large_answers_are_those_that_were_read_first(tmp_path, monkeypatch, subject):
+    monkeypatch.setattr(fleets, "LARGE", 1)
+    monkeypatch.setattr(context, "LARGE", 1)
+    subject = subject()
+    with plain(Ledger(tmp_path, secret=SECRET)) as fleet:
+        true = fleet.fits(subject, out(1))[0].log_p.copy()
+    with plain(Ledger(tmp_path, secret=SECRET), signable=True) as fleet:
+        (read,) = fleet.each(subject, out(1))
+        assert np.array_equal(read().log_p, true)
+        entry = fleet.keys(subject, out(1))[0], context.encode(Answer(np.full_like(true, -0.5)))
+        (tmp_path / "0.seg").write_bytes(build([entry], sealing_key(SECRET)))
+        fleet.ledger._open()
+        assert np.array_equal(read().log_p, true)
+
+
 @pytest.mark.attack("29 a shared segment cut while it is read", "check", "what was there is used")
 def test_a_segment_of_a_shared_folder_can_be_cut_at_any_time(folder):
     folder.chmod(0o770)
