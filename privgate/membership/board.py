@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from operator import itemgetter
 from typing import cast
 
@@ -73,9 +73,9 @@ class Board:
     rows : int64 array of shape (E,)
         The trials among the rows of the pool, in the order of ``signals``.
     members, labels : arrays of shape (U,)
-        Ground truth and class position of each person (of the first record, where a person has several).
+        Ground truth and class position of each person (of the ``first`` record, where a person has several).
     first : int64 array of shape (U,)
-        Which of ``rows`` carries the person's label and groups.
+        Which of ``rows`` stands for each person, drawn at random: it is attacked alone, with its label and groups.
     known : bool array of shape (U,)
         A random half of either side, fixed before looking: there a threshold may be chosen, on the rest it is tried.
     """
@@ -150,14 +150,6 @@ class Board:
         total = np.bincount(place, scores, len(self.units))
         return np.asarray(total / np.bincount(place, minlength=len(self.units)), dtype=np.float64)
 
-    @cached_property
-    def one_each(self) -> Index | None:
-        """Which of ``rows`` stands for each person, drawn at random, shape (U,); None where nobody has several."""
-        if len(self.rows) == len(self.first):
-            return None
-        order = self.run.generator("one record of each").permutation(len(self.rows))
-        return order[np.unique(self.pool.unit[self.rows[order]], return_index=True)[1]]
-
     def ranks(self, attempt: Attempt) -> Float:
         """Return an attempt's scores as ranks without ties, shape (U,): what is held to a false-positive rate."""
         return limits.untied(attempt.scores, self.run.generator(f"ties of {attempt.attack.name}"))
@@ -228,7 +220,8 @@ def run(run: Run) -> Board:
         beside=None if beside_shadow is None else beside_target,
         shadow_beside=beside_shadow,
     )
-    _, first = np.unique(pool.unit[rows], return_index=True)
+    order = run.generator("one record of each").permutation(len(rows))
+    first = order[np.unique(pool.unit[rows[order]], return_index=True)[1]]
     rng = run.generator("half of the trials")
     known = np.zeros(len(first), dtype=bool)
     for side in (True, False):
@@ -289,9 +282,9 @@ def _attempted(board: Board, attack: Attack) -> Attempt:
     signals = board.signals.without_truth()
     try:
         scores = attack.scores(signals, board.run.generator(f"attack {attack.name}"))
-        ways, one_each = list[Callable[[Float], Float]]([board.people]), board.one_each
-        if one_each is not None:
-            ways.append(itemgetter(one_each))
+        ways = list[Callable[[Float], Float]]([board.people])
+        if len(board.rows) > len(board.first):
+            ways.append(itemgetter(board.first))
         if attack.cut is None:
             rng = board.run.generator(f"threshold {attack.name}")
             thresholds = thresholds_from_shadows(attack, board, rng, ways)
@@ -345,7 +338,6 @@ def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
         raise MeasurementError("a regressor has no labels to look at one by one; judge by scope model or group")
     everybody = pools.of(data)
     inside = np.flatnonzero(everybody.trial & everybody.members)
-    inside = inside[np.unique(everybody.unit[inside], return_index=True)[1]]
     if scope == "class":
         names = board.run.subject.classes.astype(str)
         return {f"label {names[c]}": board.labels == c for c in np.unique(everybody.labels[inside])}

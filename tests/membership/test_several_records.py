@@ -16,18 +16,20 @@ PEOPLE = 600
 RNG = np.random.default_rng(5)
 
 
-def records(count):
+def records(count, rare):
     X = RNG.normal(size=(count, 2))
-    return X, (X[:, 0] + RNG.normal(size=count) > 0).astype(int)
+    return X, (X[:, 0] + RNG.normal(size=count) > rare).astype(int)
 
 
-def judged(each, recipe):
+def judged(each, recipe, label="", rare=0.0):
     """Return the largest lower limit of all attacks and adversaries: as it is judged, and of means over records."""
-    data = TrainingData(*records(PEOPLE * each), groups=np.repeat(np.arange(PEOPLE), each), candidates=records(PEOPLE))
+    people, others = records(PEOPLE * each, rare), records(PEOPLE, rare)
+    data = TrainingData(*people, groups=np.repeat(np.arange(PEOPLE), each), candidates=others)
     subject = Subject.local(Recipe(recipe, seed=1), data)
     run = prepare(Policy.load("attacks-1"), subject, fleet=InProcess(), limits=Budget(shadow_models=8))
     board, request = run.once(boards.run), next(iter(run.attacked))
-    made, who = [a for a in board.wanted("any") if not a.problem], np.ones(len(board.members), dtype=bool)
+    made = [a for a in board.wanted("any") if not a.problem]
+    who = boards.cells(board, "class" if label else "model", None)[label]
     assert len(made) > 5
     assert all((a.alone is None) == (each == 1) for a in made)
 
@@ -50,6 +52,10 @@ def leaks(X, y, *, seed):
 def test_no_harmless_model_is_refused_because_people_have_several_records():
     shown, together = judged(8, GaussianNB())
     assert shown <= 0.5 < 0.55 < together
+
+
+def test_people_with_several_labels_tell_no_members_of_one_class():
+    assert judged(8, GaussianNB(), "label 1", 1.2)[0] <= 0.5
 
 
 def test_a_model_that_tells_every_record_is_refused_all_the_same():
