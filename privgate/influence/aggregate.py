@@ -190,6 +190,23 @@ def level(request: Request, population: int, *, grew: bool) -> float:
     return ALPHA if grows is None else max(grows.left()[0], LEAST)
 
 
+def second(request: Request, population: int) -> int:
+    """Return of how many people drawn a second look can approve where one more exceeds than leaves the first open.
+
+    Twice as many as at first, and twice again until then: what the first look leaves of the level may be little.
+    """
+    if (grows := looks(request, population)) is None:
+        return 0
+    first, allowed, alpha = grows.sizes[0], grows.allowed, level(request, population, grew=True)
+    open_ = next(
+        k for k in range(first + 2) if exceeding_limit(min(k, first), first, population, alpha=ALPHA) > allowed
+    )
+    size = 2 * first
+    while size < population and exceeding_limit(open_ + 1, size, population, alpha=alpha) > allowed:
+        size *= 2
+    return min(size, population)
+
+
 def looks(request: Request, population: int) -> Looks | None:
     """Return how the sample of a rule on a share may grow; None where it does not."""
     first, then = request.option("sample"), request.option("up_to")

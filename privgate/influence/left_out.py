@@ -182,9 +182,10 @@ def _answered(
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
     until, wanted = modes.until(breaks, run.late), asked(run, units)
-    if before is not None:  # a sample that shows more than the first look is twice as large
+    if before is not None:
         first = before.retrained.units
-        wanted = replace(wanted, first=first, drawn=max(wanted.drawn, 2 * len(first)))
+        then = [aggregate.second(r, run.n_units) for r in run.breaks]
+        wanted = replace(wanted, first=first, drawn=max(wanted.drawn, 2 * len(first), *then))
     made = families.answer(
         replace(
             wanted,
