@@ -16,7 +16,7 @@ from privgate.families import closed_form, in_parts, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
 from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
-from privgate.influence import indirect_queries, met_elsewhere, modes, other_coins
+from privgate.influence import aggregate, indirect_queries, met_elsewhere, modes, other_coins
 from privgate.influence import left_out as leave_one_out
 from privgate.run import beside, changed
 from privgate.run.needs import Need
@@ -228,7 +228,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if leave_one_out.worth_more_people(run):
         people = min(run.up_to or 0, run.n_units)
         larger = first_engine(replace(run, sample=people))
-        further = (people if larger.trains else min(2 * len(sample), people)) - len(sample)
+        drawn = max([2 * len(sample), *(aggregate.second(r, run.n_units) for r in run.breaks)])
+        further = (people if larger.trains else min(drawn, people)) - len(sample)
         said.append(
             f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
             f"trainings more, {plan.span(further * each / run.fleet.workers)}"
