@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 437),
     "lab, lines": (6_000, 3_796),
     "families, kernel and engines, lines": (7_000, 17_412),
-    "tests, lines": (32_000, 71_915),
+    "tests, lines": (32_000, 71_917),
     "a yes by theorem rests on, lines": (6_000, 14_090),
     "a yes by refits and attacks rests on, lines": (12_000, 56_969),
     "the kernel, lines": (1_500, 3_368),

@@ -47,6 +47,7 @@ def tight(aggregate):
     return {"aggregate": aggregate, "q": 0.95, "max": 0.106}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("aggregate", ["share_above", "quantile"])
 def test_what_a_sample_leaves_open_everybody_decides(monkeypatch, boosted, fleet, aggregate):
     policy = asking(**tight(aggregate))
@@ -73,7 +74,8 @@ def test_a_budget_leaves_it_open(monkeypatch, boosted, fleet):
     assert found[0].name == "INCONCLUSIVE"
 
 
-@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("installed", [False, True])
 def test_a_plan_counts_trainings_that_the_recipe_makes_itself(monkeypatch, boosted, installed):
     monkeypatch.setattr(hist_boosting, "_uncompiled", lambda: "" if installed else "not here")
     with Fleet(jobs=1, ledger="none") as own:
