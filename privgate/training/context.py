@@ -156,6 +156,7 @@ class Recalled:
     key: bytes
     fit: Call
     answer: Answer | None
+    digest: bytes = b""
 
 
 @dataclass
@@ -180,9 +181,9 @@ class Freshness:
     noisy: int = 0
     #: models that this very process trained
     trained: int = 0
-    #: keys of calls that were made by this very process
-    fresh: set[bytes] = field(default_factory=set)
-    #: key of a call -> digest of what this process trained of it, or read first where that is large
+    #: key of a call that this very process made -> digest of what came back
+    fresh: dict[bytes, bytes] = field(default_factory=dict)
+    #: key of a call -> digest of what this process trained of it, or read first
     said: dict[bytes, bytes] = field(default_factory=dict)
     #: name of a model that this process trained -> digest of what came back of it
     models: dict[bytes, bytes] = field(default_factory=dict)
@@ -206,13 +207,23 @@ class Freshness:
                 at = self._seen - 1 if self._seen <= SAMPLE else self._chance.randrange(self._seen)
                 if at < SAMPLE:
                     small = isinstance(fit, Block) or answer.log_p.nbytes < LARGE
-                    recalled = Recalled(subject, key, fit, answer if small else None)
+                    recalled = Recalled(subject, key, fit, answer if small else None, self.said.get(key, b""))
                     self._sample[at : at + 1] = [_one_of(recalled, one)]
 
     def sample(self) -> list[Recalled]:
-        """Return what is to be trained afresh, once: what was trained meanwhile is left out."""
+        """Return what is to be trained afresh, once; not what was trained meanwhile and came back the same."""
         chosen, self._sample, self._seen = self._sample, [], 0
-        return [r for r in chosen if r.key not in self.fresh]
+        return [r for r in chosen if self.fresh.get(r.key) != r.digest]
+
+    def first(self, key: bytes, answer: Answer, *, signable: bool) -> bool:
+        """Whether this is what this process trained or read first; one put in the place of what it read is counted."""
+        digest = told(answer)
+        if self.said.setdefault(key, digest) == digest:
+            return True
+        if signable and key not in self.fresh:
+            self.compared += 1
+            self.different += 1
+        return False
 
     def told(self, *, signable: bool) -> Remembered:
         """Return what the report says of it."""

@@ -192,7 +192,9 @@ class Fleet:
         different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
         known = [k for k, there in zip(different, self.ledger.find(list(different)), strict=True) if there]
         doubted = self.signable and (self._all_afresh or self.freshness.noisy)
-        if all(8 * f.rows * subject.width < LARGE for f in fits) or (doubted and {*known} - self.freshness.fresh):
+        if all(8 * f.rows * subject.width < LARGE for f in fits) or (
+            doubted and {*known} - self.freshness.fresh.keys()
+        ):
             held |= zip(keys, self.fits(subject, fits, label=label), strict=True)
         else:
             held |= {k: _light(a) for k in known if (a := self._known(subject, [k], [different[k]])[0]) is not None}
@@ -311,12 +313,12 @@ class Fleet:
         for group in by_subject.values():
             subject = group[0].subject
             said = self.freshness.said
-            before = {r.key: said.get(r.key) if r.answer is None else context.told(r.answer) for r in group}
+            before = {r.key: said.get(r.key) for r in group}
             now = self._train(subject, [r.key for r in group], [r.fit for r in group])
             found |= now
             said.update((k, told) for k, told in before.items() if told)  # the ledger keeps what it had
             odd = [r for r in group if not self._as_remembered(r, now[r.key])]
-            self.freshness.instead.update((r.key, now[r.key]) for r in odd)
+            self.freshness.instead |= {r.key: now[r.key] for r in odd}
             again = self._train(subject, [r.key for r in odd], [r.fit for r in odd], anew=True) if odd else {}
             noisy = sum(not same(again[r.key], now[r.key], r.fit.tolerance) for r in odd)
             self.freshness.compared += len(group)
@@ -325,19 +327,22 @@ class Fleet:
         return found
 
     def _as_remembered(self, recalled: Recalled, now: Answer) -> bool:
-        was = recalled.answer or self._recall([recalled.key])[0]
+        was = recalled.answer
+        if was is None and (body := self.ledger.read([recalled.key])[0]) is not None:
+            was = context.decode(body)[0]
+            was = was if context.told(was) == recalled.digest else None
         return was is not None and same(was, now, recalled.fit.tolerance)
 
     def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
         """Return what is remembered; what somebody put in the place of what was trained or read before is not."""
-        instead, bodies = self.freshness.instead, self.ledger.read(keys)
+        seen, bodies = self.freshness, self.ledger.read(keys)
         found = [None if body is None else context.decode(body)[0] for body in bodies]
-        for i, (key, answer) in enumerate(zip(keys, found, strict=True)):
-            if answer is not None and (key in self.freshness.said or answer.log_p.nbytes >= LARGE):
-                told = context.told(answer)
-                if self.freshness.said.setdefault(key, told) != told:
-                    found[i] = None
-        return [instead.get(k, a) for k, a in zip(keys, found, strict=True)] if instead else found
+        return [
+            seen.instead[k]
+            if k in seen.instead
+            else (a if a is None or seen.first(k, a, signable=self.signable) else None)
+            for k, a in zip(keys, found, strict=True)
+        ]
 
     def keeps(self, subject: Subject, call: Call) -> bool:
         """Whether every model of a call is kept, whatever it was asked, and would be believed."""
@@ -402,7 +407,8 @@ class Fleet:
         if known is not None and key in seen.fresh:
             return known
         answer = self.pool.registered(self._ship(subject), rows, served=served)
-        seen.fresh.add(key)
+        seen.fresh[key] = context.told(answer)
+        seen.said.setdefault(key, seen.fresh[key])
         seen.trained += 1
         if known is not None:
             seen.compared += 1

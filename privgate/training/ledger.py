@@ -221,7 +221,7 @@ class Ledger:
             given = secrets.token_bytes(32) if isinstance(self.place, MemoryPlace) else own()
         self._sealing = sealing_key(given)
         #: entries or whole segments that were found damaged, or written without the secret; they are computed again
-        self.damaged = 0
+        self.damaged, self._hurt = 0, set[bytes]()
         self._pending: dict[bytes, bytes] = {}
         self._written, self._unsettled = time.monotonic(), 0
         self._open()
@@ -335,7 +335,8 @@ class Ledger:
             return memoryview(self._pending[key])
         if tried < 0:
             return None
-        self.damaged += 1
+        self.damaged += key not in self._hurt
+        self._hurt.add(key)
         for position in self._copies(key):
             segment = int(np.searchsorted(self._starts, position, "right")) - 1
             body = next(self._segments[segment].bodies([position - self._starts[segment]], self._sealing))

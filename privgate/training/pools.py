@@ -342,10 +342,15 @@ class Batch:
             models = {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
             self._fleet.freshness.models |= {k: hashlib.sha256(m).digest() for k, m in models.items()}
             bodies |= models
-        self._fleet.freshness.fresh.update(found)
-        self._fleet.freshness.said.update((k, context.told(a)) for k, a in found.items())
+        made = {k: context.told(a) for k, a in found.items()}
+        self._fleet.freshness.fresh |= made
+        self._fleet.freshness.said |= made
         known = self._fleet.ledger.find(list(bodies)).tolist()
-        self._fleet.ledger.write((k, b) for (k, b), there in zip(bodies.items(), known, strict=True) if not there)
+        there = [k for k, held in zip(bodies, known, strict=True) if held and k in found]
+        for k, body in zip(there, self._fleet.ledger.read(there), strict=True):  # another wrote it, or it is damaged
+            if body is None or context.told(context.decode(body)[0]) != made[k]:
+                self._fleet.freshness.instead.setdefault(k, found[k])
+        self._fleet.ledger.write((k, b) for (k, b), held in zip(bodies.items(), known, strict=True) if not held)
         self._answers.update(found if self._held is None else {k: self._held(a) for k, a in found.items()})
 
     def _died(self, chunk: Chunk) -> None:

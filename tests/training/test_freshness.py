@@ -133,6 +133,19 @@ def test_training_that_never_repeats_itself_accuses_nobody(tmp_path):
     assert (second.freshness.compared, second.freshness.noisy, second.freshness.different) == (2, 2, 0)
 
 
+@pytest.mark.parametrize("signable", [True, False])
+def test_where_training_never_repeats_itself_a_run_keeps_what_it_trained(tmp_path, own_key, signable):
+    asked = Subject.local(Recipe(noisy, seed=1), TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2))
+    with plain(tmp_path / "ledger", signable=signable) as fleet:
+        own = fleet.fits(asked, out(1))[0]
+        fleet.ledger.settle()
+        forge(fleet, asked, out(1), Answer(own.log_p - 0.1), own_key.read_bytes())  # another process wrote its own
+        fleet.ledger._open()
+        assert len({fleet.fits(asked, out(1))[0].log_p[0, 0] for _ in range(3)}) == 1
+        assert fleet.calls <= 2
+        assert not fleet.freshness.different
+
+
 def test_what_cannot_be_compared_is_not_used_in_a_run_to_be_signed(tmp_path):
     data = TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2)
     asked = Subject.local(Recipe(noisy, seed=1), data)

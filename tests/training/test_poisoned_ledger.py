@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import threading
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -164,6 +165,55 @@ def test_what_a_run_trained_is_what_it_reads_again(tmp_path, monkeypatch, subjec
         for _ in range(2):
             found = [read() for read in reads] if ask == "each" else fleet.fits(subject, out(1, 2))
             assert [np.array_equal(a.log_p, b) for a, b in zip(found, true, strict=True)] == [True, True]
+
+
+def put(fleet, key, answer):
+    """Let a ledger hold this answer alone, or nothing, as after a merge."""
+    for path in fleet.ledger.place.folder.glob("*.seg"):
+        path.unlink()
+    if answer is not None:
+        path = fleet.ledger.place.folder / "0.seg"
+        path.write_bytes(build([(key, context.encode(answer))], sealing_key(SECRET)))
+    fleet.ledger._open()
+    fleet.ledger._pending.clear()
+
+
+@pytest.mark.attack("29 a forged answer that is used, then put back or taken away", "check", "found")
+@pytest.mark.parametrize("then", ["stays", "put back", "taken away"])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("ask", ["fits", "each"])
+def test_a_forged_answer_that_was_used_is_found_whatever_happens_to_it(
+    tmp_path, monkeypatch, subject, ask, large, then
+):
+    if large:
+        monkeypatch.setattr(fleets, "LARGE", 1)
+        monkeypatch.setattr(context, "LARGE", 1)
+    subject = subject()
+    with plain(Ledger(tmp_path, secret=SECRET)) as fleet:
+        (key,), true = fleet.keys(subject, out(1)), Answer(fleet.fits(subject, out(1))[0].log_p.copy())
+        put(fleet, key, Answer(np.full_like(true.log_p, -0.5)))
+    with plain(Ledger(tmp_path, secret=SECRET), signable=True) as fleet:
+        (read,) = fleet.each(subject, out(1))
+        asked = read if ask == "each" else lambda: fleet.fits(subject, out(1))[0]
+        assert not np.array_equal(asked().log_p, true.log_p)  # it is believed until it is looked at
+        if then != "stays":
+            put(fleet, key, true if then == "put back" else None)
+            held = ask == "each" and not large  # a small answer is not read twice
+            assert np.array_equal(asked().log_p, true.log_p) != held
+        fleet.spot_check()
+        assert fleet.freshness.different
+
+
+@pytest.mark.attack("29 an answer of the stored model that is exchanged", "check", "asked again")
+def test_what_the_stored_model_answered_is_what_is_read_again(tmp_path, monkeypatch, subject):
+    subject, rows, true = subject(), np.arange(3), Answer(np.log(np.full((3, 2), 0.5)))
+    object.__setattr__(subject, "digests", {**subject.digests, "model": "one"})
+    with plain(Ledger(tmp_path, secret=SECRET), signable=True) as fleet:
+        monkeypatch.setattr(fleet, "_pool", SimpleNamespace(registered=lambda *_, **__: true, close=lambda **_: None))
+        monkeypatch.setattr(fleet, "_ship", lambda _: None)
+        fleet.registered(subject, rows)
+        put(fleet, next(iter(fleet.freshness.fresh)), Answer(np.full((3, 2), -9.0)))
+        assert np.array_equal(fleet.registered(subject, rows).log_p, true.log_p)
 
 
 @pytest.mark.attack("29 a large answer exchanged after it was read", "check", "trained again")
