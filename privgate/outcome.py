@@ -19,6 +19,11 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
     @property
+    def word(self) -> str:
+        """The same for people: approved, approved with a warning, undecided, refused or not needed."""
+        return _WORDS.get(self, self.value)
+
+    @property
     def rank(self) -> int:
         """0 for passed up to 3 for failed, -1 for not needed; larger is worse."""
         return list(Outcome).index(self) - 1
@@ -27,6 +32,15 @@ class Outcome(StrEnum):
     def releases(self) -> bool:
         """Whether a model with this outcome may be promoted."""
         return self in (Outcome.PASSED, Outcome.WARNED)
+
+
+#: what people read in place of a stored value; docs/words.md
+_WORDS: Mapping[Outcome, str] = {
+    Outcome.PASSED: "approved",
+    Outcome.WARNED: "approved with a warning",
+    Outcome.INCONCLUSIVE: "undecided",
+    Outcome.FAILED: "refused",
+}
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
@@ -58,10 +72,10 @@ def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
             by = found[met[0]].rule
             for k in mine:
                 if not found[k].outcome.releases and found[k].outcome is not Outcome.NOT_NEEDED:
-                    said = f"not needed, because {by} is met; by itself {found[k].outcome.value}: {found[k].message}"
+                    said = f"not needed, because {by} approves; by itself {found[k].outcome.word}: {found[k].message}"
                     found[k] = replace(found[k], outcome=Outcome.NOT_NEEDED, message=said, advice="")
         elif mine and all(found[k].outcome is Outcome.NOT_NEEDED for k in mine):
-            said = f"no rule of {group!r} is about this model: inconclusive"
+            said = f"no rule of {group!r} is about this model: undecided"
             found[mine[-1]] = replace(found[mine[-1]], outcome=Outcome.INCONCLUSIVE, message=said)
     return found
 

@@ -128,7 +128,7 @@ class Verdict:
         named = ", ".join(decided[:3]) + (f" and {len(decided) - 3} more" if len(decided) > 3 else "")
         observed = ", observed only" if self.observed else ""
         by = self.policy.get("name", "?")
-        return f"<Verdict {self.outcome.value}{observed}: {what} by policy {by}; {named or 'no rule was judged'}>"
+        return f"<Verdict {self.outcome.word}{observed}: {what} by policy {by}; {named or 'no rule was judged'}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: one row a rule, and one a condition that does not hold."""

@@ -236,7 +236,7 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
     if missing or not finding.outcome.releases:
         return finding
     short = shortfall(audit, rule, measurement, evidence)
-    return rule.finding(Outcome.INCONCLUSIVE, f"{short}: inconclusive", measurement) if short else finding
+    return rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement) if short else finding
 
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:

@@ -39,7 +39,7 @@ def edpb(doc: ReportDocument) -> TableBlock:
         ),
         (
             "Means reasonably likely to be used (paragraphs 43 and 46)",
-            _join(f"one query returns {found_blocks.released(doc.subject.release.form)}", _attackers(doc)),
+            _join(f"one query returns {found_blocks.released(doc.subject)}", _attackers(doc)),
             "other sources of knowledge about the people, and who can reach the service, are not known here",
         ),
         (

@@ -3,6 +3,7 @@
 Page one, table, terminal, model card, bill of materials, annexes, JUnit and notebooks show these same words.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from privgate.evidence import Measurement, figures
 from privgate.policy.rules import about
 from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
-from privgate.report.sentences import SENTENCES, say
+from privgate.report.sentences import foreign, known, say
 from privgate.report.text import plain, prose
 from privgate.report.words import capital, is_condition, preconditions, rules
 from privgate.verdict import Finding, Outcome
@@ -84,11 +85,14 @@ def _of_condition(f: Finding) -> Assertion:
 def _of_rule(f: Finding, asked: str, m: Measurement | None) -> Assertion:
     value = interval(f, unit(f), f.direction)
     quiet = value == say("not_measured")
+    asked_at = {} if m is None else dict(m.request.options)
+    delta = asked_at.get("delta") if about(f.metric).written_as == "epsilon" else None
+    at = say("at_delta", delta=figures.number(delta)) if delta else ""
     return Assertion(
         finding=f,
         asked=asked,
         where=plain(m.where, 60) if m and not quiet else "",
-        threshold=limit(f),
+        threshold=limit(f) + at,
         value=value,
         result=result(f.outcome),
         consequence=capital(prose(f.message if quiet else f.meaning or f.message)),
@@ -102,7 +106,10 @@ def result(outcome: str) -> str:
 
 def unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
-    return about(finding.metric).written_as or plain(finding.unit, 20)
+    metric = about(finding.metric)
+    asked = finding.request if isinstance(finding, Finding) else ""
+    share = "fraction" if "share_above" in asked or "of=share" in asked else metric.unit
+    return metric.written_as or plain(finding.unit, 20) or share
 
 
 def interval(found: Finding | RuleFigures, unit: str, direction: str) -> str:
@@ -124,14 +131,24 @@ def condition(name: str) -> str:
         return say("condition.suite", name=plain(name.removeprefix("suite:"), 60))
     if name.startswith("recheck_"):
         return say("condition.recheck", name=plain(name.removeprefix("recheck_").replace("_", " "), 40))
-    return capital(SENTENCES.get(f"condition.{name}") or plain(name.replace("_", " "), 60))
+    return capital(known(f"condition.{name}") or plain(name.replace("_", " "), 60))
 
 
 def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
-    return capital(plain(finding.title or finding.rule, 96) or say("rule.unnamed"))
+    return capital(_translated(finding) or plain(finding.title or finding.rule, 96) or say("rule.unnamed"))
+
+
+def _translated(finding: Finding | RuleChange) -> str:
+    """Return a rule's title in another language than English, in which its own file writes it; empty in English."""
+    if not foreign() or not isinstance(finding, Finding):
+        return ""
+    share = re.search(r"threshold=([\d.]+)", finding.request) if unit(finding) == "fraction" else None
+    if share and about(finding.metric).per_unit:
+        return known("title.share").format(fold=figures.fold(float(share[1])))
+    return known(f"title.{finding.metric}")
 
 
 #: options of a request that may tell two rules of one metric apart
@@ -150,8 +167,7 @@ def _titles(findings: Iterable[Finding], asked: Mapping[str, Mapping[str, Any]])
         for f, given in zip(found, options, strict=True):
             value = given.get(apart)
             said = (
-                SENTENCES.get(f"scope.{value}")
-                or say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
+                known(f"scope.{value}") or say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
                 if apart
                 else plain(f.rule, 40)
             )

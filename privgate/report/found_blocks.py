@@ -36,13 +36,13 @@ def judged(doc: ReportDocument) -> str:
     ruled = [about(f.metric) for f in doc.findings if Need.LOOKED in about(f.metric).needs]
     for who, stated in (("policy", doc.policy.source.get("file")), ("operator", doc.subject.file)):
         if stated == WITHHELD:
-            return f"not its file, which the {who} states cannot be downloaded"
+            return say("file.withheld", who=say(f"file.{who}"))
     if not ruled:
-        return "not its file"
+        return say("file.not_judged")
     part = doc.evidence.artifact
     if part is None or part.problem:
-        return "its file was to be judged and could not be"
-    return "and its file" if part.judged == "file" else "and what its file would carry (none is stored)"
+        return say("file.unread")
+    return say("file.judged" if part.judged == "file" else "file.would_be")
 
 
 def blocks(doc: ReportDocument) -> list[Block]:
@@ -83,9 +83,11 @@ def _said(part: ArtifactPart, ruled: str) -> str:
 # What was judged, for what, on which data, by whom and where: the facts of page one.
 
 
-def released(form: str) -> str:
-    """Return what a release hands out, in words."""
-    return say(f"release.{form}")
+def released(s: SubjectFacts) -> str:
+    """Return what a release hands out, in words; a regressor has no labels."""
+    if s.task == "regression":
+        return say("release.noisy" if s.release.noise else "release.numbers")
+    return say(f"release.{s.release.form}")
 
 
 def facts(doc: ReportDocument) -> list[tuple[str, str]]:
@@ -97,14 +99,13 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
         ("fact.purpose", plain(c.purpose, 200) or say("not_stated")),
         ("fact.owner", plain(c.owner, 80) or say("not_stated")),
         ("fact.checked_by", _checked_by(doc)),
-        ("fact.judged", say("answers", release=released(s.release.form), file=judged(doc))),
+        ("fact.judged", say("answers", release=released(s), file=judged(doc))),
         ("fact.model", short(s.digests.get("model") or s.digests.get("recipe"))),
         ("fact.policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
         ("fact.level", _level(doc)),
         ("fact.size", _size(doc)),
         ("fact.decided", moment(doc.decided_at) or say("undated")),
         ("fact.valid", moment(doc.expires) or say("no_statement")),
-        ("fact.signed", say("unsigned")),
         ("fact.measured", say(f"mode.{words.mode(doc)}") if words.mode(doc) != "all" else ""),
     ]
     return [(say(k), v) for k, v in items if v]

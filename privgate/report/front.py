@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privgate.evidence import Measurement, NextStep
-from privgate.evidence.figures import number
+from privgate.evidence import BehindInfluence, Measurement, NextStep
+from privgate.evidence.figures import number, percent_at_most
+from privgate.evidence.measurement import BehindMembership
 from privgate.policy.rules import about
-from privgate.report import assertions, found_blocks, what_was_asked, words
+from privgate.policy.rules.rule_base import WAY_OUT
+from privgate.report import assertions, defence, found_blocks, what_was_asked, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
-from privgate.report.sentences import say
+from privgate.report.sentences import foreign, say
 from privgate.report.text import clip, moment, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
@@ -61,7 +63,8 @@ def _bar(a: Assertion, title: str) -> Bar:
     right = 1.25 * max(ends) or 1.0
     if f.unit == "fraction":
         right = min(1.0, right)
-    place = [round(1000 * min(max(v, 0.0) / right, 1.0)) for v in (low, high, f.limit)]
+    start = about(f.metric).guessing or 0.0  # whoever guesses has nothing of the model
+    place = [round(1000 * min(max(v - start, 0.0) / (right - start or 1.0), 1.0)) for v in (low, high, f.limit)]
     return Bar(title, a.value, a.threshold, place[0], place[1], place[2], math.isinf(high))
 
 
@@ -81,22 +84,20 @@ _TONE: Mapping[str, str] = {
 }
 
 
-#: characters of all texts of page one that one sheet holds in large and in usual print
-_ROOMY, _USUAL = 2000, 2500
-#: characters on page one, which must print on one sheet: (usual, when it is crowded)
-_ROOM = {"why": (420, 270), "how_sure": (330, 200), "meaning": (230, 95), "measured": (80, 62), "title": (80, 60),
-         "steps": (260, 125), "waivers": (160, 85), "changes": (280, 130), "fact": (120, 75)}  # fmt: skip
+#: characters of both sides that are printed with room around them
+_ROOMY = 3200
+#: characters on page one, which is printed on both sides of one sheet
+_ROOM = {"why": 420, "how_sure": 330, "measured": 80, "title": 80, "limit": 140, "note": 230,
+         "steps": 260, "waivers": 160, "changes": 280, "fact": 120}  # fmt: skip
 
 
 def view(doc: ReportDocument) -> dict[str, Any]:
-    """Return what page one says, as text short enough for one sheet of paper."""
+    """Return what page one says, as text short enough for both sides of one sheet of paper."""
     told, held = assertions.of(doc), words.preconditions(doc)
     unheld = [f for f in held if f.outcome is not Outcome.PASSED]
     rows = [a for a in told if a.outcome is not (Outcome.PASSED if a.condition else Outcome.NOT_NEEDED)]
     shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
-    changed, titles = changes(doc), {a.finding.rule: a.asked for a in told}
-    dense = len(shown) > 5 or (len(shown) > 3 and bool(doc.waivers) and bool(changed))
-    room = {k: v[dense] for k, v in _ROOM.items()}
+    changed, titles, room = changes(doc), {a.finding.rule: a.asked for a in told}, _ROOM
     page: dict[str, Any] = {
         "tone": "watch" if doc.observed else _TONE[doc.outcome],
         "decision": capital(words.decision(doc)),
@@ -108,17 +109,16 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "accuracy": found_blocks.accuracy(doc),
         "bar": bar(deciding(doc)),
         "facts": [(k, clip(v, room["fact"])) for k, v in found_blocks.facts(doc)],
-        "rows": [
-            {k: (whole if k == "meaning" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown
-        ],
+        "rows": [{k: (whole if k == "note" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown],
         "more": max(0, len(rows) - ROWS),
         "held": _held(held, unheld),
         "steps": steps(doc, room["steps"])[:LINES],
         "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
-        "changes": whole(changed, room["changes"]),
+        "changes": whole(changed, room["changes"]) or say("history.none"),
         "changes_since": _since(doc),
+        **defence.view(doc),
         "not_shown": [
-            *what_was_asked.not_met_by_itself(doc),
+            *what_was_asked.otherwise(doc),
             *_candidates(held),
             *_public(doc),
             *filter(None, [words.no_attack_limited(doc)]),
@@ -127,9 +127,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         ],
         "verify": verify(doc),
     }
-    size = sum(len(text) for text in _texts(page))
-    density = "dense" if dense or size > _USUAL else ("roomy" if size <= _ROOMY else "")
-    return {**page, "density": density}
+    return {**page, "density": "roomy" if sum(len(text) for text in _texts(page)) <= _ROOMY else ""}
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -184,15 +182,16 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     decided = deciding(doc)
     if not decided:
         return say("why.none")
-    a, f = decided[0], decided[0].finding
-    told = say("why.message", title=a.asked, message=prose(f.message))
-    meaning = prose(f.meaning)
+    a = decided[0]
+    key = "why.measured" if a.measured and a.threshold else "why.message"
+    figures = {"value": a.value, "limit": capital(a.threshold), "margin": what_was_asked.beside(a)}
+    told = say(key, title=a.asked, message=prose(a.finding.message), **figures)
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
         met, more = ("why.other_met", "why.one_more") if n == 1 else ("why.others_met", "why.more")
         others = " " + say(met if doc.approved else more, count=n)
-    return f"{_stop(told)}{f' {_stop(capital(meaning))}' if meaning else ''}{others}"
+    return f"{_stop(told)}{others}"
 
 
 def how_sure(doc: ReportDocument) -> str:
@@ -209,18 +208,40 @@ def how_sure(doc: ReportDocument) -> str:
         told.append(say("sure.interval", level=number(100 * levels[0])))
     if any(m.kind == "point" for m in found):
         told.append(say("sure.point"))
+    told += dict.fromkeys(line for m in found for line in _behind(m))
     least = min(found, key=lambda m: m.n / max(m.population, 1))
+    if about(least.request.metric).limits_attacks and isinstance(least.behind, BehindMembership):
+        return " ".join([*told, *_tried(doc, least.behind)])
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        drawn = least.request.option("scope", "record") != "record"
-        key = "sure.drawn" if drawn else "sure.some"
-        of = say(key, count=number(least.n), total=number(least.population), who=_who(least))
-        told.append(of if drawn else f"{of} {_stop(claim) or say('sure.unknown')}")
+        claim = say("sure.claim") if claim and foreign() else claim
+        told.append(say("sure.some", count=number(least.n), total=number(least.population), who=_who(least)))
+        told.append(_stop(claim) or say("sure.unknown"))
     elif least.n > 0:
         key = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
         told.append(say(key, count=number(least.n), who=_who(least)))
     return " ".join(told)
+
+
+def _behind(m: Measurement) -> Iterator[str]:
+    """Yield of which people and trainings a figure of influence does not speak."""
+    b = BehindInfluence.of(m.behind)
+    if b.beyond:
+        yield say("sure.beyond", share=percent_at_most(b.beyond), level=number(100 * (m.confidence or 0)))
+    if b.own_coins:
+        yield say("sure.own_coins")
+    if b.paired_seeds:
+        yield say("sure.seeds", count=b.paired_seeds)
+    if b.not_computed:
+        yield say("sure.stopped")
+
+
+def _tried(doc: ReportDocument, b: BehindMembership) -> Iterator[str]:
+    """Yield how many people attacks were tried on: copies among the candidates, and whoever was not drawn, were not."""
+    if b.members is not None and b.candidates is not None:
+        people = number(doc.subject.n_units or doc.subject.n_records)
+        yield say("sure.tried", members=number(b.members), people=people, candidates=number(b.candidates))
 
 
 def _who(m: Measurement) -> str:
@@ -229,15 +250,16 @@ def _who(m: Measurement) -> str:
 
 def row(a: Assertion) -> dict[str, str]:
     """Return one line of the rule table."""
-    waived = " " + say("row.waived", waiver=plain(a.finding.waiver, 100)) if a.finding.waiver else ""
+    waived = bool(a.finding.waiver)
     return {
         "tone": _TONE[a.outcome],
         "result": say("result.waived", result=a.result) if waived else a.result,
         # the title of a condition says what should be so, beside a result that says that it is not
         "title": say("row.title", title=a.asked) if a.condition else a.asked,
         "measured": "—" if a.condition else a.value,
-        "limit": say("row.condition") if a.condition else a.threshold,
-        "meaning": _stop(a.consequence) + waived,
+        "limit": say("row.condition") if a.condition else a.threshold + what_was_asked.beside(a),
+        # why there is no figure; of a condition, what was found
+        "note": "" if a.measured else _stop(a.consequence),
     }
 
 
@@ -252,12 +274,20 @@ def steps(doc: ReportDocument, room: int = 900) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost as far as there is room, else each rule's advice."""
     told = [_step(step, room) for step in doc.next_steps]
     advice = [prose(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
-    told += [_stop(capital(whole(a, room))) for a in dict.fromkeys(advice)]
+    searched = any("advise" in step for step in told)
+    for a in dict.fromkeys(advice):
+        if not (a.startswith(_SEARCH) and searched):
+            told.append(_stop(capital(whole(a, room))))
+        searched |= a.startswith(_SEARCH)
     if told:
         return told
     if doc.approved:
         return [say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires))]
     return [say("next.read")]
+
+
+#: how the advice of every refused rule without a number of its own begins: it is said once
+_SEARCH = prose(WAY_OUT)
 
 
 def _step(step: NextStep, room: int) -> str:
@@ -283,9 +313,9 @@ def changes(doc: ReportDocument) -> str:
 
 def _since(doc: ReportDocument) -> str:
     old = doc.comparison and doc.comparison.old
-    if old and old.outcome.releases:
-        return say("since.approved")
-    return say("since.version", version=plain(old.version, 20) if old and old.version else say("since.before"))
+    if not old:
+        return say("history")
+    return say("since.approved") if old.outcome.releases else say("since.version", version=plain(old.version, 20))
 
 
 def _candidates(held: Sequence[Finding]) -> list[str]:
@@ -311,7 +341,8 @@ def _not_tested(doc: ReportDocument) -> list[str]:
 def verify(doc: ReportDocument) -> str:
     """Return the command that checks the statement attached to this version; its reader holds the configuration."""
     uri = doc.subject.uri
-    return f"privgate verify {shlex.quote(uri)} --config guard.yaml" if uri and plain(uri, 120) == uri else ""
+    named = doc.approved and uri and plain(uri, 120) == uri  # nobody signs what was not approved
+    return f"privgate verify {shlex.quote(uri)} --config guard.yaml" if named else ""
 
 
 def _stop(text: str) -> str:

@@ -238,7 +238,7 @@ class ReportDocument(EvidenceModel):
     outcome: Outcome
     approved: bool
     observed: bool
-    decision: str = Field(description="In a few words: approved, approved for direct queries only, blocked, …")
+    decision: str = Field(description="In a few words: approved, approved for direct queries only, refused, …")
     level: str = Field(pattern="^(DTP-.+)?$", description="Reached level, for example DTP-1; empty if none.")
     exit_code: Literal[0, 1, 5]
     decided_at: str = Field(description="RFC 3339, or empty.")

@@ -5,9 +5,14 @@ title, message, meaning and advice of a finding, which a rule's own file holds (
 carries as text. ``tests/report/test_sentences.py`` renders page one in another language and looks for what is left.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
-from privgate.evidence.figures import WORDS
+from privgate.errors import UsageError
+from privgate.evidence.figures import SPOKEN, WORDS
 
 SENTENCES: Mapping[str, str] = {
     **WORDS,
@@ -32,8 +37,7 @@ SENTENCES: Mapping[str, str] = {
     "column.result": "Result",
     "column.rule": "Rule",
     "column.measured": "Measured",
-    "column.limit": "Limit",
-    "column.meaning": "What it means",
+    "column.limit": "Limit and margin",
     "more_rows": "{count} more rows in",
     "more_rows.where": "all findings",
     "more_rows.report": "{count} more rows in the report.",
@@ -43,38 +47,35 @@ SENTENCES: Mapping[str, str] = {
     "decision.beside": "approved for questions at or beside the record only",
     "decision.waived": "{approved}, under a waiver",
     "decision.warned": "{approved}, with warnings",
-    "decision.blocked": "blocked",
-    "decision.screened": "blocked: screened, not certified",
-    "decision.open": "blocked: not enough evidence",
+    "decision.refused": "refused",
+    "decision.screened": "undecided: people were ranked, not measured",
+    "decision.undecided": "undecided: not enough evidence",
     "decision.observed": "observed only, nothing enforced (the rules would say: {decision})",
     "result.not needed": "Not needed",
-    "result.passed": "Met",
+    "result.passed": "Approved",
     "result.warned": "Warning",
-    "result.inconclusive": "Not decided",
-    "result.failed": "Broken",
+    "result.inconclusive": "Undecided",
+    "result.failed": "Refused",
     "result.waived": "{result} (waived)",
     "subject": "{name}, version {version}",
     "subject.unnamed": "unnamed model",
     "policy.unnamed": "unnamed",
     "rule.unnamed": "unnamed rule",
     # the verdict as one sentence
-    "sentence.no_rule": "No rule of the policy “{policy}” was judged, so nothing was shown and the model may not be "
-    "released.",
-    "sentence.all_met": "The model may be released: every rule of the policy “{policy}” is met.",
-    "sentence.one_met": "The model may be released: the one rule of the policy “{policy}” is met.",
-    "sentence.direct": "It covers questions about a person's own record only; other questions were not bounded.",
-    "sentence.beside": "It covers questions asked at or beside a person's own record only; other questions were not "
-    "bounded.",
-    "sentence.conditions": "Conditions listed below deserve attention.",
-    "sentence.not_enforced": "The model may be released, with {broken} of {rules} rules of the policy “{policy}” not "
-    "met but not enforced or waived.",
-    "sentence.open": "The model may not be released: the evidence is not enough to show that the policy “{policy}” is "
-    "met. That is not proof of a leak; it counts as not passed.",
-    "sentence.condition": "The model may not be released: a condition that must hold before any figure counts does not "
-    "hold.",
-    "sentence.one_broken": "The model may not be released: 1 of {rules} rules of the policy “{policy}” is broken.",
-    "sentence.only_broken": "The model may not be released: the one rule of the policy “{policy}” is broken.",
-    "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” are broken.",
+    "sentence.no_rule": "The model may not be released: no rule of the policy “{policy}” was judged.",
+    "sentence.all_met": "The model may be released: all {rules} rules of the policy “{policy}” approve it.",
+    "sentence.one_met": "The model may be released: the one rule of the policy “{policy}” approves it.",
+    "sentence.direct": "This covers questions about a person's own record only. Other questions have no limit.",
+    "sentence.beside": "This covers questions at or beside a person's own record only. Other questions have no limit.",
+    "sentence.conditions": "Some conditions below deserve attention.",
+    "sentence.not_enforced": "The model may be released. {broken} of {rules} rules of the policy “{policy}” do not "
+    "approve it, but they only warn or are waived.",
+    "sentence.open": "The model may not be released: the evidence does not decide the policy “{policy}”. "
+    "That is no proof of a leak.",
+    "sentence.condition": "The model may not be released: a condition does not hold, and no figure counts without it.",
+    "sentence.one_broken": "The model may not be released: 1 of {rules} rules of the policy “{policy}” refuses it.",
+    "sentence.only_broken": "The model may not be released: the one rule of the policy “{policy}” refuses it.",
+    "sentence.broken": "The model may not be released: {broken} of {rules} rules of the policy “{policy}” refuse it.",
     # the questions that a release is
     "questions": "What was asked",
     "question.influence": "the influence of one person",
@@ -82,40 +83,97 @@ SENTENCES: Mapping[str, str] = {
     "question.file": "records in the file",
     "question.claim": "the claim of differential privacy",
     "question.not_asked": "{name}: not asked by this policy.",
-    "question.met": "{name}: met, {value}; {limit} is allowed{room}.",
-    "question.warned": "{name}: met with a warning, {value}; {limit} is allowed.",
-    "question.open": "{name}: not decided, {value}; {limit} is allowed.",
-    "question.broken": "{name}: broken, {value}; {limit} is allowed.",
-    "question.room": ", {room} of it is left",
-    "question.otherwise": "{rule} is not met by itself: {value}, where {limit} is allowed.",
+    "question.approved": "{name}: approved, {value}; {limit} is allowed{margin}.",
+    "question.warned": "{name}: approved with a warning, {value}; {limit} is allowed{margin}.",
+    "question.undecided": "{name}: undecided, {value}; {limit} is allowed{margin}.",
+    "question.refused": "{name}: refused, {value}; {limit} is allowed{margin}.",
+    "question.otherwise": "{rule} does not approve by itself: {value}, where {limit} is allowed.",
+    "at_delta": " at delta {delta}",
+    "margin.left": "{share} of the limit is left",
+    "margin.over": "at least {share} of the limit too much",
+    "margin.unlimited": "nothing limits it",
+    "margin.both": "the interval lies on both sides of the limit",
+    # what could happen to a person
+    "harms": "What could happen to a person",
+    "harm.column": "What could happen",
+    "likely.column": "How likely, as measured",
+    "bad.column": "How bad",
+    "harm.influence": "Answers tell somebody what only this person's record told the model.",
+    "harm.membership": "Somebody finds out that this person is in the training data.",
+    "harm.file": "Somebody who gets the file reads this person's record in it.",
+    "harm.claim": "Training protects this person less than its claim of differential privacy says.",
+    "bad.influence": "As bad as what labels and features say about a person.",
+    "bad.membership": "As bad as what being in these data says, such as an illness or a debt.",
+    "bad.file": "Severe: the record itself is read, and nobody can take it back.",
+    "bad.claim": "As bad as what labels and features say about a person.",
+    "likely.dtp": "Without one person, an answer's probability changes: {value}.",
+    "likely.pdtp": "Without one person, the answer about that person changes: {value}.",
+    "likely.share": "{title}: {value}.",
+    "likely.sensitivity": "Without one person, an answer moves: {value}.",
+    "likely.attack_accuracy": "{value} of guesses about membership are right; a coin reaches 50 %.",
+    "likely.attack_advantage": "The best attack flags members more often than candidates: {value}.",
+    "likely.dp_epsilon": "The claim lets one person's data shift the odds of a guess: {value}.",
+    "likely.attack_tpr": "{value} of members are found at the allowed rate of false accusations.",
+    "likely.generalization_gap": "The model does better on its training data than on candidates: {value}.",
+    "likely.file_records": "The file holds {value} of the training data.",
+    "likely.dp_attack_accuracy_bound": "Under the claim, the best attack is right: {value}.",
+    "likely.other": "{title}: {value}.",
+    "likely.unknown": "Not known: it was not measured.",
+    "likely.not_asked": "Not known: this policy does not ask it.",
+    # warnings, what remains, who signs
+    "weighed": "Warnings, and why they refuse nothing",
+    "weighed.none": "There is no warning.",
+    "weighed.rule": "{rule}: {value}, where {limit} is allowed. The policy only warns of it.",
+    "weighed.condition": "{rule}: this condition only warns.",
+    "weighed.more": "{count} more warnings stand in the evidence.",
+    "remains": "What risk remains, and who accepted it",
+    "remains.limits": "Every risk within the limits above remains. Whoever set the policy “{policy}” accepted it.",
+    "remains.margin": "The smallest margin is that of “{rule}”: {margin}.",
+    "remains.not_asked": "The risk of what was not asked remains, and nobody accepted it here: {names}.",
+    "remains.refused": "Nobody accepted a risk: this version is not released.",
+    "remains.waived": "{approver} accepted by waiver that “{rule}” does not approve, until {until}.",
+    "mitigations": "Mitigations that were measured and not taken",
+    "mitigations.none": "No mitigation was measured in this check.",
+    "mitigations.one": "{action}: it would use {share} of the limit; {measure} would be {useful} instead of {now}.",
+    "signing": "Advice and sign-off",
+    "sign.severity": "How bad it would be for a person, and why",
+    "sign.mitigations": "Mitigations refused, and why",
+    "sign.advice": "Advice of the data protection officer",
+    "sign.accepted": "Remaining risk accepted by (name, role, date)",
+    "sign.signed": "Signature",
+    "history.none": "There is no approved version before this one to compare with.",
     # why, and how sure
     "why.none": "No rule was judged.",
+    "why.measured": "{title}: {value}. {limit} is allowed{margin}.",
     "why.message": "{title}: {message}",
-    "why.other_met": "The other rule is met as well.",
-    "why.others_met": "The other {count} rules are met as well.",
+    "why.other_met": "The other rule approves as well.",
+    "why.others_met": "The other {count} rules approve as well.",
     "why.one_more": "1 more rule below.",
     "why.more": "{count} more rules below.",
-    "sure.none": "No figure decided this: something that must hold, or be measured, was missing.",
-    "sure.proof": "Exact or bounded by proof, under the conditions listed in the evidence.",
+    "sure.none": "No figure decided this: a condition does not hold, or a figure is missing.",
+    "sure.proof": "Exact or certified, under the conditions in the evidence.",
     "sure.interval": "Intervals hold at {level} % confidence.",
-    "sure.point": "Some figures are estimates without an interval; they neither approve nor block.",
+    "sure.point": "Some figures are estimates without an interval; they approve and refuse nothing.",
     "sure.some": "{count} of {total} {who} were measured.",
-    "sure.drawn": "{count} of {total} {who} were measured, drawn at random.",
+    "sure.tried": "{members} members of {people} and {candidates} candidates were tried.",
     "sure.unknown": "Nothing is known of the others.",
+    "sure.beyond": "At most {share} of people may exceed it ({level} % sure).",
+    "sure.own_coins": "Training draws: this holds for the recorded seed.",
+    "sure.seeds": "It is a mean over {count} runs of training, not of this very model.",
+    "sure.stopped": "The others were not measured, because the verdict was decided.",
     "sure.all": "All {count} {who} were measured.",
-    "sure.all_bounded": "All {count} {who} were measured, some of them only closely enough to show that they are not "
-    "the largest.",
+    "sure.all_bounded": "All {count} {who} were measured, some only closely enough to show that they are not the "
+    "largest.",
     "sure.people": "people or records",
     "sure.trials": "trials",
     # rows, conditions, waivers
-    "row.waived": "Waived: {waiver}.",
     "row.title": "Condition: {title}",
     "row.condition": "should hold",
-    "held.none": "No precondition was checked.",
-    "held.all": "All {count} preconditions hold; they are listed in the evidence.",
-    "held.some": "{held} of {count} preconditions hold; the others are in the table.",
+    "held.none": "No condition was checked.",
+    "held.all": "All {count} conditions hold. The evidence lists them.",
+    "held.some": "{held} of {count} conditions hold. The table shows the others.",
     "waiver.told": "{rule} ({status}): {reason}, approved by {approver}, until {until}",
-    # preconditions
+    # conditions
     "condition.reproduces": "The recipe reproduces the registered model",
     "condition.depends_on_data": "The recipe depends on its data",
     "condition.remembers_nothing": "Training remembers nothing of earlier ones",
@@ -133,9 +191,9 @@ SENTENCES: Mapping[str, str] = {
     "condition.duplicates": "No two people have equal records",
     "condition.near_duplicates": "No two people have almost equal records",
     "condition.several_records": "Each person has one record, or is named",
-    "condition.overlap": "People to compare with are not in the data",
-    "condition.near_overlap": "People to compare with are not almost in the data",
-    "condition.same_population": "People to compare with are like those in the data",
+    "condition.overlap": "No candidate is in the training data",
+    "condition.near_overlap": "No candidate is almost in the training data",
+    "condition.same_population": "Candidates are like the people in the data",
     "condition.served": "MLflow serves what is declared",
     "condition.min_rows": "Enough records",
     "condition.mode": "People were measured, not only ranked",
@@ -145,29 +203,27 @@ SENTENCES: Mapping[str, str] = {
     "condition.dp_doubt": "Nothing about the claim is in doubt",
     "condition.dp_hazard": "Nothing is known to defeat the claim",
     "condition.certificate": "Real models keep within the certificate ({name})",
-    "condition.suite": "Expectations of {name} are met",
+    "condition.suite": "Expectations of {name} hold",
     "condition.recheck": "Fast engine agrees with retraining ({name})",
     # what to do next
-    "next.release": "This version may be signed and released; check again whenever data, code or parameters change.",
-    "next.release_until": "This version may be signed and released; check again before {until}, and whenever data, "
+    "next.release": "Have this version signed and release it. Check again when data, code or parameters change.",
+    "next.release_until": "Have this version signed and release it. Check again before {until}, and when data, "
     "code or parameters change.",
-    "next.read": "Read the finding above, change the training or supply what is missing, and check again.",
+    "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
     "next.effect": "effect: {value}",
     "next.cost": "cost: {value}",
     "since.approved": "Since the last approved version",
     "since.version": "Since version {version}",
-    "since.before": "before",
+    "history": "History",
     # what this does not show
     "not_tested": "Not tested: {kinds}.",
-    "limits.attack": "An attack that finds little is evidence against that attack at the sample size named, not "
-    "against every attack.",
-    "limits.theorem": "A theorem or a privacy bound holds under its conditions only; they are listed beside it.",
-    "limits.others": "Other models trained on the same data, logs of the service and the data store itself were not "
-    "examined.",
-    "limits.legal": "The report does not replace legal advice or an impact assessment. It is evidence to be used "
-    "in one.",
+    "limits.attack": "An attack that finds little is evidence against that attack and sample size, not against "
+    "every attack.",
+    "limits.theorem": "A certificate holds under its conditions only. The evidence lists them.",
+    "limits.others": "Other models on the same data, logs of the service and the data store were not examined.",
+    "limits.legal": "The report replaces neither legal advice nor an impact assessment. It is evidence for one.",
     "limits.public": "Declared public, which nobody can check: {names}.",
-    "limits.no_attack": "A limit on influence stops no attack, and no rule here limits attacks; {policy} does.",
+    "limits.no_attack": "A limit on influence stops no attack. No rule here limits attacks; {policy} does.",
     "limits.temperature": "Dividing scores by the declared temperature {temperature} stops none either.",
     "kind.membership inference": "membership inference",
     "kind.attribute inference": "attribute inference",
@@ -195,16 +251,27 @@ SENTENCES: Mapping[str, str] = {
     "fact.measured": "Measured",
     "not_stated": "not stated",
     "answers": "its answers ({release}), {file}",
+    "file.withheld": "not its file, which the {who} states cannot be downloaded",
+    "file.policy": "policy",
+    "file.operator": "operator",
+    "file.not_judged": "not its file",
+    "file.unread": "its file was to be judged and could not be",
+    "file.judged": "and its file",
+    "file.would_be": "and what its file would carry (none is stored)",
+    "language": "The evidence below, and texts of rules, are in English.",
+    "sure.claim": "The evidence says what the sample tells about the others.",
     "release.probabilities": "exact probabilities of every label",
+    "release.numbers": "exact numbers",
+    "release.noisy": "numbers with noise added",
     "release.rounded": "probabilities rounded to a step",
     "release.binned": "probabilities in bins",
     "release.top_k": "the most probable labels only",
     "release.label": "the most probable label only",
     "undated": "date not recorded",
     "no_statement": "no statement signed yet",
-    "unsigned": "not signed: a signature is a separate step",
+    "unsigned": "not by this report: a signature is a separate step, in a statement of its own",
     "mode.max": "the exact maximum only",
-    "mode.screen": "screened, not certified",
+    "mode.screen": "ranked only",
     "level.none": "none reached",
     "ran": "{who}; {apart}",
     "ran.where": "{who} on {where}; {apart}",
@@ -212,9 +279,9 @@ SENTENCES: Mapping[str, str] = {
     "not_apart": "training code not isolated",
     "records": "{records} records",
     "records.people": "{records} records of {people} people or units",
-    "accuracy.told": "The model answers correctly about {share} of {people} people outside its data.",
+    "accuracy.told": "The model is right about {share} of {people} candidates.",
     "accuracy.none": "How often the model is right was not measured.",
-    "accuracy.nobody": "How often the model is right was not measured: no people outside the data are known.",
+    "accuracy.nobody": "How often the model is right was not measured: there are no candidates.",
     # what tells two rules of one kind apart
     "scope.model": "all people together",
     "scope.class": "the worst label",
@@ -223,14 +290,56 @@ SENTENCES: Mapping[str, str] = {
     "scope.other": "{option} {value}",
     # the terminal
     "terminal.passed": "APPROVED",
-    "terminal.warned": "APPROVED, with warnings",
-    "terminal.inconclusive": "INCONCLUSIVE: not approved",
-    "terminal.failed": "BLOCKED",
+    "terminal.warned": "APPROVED WITH WARNINGS",
+    "terminal.inconclusive": "UNDECIDED",
+    "terminal.failed": "REFUSED",
+    "terminal.total": "{approve} of {rules} rules approve, {refuse} refuse, {undecided} are undecided, {warn} warn.",
+    "terminal.margin": "Smallest margin: {rule}: {margin}.",
     "terminal.head": "{decision}  {subject}  by policy {policy}",
     "terminal.subject": "{name} version {version}",
 }
 
 
+#: languages that a page can be written in; English is the table above
+LANGUAGES = ("en", "de", "fr")
+
+
 def say(key: str, **values: object) -> str:
-    """Return the sentence of a key with its values in place."""
-    return SENTENCES[key].format(**values)
+    """Return the sentence of a key with its values in place, in the language that is spoken."""
+    return (SPOKEN.get().get(key) or SENTENCES[key]).format(**values)
+
+
+def known(key: str) -> str:
+    """Return the sentence of a key as it stands; empty if there is none."""
+    return SPOKEN.get().get(key) or SENTENCES.get(key, "")
+
+
+def foreign() -> bool:
+    """Whether another language than English is spoken: what a report carries as text is quoted then."""
+    return bool(SPOKEN.get())
+
+
+@contextmanager
+def spoken(language: str) -> Iterator[None]:
+    """Speak a language of ``LANGUAGES`` within this block.
+
+    Raises
+    ------
+    UsageError
+        It is none of them.
+    """
+    if language not in LANGUAGES:
+        raise UsageError(f"{language!r} is no language of reports; write one of {', '.join(LANGUAGES)}")
+    token = SPOKEN.set({} if language == "en" else _table(language))
+    try:
+        yield
+    finally:
+        SPOKEN.reset(token)
+
+
+@cache
+def _table(language: str) -> Mapping[str, str]:
+    """Return a language's table; ``tests/report/test_languages.py`` holds it against the English one, key by key."""
+    text = (Path(__file__).parent / "languages" / f"{language}.json").read_text(encoding="utf-8")
+    table: dict[str, str] = json.loads(text)
+    return table

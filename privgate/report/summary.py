@@ -9,7 +9,7 @@ from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
 from privgate.report.text import item, markdown
 
-_COLUMNS = ("result", "rule", "measured", "limit", "meaning")
+_COLUMNS = ("result", "rule", "measured", "limit")
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
 
@@ -23,21 +23,24 @@ def render(doc: ReportDocument | Comparison) -> str:
         "",
         f"**{markdown(page['sentence'])}**",
         "",
+        *(f"- **{say('next.one')}:** {markdown(step)}" for step in page["steps"]),
         *(f"- {_SIGN[q['tone']]} {markdown(q['told'])}" for q in page["questions"]),
         f"- **{say('why')}:** {markdown(page['why'])}",
         f"- **{say('how_sure')}:** {markdown(page['how_sure'])}",
         f"- **{say('accuracy')}:** {markdown(page['accuracy'])}",
-        *(f"- **{say('next.one')}:** {markdown(step)}" for step in page["steps"]),
         "",
         f"| {' | '.join(say(f'column.{c}') for c in _COLUMNS)} |",
-        "| --- | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- |",
     ]
     lines += [_row(row) for row in page["rows"]]
     lines += ["", *([f"*{say('more_rows.report', count=page['more'])}*", ""] if page["more"] else [])]
     lines += [item(page["held"]), ""]
     lines += [f"- **{say('waiver')}:** {markdown(w)}" for w in page["waivers"]]
-    lines += [f"- **{page['changes_since']}:** {markdown(page['changes'])}"] if page["changes"] else []
+    lines += [f"- **{page['changes_since']}:** {markdown(page['changes'])}"]
+    lines += [f"- **{say(part)}:** {markdown(' '.join(page[part]))}" for part in ("weighed", "remains", "mitigations")]
     lines += [f"- **{name}:** {markdown(value)}" for name, value in page["facts"]]
+    lines += ["", f"| {' | '.join(say(f'{c}.column') for c in ('harm', 'likely', 'bad'))} |", "| --- | --- | --- |"]
+    lines += [f"| {' | '.join(markdown(h[c]) for c in ('what', 'likely', 'bad'))} |" for h in page["harms"]]
     lines += ["", f"<details><summary>{say('not_shown')}</summary>", ""]
     lines += [f"- {item(line)}" for line in page["not_shown"]]
     lines += ["", "</details>", ""]
@@ -45,7 +48,8 @@ def render(doc: ReportDocument | Comparison) -> str:
 
 
 def _row(row: Mapping[str, str]) -> str:
-    cells = (f"{_SIGN[row['tone']]} {row['result']}", row["title"], row["measured"], row["limit"], row["meaning"])
+    title = f"{row['title']}. {row['note']}" if row["note"] else row["title"]
+    cells = (f"{_SIGN[row['tone']]} {row['result']}", title, row["measured"], row["limit"])
     return f"| {' | '.join(markdown(c) for c in cells)} |"
 
 

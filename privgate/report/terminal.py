@@ -1,6 +1,7 @@
 """The report as a terminal shows it: the decision, one line a finding, worst first, and how the figures came about."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from privgate.evidence.figures import fold
@@ -37,12 +38,26 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     """Yield what follows the headline; a precondition that holds is not worth a line."""
     if doc.approved and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
         yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
+    yield from _totals(doc)
     yield from reasons(doc, advice=True)
     yield from (f"  {_MARKS[Outcome.NOT_NEEDED]} {capital(prose(q))}" for q in _unasked(doc))
     for step in doc.next_steps:
         yield f"  next: {prose(step.action)}"
         yield f"      {prose(step.effect)}; {prose(step.cost)}"
     yield from (f"  {prose(line)}" for line in _how(doc))
+
+
+def _totals(doc: ReportDocument) -> Iterator[str]:
+    """Yield how many rules ended how, and the margin that is smallest."""
+    rules = [a for a in assertions.of(doc) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
+    ended = Counter(a.outcome for a in rules)
+    counts = {"approve": ended[Outcome.PASSED], "refuse": ended[Outcome.FAILED]}
+    counts |= {"undecided": ended[Outcome.INCONCLUSIVE], "warn": ended[Outcome.WARNED]}
+    yield f"  {say('terminal.total', rules=len(rules), **counts)}"
+    rooms = [(room, a) for a in rules if a.measured and (room := what_was_asked.room(a)) < math.inf]
+    if rooms:
+        least = min(rooms, key=lambda found: found[0])[1]
+        yield f"  {say('terminal.margin', rule=least.asked, margin=what_was_asked.margin(least))}"
 
 
 def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:

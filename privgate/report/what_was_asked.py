@@ -1,10 +1,11 @@
-"""The questions that a release is: which were met and by how much, and which nobody asked."""
+"""The questions that a release is: how each was decided, by what margin, and which nobody asked."""
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from privgate.evidence.figures import number
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.report import assertions, words
@@ -27,7 +28,7 @@ class Asked:
     question : str
         Of ``QUESTIONS``.
     state : str
-        ``met``, ``broken``, ``open`` or ``not_asked``.
+        ``approved``, ``refused``, ``undecided`` or ``not_asked``.
     told : str
         The same in a sentence: the rule that decides it, and how far its figure is from its limit.
     """
@@ -35,6 +36,7 @@ class Asked:
     question: str
     state: str
     told: str
+    decided_by: Assertion | None = None
 
 
 def of(doc: ReportDocument) -> list[Asked]:
@@ -46,8 +48,8 @@ def of(doc: ReportDocument) -> list[Asked]:
     return [_of(q, [a for a in told if _judged(a, q)], looked if q == "file" else []) for q in kept]
 
 
-def not_met_by_itself(doc: ReportDocument) -> Iterator[str]:
-    """Yield each rule that was not needed, because another one answered its question, and is not met by itself."""
+def otherwise(doc: ReportDocument) -> Iterator[str]:
+    """Yield each rule whose question another rule answered, and that does not approve by itself."""
     for a in assertions.of(doc):
         if a.outcome is Outcome.NOT_NEEDED and a.measured:
             yield say("question.otherwise", rule=a.asked, value=a.value, limit=a.threshold)
@@ -62,35 +64,57 @@ def _of(question: str, found: list[Assertion], looked: list[Assertion]) -> Asked
     enforced = [a for a in found if a.finding.mode == "enforce" and a.finding.applies]
     if not enforced and looked:
         first = looked[0]
-        state = {Outcome.FAILED: "broken", Outcome.INCONCLUSIVE: "open"}.get(first.outcome, "met")
-        return Asked(question, state, f"{name}: {prose(first.finding.message)}.")
+        state = {Outcome.FAILED: "refused", Outcome.INCONCLUSIVE: "undecided"}.get(first.outcome, "approved")
+        return Asked(question, state, f"{name}: {prose(first.finding.message)}.", first)
     if not enforced:
         return Asked(question, "not_asked", say("question.not_asked", name=name))
-    worst = max(enforced, key=lambda a: (a.outcome.rank, -_room(a)))
-    state = "broken" if worst.outcome is Outcome.FAILED else ("met" if worst.outcome.releases else "open")
+    worst = max(enforced, key=lambda a: (a.outcome.rank, -room(a)))
+    state = {Outcome.FAILED: "refused", Outcome.INCONCLUSIVE: "undecided"}.get(worst.outcome, "approved")
     key = "warned" if worst.outcome is Outcome.WARNED else state
-    room = say("question.room", room=percent(_room(worst))) if state == "met" and _room(worst) < math.inf else ""
-    told = {"name": name, "value": worst.value, "limit": worst.threshold, "room": room}
-    return Asked(question, state, say(f"question.{key}", **told))
+    told = {"name": name, "value": worst.value, "limit": worst.threshold, "margin": beside(worst)}
+    return Asked(question, state, say(f"question.{key}", **told), worst)
 
 
-def _room(a: Assertion) -> float:
-    """Return how far the safe end of a figure is from its limit, as a share of the limit; infinite where it has none.
+def room(a: Assertion) -> float:
+    """Return how far the safe end of a figure is within its limit, as a share of the limit; infinite where none is.
 
-    Of an attack's accuracy only what is above guessing counts.
+    Of an attack's accuracy only what is above guessing counts. Negative: so far beyond the limit is the other end.
     """
     f, guess = a.finding, about(a.finding.metric).guessing or 0.0
-    end, limit = (f.high, f.limit) if f.direction == "max" else (f.low, f.limit)
-    whole = abs(limit - guess)
-    return abs(limit - end) / whole if math.isfinite(end) and whole > 0 and math.isfinite(limit) else math.inf
+    within, beyond = (f.high, f.low) if f.direction == "max" else (f.low, f.high)
+    whole, sign = abs(f.limit - guess), 1 if f.direction == "max" else -1
+    if not (whole > 0 and math.isfinite(whole)):
+        return math.inf
+    left, over = sign * (f.limit - within), sign * (beyond - f.limit)
+    if left >= 0 and math.isfinite(left):
+        return left / whole
+    return -over / whole if over > 0 else math.inf
+
+
+def margin(a: Assertion) -> str:
+    """Return how far a figure is from its limit, in words, rounded down; empty where that has no meaning."""
+    f, share = a.finding, room(a)
+    if share == -math.inf:
+        return say("margin.unlimited")
+    if math.isfinite(share):
+        return say("margin.left" if share >= 0 else "margin.over", share=percent(abs(share)))
+    ends = (f.low, f.limit, f.high)
+    both = a.measured and all(map(math.isfinite, ends)) and f.low <= f.limit <= f.high and f.low < f.high
+    return say("margin.both") if both else ""
+
+
+def beside(a: Assertion) -> str:
+    """Return a margin as the end of a sentence."""
+    told = margin(a)
+    return f", {told}" if told else ""
 
 
 def percent(share: float) -> str:
     """Return a margin, rounded down: it is never told larger than it is."""
-    return f"{math.floor(100 * min(share, 1.0))} %"
+    return f"{number(math.floor(100 * share))} %"
 
 
 def template(doc: ReportDocument) -> list[Mapping[str, Any]]:
     """Return the questions as page one shows them."""
-    tone = {"met": "good", "broken": "bad", "open": "open", "not_asked": "care"}
+    tone = {"approved": "good", "refused": "bad", "undecided": "open", "not_asked": "care"}
     return [{"tone": tone[a.state], "told": words.capital(a.told)} for a in of(doc)]

@@ -64,15 +64,15 @@ def level(doc: ReportDocument) -> str:
 
 
 def decision(doc: ReportDocument) -> str:
-    """Return the decision in a few words, lower case, such as "approved" or "blocked"."""
+    """Return the decision in a few words, lower case, such as "approved" or "refused"."""
     return say("decision.observed", decision=_bare(doc)) if doc.observed else _bare(doc)
 
 
 def _bare(doc: ReportDocument) -> str:
     if doc.outcome is Outcome.FAILED:
-        return say("decision.blocked")
+        return say("decision.refused")
     if doc.outcome is Outcome.INCONCLUSIVE:
-        return say("decision.screened" if mode(doc) == "screen" else "decision.open")
+        return say("decision.screened" if mode(doc) == "screen" else "decision.undecided")
     approved = say(f"decision.{direct_only(doc) or 'approved'}")
     if doc.outcome is Outcome.WARNED:
         waived = any(f.waiver for f in doc.findings)

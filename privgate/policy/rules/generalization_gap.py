@@ -28,7 +28,7 @@ from privgate.run.needs import Need
 
 METRIC = Metric(
     "generalization_gap",
-    "Better on its own data than on other people",
+    "Better on its training data than on candidates",
     question="membership",
     reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
     unit="",

@@ -155,7 +155,7 @@ class LeaveOneOutRule(Rule):
         behind = BehindInfluence.of(measurement.behind)
         if behind.not_computed:
             why = "no other could change the decision"
-            return why if outcome is Outcome.FAILED else f"others not computed: already blocked by {behind.decided_by}"
+            return why if outcome is Outcome.FAILED else f"others not computed: already refused by {behind.decided_by}"
         shown = behind.beyond is not None and np.isfinite(measurement.high) and self.aggregate != "share_above"
         return self._for_whom(measurement) if shown and outcome is not Outcome.FAILED else ""
 

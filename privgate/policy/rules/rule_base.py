@@ -30,7 +30,7 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 
 
 #: what a failed rule advises that has no number of its own: the one place that searches has them
-WAY_OUT = "`privgate advise` measures which changes pass and what they cost in usefulness"
+WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
 #: what says how a number is judged, not which one
@@ -90,19 +90,19 @@ class Rule(Part, ABC):
     mode: Literal["enforce", "warn"] = Field(default="enforce", description="A warn rule can at worst warn.")
     bound: Literal["upper", "lower"] = Field(
         default="upper",
-        description="upper: only a whole interval within the limit passes. lower: only a whole interval beyond the "
-        "limit blocks, and doubt is a warning.",
+        description="upper: only a whole interval within the limit approves. lower: only a whole interval beyond the "
+        "limit refuses, and doubt is a warning.",
     )
     required: bool = Field(
         default=True,
         description="false: where the measurement does not apply to a model, the rule is shown as not applicable "
-        "(a warning, never a pass) instead of inconclusive.",
+        "(a warning, never an approval) instead of undecided.",
     )
     when: tuple[Condition, ...] = Field(
         default=(), description="The rule is asked of models of which all of this holds; of others it is not needed."
     )
     either: str = Field(
-        default="", description="Name of a question that several rules ask: one of them that is met is enough."
+        default="", description="Name of a question that several rules ask: one of them that approves is enough."
     )
     reason: str = Field(default="", description="Why this limit.")
     source: str = Field(default="", description="Where the limit comes from.")
@@ -200,7 +200,7 @@ class Rule(Part, ABC):
         value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit=unit, direction=self.direction)
         behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
         limit = figures.threshold(self.limit, unit=unit, direction=self.direction)
-        told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.value}"
+        told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
         return f"{told}{more and f' ({more})'}{m.where and f' ({m.where})'}"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -295,11 +295,11 @@ class Rule(Part, ABC):
     def outcomes(self) -> str:
         """Return what passes, what blocks and what happens in between, one sentence."""
         side, beyond = ("at most", "above") if self.direction == "max" else ("at least", "below")
-        doubt = "a warning" if self.bound == "lower" else "inconclusive, which blocks"
-        effect = "warns" if self.mode == "warn" else "blocks"
+        doubt = "a warning" if self.bound == "lower" else "undecided, which releases nothing"
+        effect = "warns" if self.mode == "warn" else "refuses"
         return (
-            f"passes if the whole interval is {side} {self.limit:g}, {effect} if all of it is {beyond}; anything else "
-            f"is {'a warning' if self.mode == 'warn' else doubt}"
+            f"approves if the whole interval is {side} {self.limit:g}, {effect} if all of it is {beyond}; anything "
+            f"else is {'a warning' if self.mode == 'warn' else doubt}"
         )
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from privgate.evidence.figures import number
 from privgate.report import found_blocks
 from privgate.report.blocks import Block, Facts, Section, Text
 from privgate.report.found_blocks import released
-from privgate.report.report_schema import DomainFacts, RecipeFacts, ReleaseFacts, ReportDocument
+from privgate.report.report_schema import DomainFacts, RecipeFacts, ReportDocument, SubjectFacts
 from privgate.report.text import plain
 
 
@@ -19,7 +19,7 @@ def section(doc: ReportDocument) -> Section | None:
     )
     items = [(name, number(count)) for name, count in told if count]
     items += [("Answers", "numbers, one a question")] if s.task == "regression" else []
-    items += [*_recipe(s.recipe or RecipeFacts()), *_released(s.release), *_domain(s.domain)]
+    items += [*_recipe(s.recipe or RecipeFacts()), *_released(s), *_domain(s.domain)]
     blocks: list[Block] = [Facts(items)]
     if s.release.form != "probabilities" or s.release.temperature != 1:
         blocks.append(
@@ -38,8 +38,9 @@ def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:
     return told
 
 
-def _released(release: ReleaseFacts) -> list[tuple[str, str]]:
-    told = [("One query returns", released(release.form))]
+def _released(s: SubjectFacts) -> list[tuple[str, str]]:
+    release = s.release
+    told = [("One query returns", released(s))]
     if release.form in ("rounded", "binned"):
         told.append(("Step", number(release.step)))
     if release.form == "top_k":

@@ -1,0 +1,95 @@
+"""What an officer has to defend: what could happen to a person, which warnings count, what remains, and who signs."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from privgate.policy.rules import about
+from privgate.report import assertions, what_was_asked
+from privgate.report.assertions import Assertion
+from privgate.report.report_schema import ReportDocument
+from privgate.report.sentences import known, say
+from privgate.report.text import clip, moment, plain, prose
+from privgate.report.what_was_asked import Asked
+from privgate.verdict import Outcome
+
+#: warnings, waivers and mitigations that page one names one by one
+LINES = 3
+#: what only a person can say, left empty: harm, mitigations, advice, acceptance, signature
+FIELDS = ("severity", "mitigations", "advice", "accepted", "signed")
+
+
+def view(doc: ReportDocument) -> dict[str, Any]:
+    """Return the second side of page one."""
+    asked = what_was_asked.of(doc)
+    return {
+        "harms": [_harm(q) for q in asked],
+        "weighed": list(_weighed(doc)) or [say("weighed.none")],
+        "remains": list(_remains(doc, asked)),
+        "mitigations": list(_mitigations(doc)) or [say("mitigations.none")],
+        "fields": [say(f"sign.{name}") for name in FIELDS],
+    }
+
+
+def _harm(q: Asked) -> Mapping[str, str]:
+    """Return what could happen, how likely it is by the figure that decides the question, and how bad."""
+    return {
+        "what": say(f"harm.{q.question}"),
+        "likely": say("likely.not_asked") if q.state == "not_asked" else _likely(q),
+        "bad": say(f"bad.{q.question}"),
+    }
+
+
+def _likely(q: Asked) -> str:
+    a = q.decided_by
+    if a is None or a.condition:
+        return q.told
+    if not a.measured:
+        return say("likely.unknown")
+    key = f"likely.{a.finding.metric}"
+    if assertions.unit(a.finding) == "fraction" and about(a.finding.metric).per_unit:
+        key = "likely.share"
+    return say(key if known(key) else "likely.other", title=a.asked, value=a.value)
+
+
+def _weighed(doc: ReportDocument) -> Iterator[str]:
+    """Yield each warning, and why it refuses nothing."""
+    warned = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED and not a.finding.waiver]
+    for a in warned[:LINES]:
+        figures = {"value": a.value, "limit": a.threshold}
+        yield say("weighed.condition" if a.condition else "weighed.rule", rule=a.asked, **figures)
+    if len(warned) > LINES:
+        yield say("weighed.more", count=len(warned) - LINES)
+
+
+def _remains(doc: ReportDocument, asked: list[Asked]) -> Iterator[str]:
+    """Yield which risk stays, and who accepted it by policy or waiver."""
+    policy = plain(doc.policy.name, 40) or say("policy.unnamed")
+    if not doc.approved:
+        yield say("remains.refused")
+    else:
+        yield say("remains.limits", policy=policy)
+        rooms = [(r, a) for a in _enforced(doc) if 0 <= (r := what_was_asked.room(a)) < math.inf]
+        if rooms:
+            least = min(rooms, key=lambda found: found[0])[1]
+            yield say("remains.margin", rule=least.asked, margin=what_was_asked.margin(least))
+    for w in doc.waivers[:LINES] if doc.approved else ():
+        titles = {a.finding.rule: a.asked for a in assertions.of(doc)}
+        told = {"approver": plain(w.approver, 40), "until": moment(w.expires)}
+        yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **told)
+    if unasked := [say(f"question.{q.question}") for q in asked if q.state == "not_asked"]:
+        yield say("remains.not_asked", names=", ".join(unasked))
+
+
+def _enforced(doc: ReportDocument) -> list[Assertion]:
+    return [a for a in assertions.of(doc) if not a.condition and a.finding.mode == "enforce" and a.measured]
+
+
+def _mitigations(doc: ReportDocument) -> Iterator[str]:
+    """Yield each change that was measured beside the model as it stands, with what it would give and cost."""
+    for step in [s for s in doc.next_steps if s.measured is not None][:LINES]:
+        m = step.measured
+        if m is not None and math.isfinite(m.of_limit) and math.isfinite(m.useful):
+            told = {"share": what_was_asked.percent(m.of_limit), "measure": plain(m.measure, 30)}
+            now = {"useful": f"{m.useful:.3g}", "now": f"{m.useful_now:.3g}"}
+            yield say("mitigations.one", action=clip(prose(step.action, 300), 120), **told, **now)
