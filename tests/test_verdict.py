@@ -194,7 +194,7 @@ def judged(monkeypatch, tmp_path):
 
 
 def test_a_verdict_is_one_line(judged):
-    assert repr(judged) == "<Verdict failed: salary 1 by policy many; dtp, attack_accuracy>"
+    assert repr(judged) == "<Verdict refused: salary 1 by policy many; dtp, attack_accuracy>"
     assert "no rule was judged" in repr(verdict())
     assert "observed only" in repr(verdict(Outcome.PASSED, observed=True))
 

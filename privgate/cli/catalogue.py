@@ -20,6 +20,7 @@ def _documentation(thing: Any) -> str:
 
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
+    from privgate import vocabulary
     from privgate.families import answering as families
     from privgate.families import certificates
     from privgate.influence import as_published
@@ -41,6 +42,9 @@ def entries() -> Iterator[tuple[str, str, str]]:
             yield kind, str(name), _documentation(entry) + reach
     for proposition in as_published.ALL:
         yield "proposition", proposition.name, proposition.page
+    for word in (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY):
+        avoided = f"\n\nWe do not say: {', '.join(word.instead_of)}." if word.instead_of else ""
+        yield "word", word.name, word.meaning + avoided
     for name in shipped():
         yield "policy", name, str(Policy.load(name).resolved.get("description", ""))
 
@@ -52,7 +56,7 @@ def first_line(page: str) -> str:
 
 @click.command(name="list")
 def list_() -> int:
-    """List rules, engines, certificates, attacks and shipped policies."""
+    """List rules, engines, certificates, attacks, words and shipped policies."""
     last = ""
     for kind, name, page in entries():
         if kind != last:
@@ -63,10 +67,11 @@ def list_() -> int:
 
 
 @click.command()
-@click.argument("name")
-def explain(*, name: str) -> int:
-    """Explain NAME: a rule, engine, certificate, attack or shipped policy."""
-    found = [(kind, page) for kind, other, page in entries() if other == name]
+@click.argument("words", nargs=-1, required=True, metavar="NAME")
+def explain(*, words: tuple[str, ...]) -> int:
+    """Explain NAME: a rule, engine, certificate, attack, shipped policy or word of a report."""
+    name = " ".join(words)
+    found = [(kind, page) for kind, other, page in entries() if other.casefold() == name.casefold()]
     if not found:
         near = get_close_matches(name, [other for _, other, _ in entries()], n=3, cutoff=0.4)
         hint = f"; the nearest names are {', '.join(near)}" if near else ""

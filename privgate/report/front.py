@@ -250,7 +250,7 @@ def _who(m: Measurement) -> str:
 
 def row(a: Assertion) -> dict[str, str]:
     """Return one line of the rule table."""
-    waived = bool(a.finding.waiver)
+    waived = say("row.waived", waiver=plain(a.finding.waiver)) if a.finding.waiver else ""
     return {
         "tone": _TONE[a.outcome],
         "result": say("result.waived", result=a.result) if waived else a.result,
@@ -259,7 +259,7 @@ def row(a: Assertion) -> dict[str, str]:
         "measured": "—" if a.condition else a.value,
         "limit": say("row.condition") if a.condition else a.threshold + what_was_asked.beside(a),
         # why there is no figure; of a condition, what was found
-        "note": "" if a.measured else _stop(a.consequence),
+        "note": waived or ("" if a.measured else _stop(a.consequence)),
     }
 
 

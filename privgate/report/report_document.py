@@ -206,11 +206,11 @@ def render(document: Mapping[str, Any], format: str, language: str = "en") -> st
         told = read_comparison(document)
     else:
         told = read(document)
+    if language != "en" and format not in _SPOKEN:
+        raise UsageError(f"{format} is written in English only; render {' or '.join(_SPOKEN)} in {language!r}")
     if format == "json":
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = import_module(FORMATS[format][0]).render
-    if language != "en" and format not in _SPOKEN:
-        raise UsageError(f"{format} is written in English only; render {' or '.join(_SPOKEN)} in {language!r}")
     with sentences.spoken(language):
         return renderer(told)
 

@@ -171,7 +171,7 @@ def test_explain_says_where_every_number_comes_from_and_what_it_means(run):
     assert f"max = 0.8  ({EXAMPLE / 'privgate.yaml'}:{number})" in out
     assert "extends dtp-1 1" in out
     assert "aggregate = max  (default)" in out
-    assert "passes if the whole interval is at most 0.8, blocks if all of it is above" in out
+    assert "approves if the whole interval is at most 0.8, refuses if all of it is above" in out
     assert "reason: Applicants are told" in out
     assert "may never be waived" in out
     assert "approved by ben@example.org" in out

@@ -110,7 +110,7 @@ def waiver(rule, subject, ceiling, *, days):
 
 
 def before(w):
-    """Blocked: smoothed too little."""
+    """Refused: smoothed too little."""
     return w.judge("dtp-1", w.registered("credit", UNSMOOTHED, categories(40)))
 
 
@@ -121,7 +121,7 @@ def certified(w):
 
 
 def refuted(w):
-    """Blocked: a tree that learned its people by heart."""
+    """Refused: a tree that learned its people by heart."""
     return w.judge("dtp-1", w.registered("income", TREE, categories()))
 
 
@@ -381,7 +381,7 @@ def document(kept, **more):
 
 
 def compared():
-    """Return the report of the approved version, with what changed since the blocked one before it."""
+    """Return the report of the approved version, with what changed since the refused one before it."""
     return document("certified", baseline=document("before"))
 
 

@@ -26,7 +26,7 @@ def test_says_rule_by_rule_what_moved_and_how_the_risk_shifted(pair):
     assert found["rules"][0]["change"] == "better"
     for side, doc in zip(("old", "new"), pair, strict=True):
         assert found["distribution"]["pdtp"][side] == doc["units"]["figures"]["pdtp"]["quantiles"]
-    assert "The decision went from blocked to approved" in found["summary"]
+    assert "The decision went from refused to approved" in found["summary"]
 
 
 def test_backwards_is_worse(pair):

@@ -38,10 +38,10 @@ def told(runs, *findings, **kw):
         ([("pdtp", "passed")], "approved for direct queries only", ""),
         ([("pdtp", "passed"), ("dtp", "passed")], "approved", "DTP-1"),
         ([("pdtp", "passed"), ("dtp", "warned")], "approved for direct queries only, with warnings", ""),
-        ([("dtp", "passed"), ("attack_accuracy", "failed")], "blocked", ""),
-        ([("dtp", "inconclusive")], "blocked: not enough evidence", ""),
+        ([("dtp", "passed"), ("attack_accuracy", "failed")], "refused", ""),
+        ([("dtp", "inconclusive")], "undecided: not enough evidence", ""),
         ([("attack_accuracy", "passed")], "approved", ""),
-        ([], "blocked: not enough evidence", ""),
+        ([], "undecided: not enough evidence", ""),
     ],
 )
 def test_the_decision_says_what_was_approved_and_no_more(runs, findings, decision, level):
@@ -146,15 +146,17 @@ def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(runs):
 def test_page_one_answers_the_four_questions(runs):
     told = front.view(read(runs.document("attacked")))
 
-    assert told["decision"] == "Blocked"
+    assert told["decision"] == "Refused"
     assert told["why"].startswith(
-        "Influence of one person on any answer: unlimited (estimate, 95 % confidence; 150 of 150 people measured); at "
-        "most 2.72-fold (1 nat) is allowed: failed (record "
+        "Influence of one person on any answer: unlimited. At most 2.72-fold (1 nat) is allowed, nothing limits it."
     )
-    assert told["how_sure"] == "Intervals hold at 95 % confidence. All 150 people or records were measured."
+    assert told["how_sure"] == (
+        "Intervals hold at 95 % confidence. It is a mean over 13 runs of training, not of this very model. "
+        "All 150 people or records were measured."
+    )
     assert told["steps"][0].startswith("Search for the cheapest change that passes: privgate advise")
     assert [r["result"] for r in told["rows"]] == [
-        "Broken", "Broken", "Not decided", "Not decided", "Warning", "Warning (waived)", "Met",
+        "Refused", "Refused", "Undecided", "Undecided", "Warning", "Warning (waived)", "Approved",
     ]  # fmt: skip
 
 
@@ -208,9 +210,9 @@ def test_fifty_thousand_units_stay_below_a_megabyte(runs, tmp_path):
 def test_conditions_that_warn_do_not_hide_the_rule_that_broke(runs):
     broken, met = (front.view(read(runs.document(k))) for k in ("refuted", "certified"))
 
-    assert [r["result"] for r in broken["rows"]] == ["Broken", "Warning"]
+    assert [r["result"] for r in broken["rows"]] == ["Refused", "Warning"]
     assert met["decision"] == "Approved, with warnings"
-    assert "the one rule of the policy “dtp-1” is met. Conditions listed below deserve attention." in met["sentence"]
+    assert "the one rule of the policy “dtp-1” approves it. Some conditions below deserve attention." in met["sentence"]
     assert met["why"].startswith("Influence of one person")
 
 

@@ -212,7 +212,7 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
         assert "1 %" in words
         assert "5 %" not in words
         assert "Ada" not in words
-    assert "at most 1 % is allowed: failed" in shown["message"]
+    assert "at most 1 % is allowed: refused" in shown["message"]
     assert finding.suffix == "_share_above"
 
 
@@ -332,7 +332,7 @@ def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
         seen.add(found_blocks.accuracy(read(doc)))
         assert doc["context"]["accuracy"] is None
 
-    assert seen == {"The model answers correctly about 99.1 % to 99.9 % of 1,000 people outside its data."}
+    assert seen == {"The model is right about 99.1 % to 99.9 % of 1,000 candidates."}
 
 
 @pytest.mark.parametrize(

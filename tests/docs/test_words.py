@@ -1,0 +1,60 @@
+"""One vocabulary: the page of words is the table, `explain` knows all of it, and reports use nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from privgate import report, vocabulary
+from privgate.cli import cli
+from privgate.outcome import Outcome
+from privgate.report.sentences import SENTENCES
+
+PAGE = Path(__file__).parents[2] / "docs/words.md"
+WORDS = (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY)
+#: what decisions, people and conditions were called before, in texts of ours
+OLD = re.compile(r"\b(blocked|inconclusive|broken|precondition|people outside|people to compare)\b", re.IGNORECASE)
+
+
+def test_the_page_of_words_is_the_table():
+    assert PAGE.read_text(encoding="utf-8").endswith(vocabulary.table())
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda w: w.name)
+def test_explain_knows_every_word(word):
+    found = CliRunner().invoke(cli, ["explain", *word.name.upper().split()])
+
+    assert found.exit_code == 0
+    assert word.meaning.split(".")[0] in found.output
+
+
+def test_twelve_words_and_each_outcome_is_one_of_them():
+    assert len(vocabulary.WORDS) == 12
+    ours = {w.name for w in vocabulary.WORDS} | {"approved with a warning", "not needed"}
+    assert {o.word for o in Outcome} <= ours
+    avoided = [a for w in vocabulary.WORDS for a in w.instead_of]
+    assert not {w.name for w in WORDS} & set(avoided)
+    assert len(set(avoided)) == len(avoided)
+
+
+def test_the_sentences_of_reports_use_the_words():
+    assert {k for k, text in SENTENCES.items() if OLD.search(re.sub(r"{\w+}", "", text))} == set()
+    assert [w for w in WORDS if OLD.search(w.meaning)] == []
+
+
+@pytest.mark.parametrize("kind", ["certified", "refuted", "undecided", "attacked", "regressor", "shares"])
+def test_page_one_and_the_first_line_use_the_words(kind):
+    import importlib.util
+
+    place = Path(__file__).parents[1] / "report/real_runs.py"
+    spec = importlib.util.spec_from_file_location("real_runs_of_words", place)
+    runs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runs)
+    doc = runs.document(kind)
+    page = report.render(doc, "html").partition('<div id="evidence"')[0]
+    # texts that a report carries are as old as the report
+    page = re.sub(r"<bdi>.*?</bdi>", "", page)
+
+    assert not OLD.search(page)
+    assert re.match("APPROVED|REFUSED|UNDECIDED", report.render(doc, "text"))
