@@ -36,6 +36,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
 }
 
+#: commands that train or read much: they say at once that they have begun
+LONG = ("check", "adopt", "promote", "advise", "apply", "forget", "remove-risky", "demo")
+
 #: groups of the help page; a command in none of them stands in the last
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "list", "explain"),
@@ -71,6 +74,10 @@ class _Lazy(click.Group):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"no command {args[0]!r}{hint}", ctx)
+        if args and args[0] in LONG and not {"--quiet", "--help", "-h"} & {*args}:
+            from privgate.cli import heartbeat
+
+            heartbeat.begin(f"{args[0]}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -240,5 +240,5 @@ def print_plan(run: CheckInputs) -> int:
     from privgate.cli import console
 
     for line in plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
-        click.echo(console.plain(line))
+        console.say(line)
     return 0
