@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Check what asks for it in the registry, hand it to the signer, move the alias; sweep."),
     "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
     "keys": ("keys", "Make, show, rotate and revoke signing keys."),
-    "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
+    "list": ("catalogue", "List what a policy may name: shipped policies, rules and attacks; all else with --all."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "advise": ("advise", "Find the cheapest change to a blocked model that passes."),
@@ -97,7 +97,7 @@ class _Lazy(click.Group):
         return [CompletionItem(n, help=text) for n, (_, text) in COMMANDS.items() if n.startswith(incomplete)]
 
 
-@click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="privgate %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, /, **_: Any) -> None:
