@@ -103,8 +103,8 @@ class _Lazy(click.Group):
 def cli(ctx: click.Context, /, **_: Any) -> None:
     """Judge what a registered model gives away about the people in its training data, before it is released.
 
-    Exit codes: 0 approved, 1 blocked, 2 command line or policy unusable, 3 a bug in privgate, 4 model, data, registry
-    or statement could not be read or does not match, 5 inconclusive (blocks), 130 interrupted.
+    Exit codes: 0 approved, 1 refused, 2 command line or policy unusable, 3 a bug in privgate. 4 model, data, registry
+    or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
     Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
     environment.

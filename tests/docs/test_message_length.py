@@ -86,7 +86,8 @@ def helps():
 def test_what_is_counted_is_found():
     assert len(list(messages())) > 400
     assert len(list(helps())) > 150
-    assert long(" ".join(["word"] * 26)) and not long(" ".join(["word"] * 25) + ". " + " ".join(["word"] * 25))
+    assert long(" ".join(["word"] * 26))
+    assert not long(" ".join(["word"] * 25) + ". " + " ".join(["word"] * 25))
     assert not long("; ".join([" ".join(["word"] * 20)] * 2))
 
 
