@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Check what asks for it in the registry, hand it to the signer, move the alias; sweep."),
     "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
     "keys": ("keys", "Make, show, rotate and revoke signing keys."),
-    "list": ("catalogue", "List rules, engines, certificates, attacks and shipped policies."),
+    "list": ("catalogue", "List what a policy may name: shipped policies, rules and attacks; all else with --all."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "advise": ("advise", "Find the cheapest change to a blocked model that passes."),
@@ -35,6 +35,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
     "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
 }
+
+#: commands that train or read much: they say at once that they have begun
+LONG = ("check", "adopt", "promote", "advise", "apply", "forget", "remove-risky", "demo")
 
 #: groups of the help page; a command in none of them stands in the last
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -71,6 +74,10 @@ class _Lazy(click.Group):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"no command {args[0]!r}{hint}", ctx)
+        if args and args[0] in LONG and not {"--quiet", "--help", "-h"} & {*args}:
+            from privgate.cli import heartbeat
+
+            heartbeat.begin(f"{args[0]}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -90,14 +97,14 @@ class _Lazy(click.Group):
         return [CompletionItem(n, help=text) for n, (_, text) in COMMANDS.items() if n.startswith(incomplete)]
 
 
-@click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("privgate", cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="privgate %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, /, **_: Any) -> None:
     """Judge what a registered model gives away about the people in its training data, before it is released.
 
-    Exit codes: 0 approved, 1 blocked, 2 command line or policy unusable, 3 a bug in privgate, 4 model, data, registry
-    or statement could not be read or does not match, 5 inconclusive (blocks), 130 interrupted.
+    Exit codes: 0 approved, 1 refused, 2 command line or policy unusable, 3 a bug in privgate. 4 model, data, registry
+    or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
     Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
     environment.

@@ -41,9 +41,9 @@ _public = click.option(
 def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path | None, **settings: Any) -> int:
     """Search for the cheapest change to the model URI that keeps the policy.
 
-    Parameters are turned, the learner is put into shards, the riskiest people are left out, answers are coarsened: each
-    is measured by the gate's engines and rules, with cross-validated usefulness beside it, and the best are checked
-    again as a whole with other randomness. Exit 0 if one passes, 1 if none does. What was trained is remembered: an
+    It turns parameters, puts the learner into shards, leaves out the riskiest people, and coarsens answers. The gate's
+    rules measure each change, with cross-validated usefulness beside it. The best are checked again as a whole with
+    other randomness. Exit 0 if one passes, 1 if none does. What was trained is remembered: an
     interrupted search goes on.
     """
     from privgate import registry

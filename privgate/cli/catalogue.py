@@ -1,12 +1,15 @@
 """``privgate list`` and ``privgate explain``: what there is, and what it means."""
 
 import inspect
+import re
+import textwrap
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
+from privgate.cli.heartbeat import WIDTH
 from privgate.errors import UsageError
 
 
@@ -51,18 +54,25 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
 def first_line(page: str) -> str:
     """Return the first sentence of a page."""
-    return page.strip().split("\n\n", maxsplit=1)[0].replace("\n", " ")
+    return re.split(r"(?<=[^\W\d_]\.) (?=[A-Z])", page.strip().partition("\n\n")[0].replace("\n", " "))[0]
+
+
+#: what a person may choose comes first; what privgate chooses is shown with --all
+CHOSEN = ("policy", "rule", "attack")
 
 
 @click.command(name="list")
-def list_() -> int:
-    """List rules, engines, certificates, attacks, words and shipped policies."""
-    last = ""
-    for kind, name, page in entries():
+@click.option("--all", "every", is_flag=True, help="Also what privgate chooses: engines, certificates, words.")
+def list_(*, every: bool) -> int:
+    """List what a policy may name: shipped policies to extend, rules, and attacks."""
+    last, found = "", sorted(entries(), key=lambda e: CHOSEN.index(e[0]) if e[0] in CHOSEN else len(CHOSEN))
+    for kind, name, page in found:
+        if kind not in CHOSEN and not every:
+            continue
         if kind != last:
             click.secho({"policy": "policies"}.get(kind, f"{kind}s"), bold=True)
             last = kind
-        click.echo(f"  {name:<24} {first_line(page)}")
+        click.echo(textwrap.fill(first_line(page), WIDTH, initial_indent=f"  {name:<24} ", subsequent_indent=" " * 27))
     return 0
 
 
@@ -75,7 +85,7 @@ def explain(*, words: tuple[str, ...]) -> int:
     if not found:
         near = get_close_matches(name, [other for _, other, _ in entries()], n=3, cutoff=0.4)
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"nothing is called {name!r}{hint}; `privgate list` shows all names")
+        raise UsageError(f"nothing is called {name!r}{hint}; `privgate list --all` shows all names")
     for kind, page in found:
         click.secho(f"{name} ({kind})", bold=True)
         click.echo(page.strip() + "\n")

@@ -30,7 +30,7 @@ _PLAIN, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
 GUARDED = "privgate:"
 
 
-@click.command()
+@click.command(cls=options.Grouped)
 @options.subject
 @options.policy
 @options.run
@@ -40,7 +40,7 @@ GUARDED = "privgate:"
     "--recompute",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Train nothing: let theorems' limits of the check whose report is in FOLDER come out again of the data.",
+    help="Train nothing: make the certificates of the check whose report is in FOLDER again from the data.",
 )
 def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
@@ -71,13 +71,13 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
     return 0
 
 
-@click.command()
+@click.command(cls=options.Grouped)
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The guard's configuration: nothing is promoted without a statement that counts, and what has one is not "
+    help="The guard's configuration. Nothing is promoted without a statement that counts; what has one is not "
     "checked again.",
 )
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
@@ -86,7 +86,7 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @click.option(
     "--retrain",
     is_flag=True,
-    help="Promote another version: the same code and data, with coins that a key draws, so that nobody chose them.",
+    help="Promote another version of the same code and data, with coins that a key draws.",
 )
 @options.policy
 @options.run

@@ -71,9 +71,14 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.demo.recipes import recipes
     from privgate.training.fleet import Fleet
 
+    def progress(done: int, total: int, left: float) -> None:
+        console.progress(done, total, left, fleet.activity)
+
     store, data = registry.local_registry(folder), adult.load(800)
     click.echo(f"UCI Adult: {data.n} people to train on, {len(data.candidates[1])} others; registry {store}")
-    with Fleet(ledger=folder / "ledger") as fleet:  # one, because starting its workers takes longer than all trainings
+    with Fleet(
+        ledger=folder / "ledger", progress=progress
+    ) as fleet:  # one, because starting its workers takes longer than all trainings
         verdicts = {name: _judged(name, shown, data, folder, store, fleet=fleet) for name, shown in recipes().items()}
     click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. MLflow's page: mlflow ui --backend-store-uri {store}")
     return verdicts

@@ -7,6 +7,7 @@ import traceback
 import click
 
 from privgate import door
+from privgate.cli.heartbeat import end, wrapped
 from privgate.errors import ExitCode, PrivgateError
 
 
@@ -28,7 +29,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
             code = command.main(args=arguments, prog_name=name, standalone_mode=False, color=color)
     except PrivgateError as exc:
         # names in it may hold bytes that are no text
-        click.echo(f"error: {exc}".encode("utf-8", "backslashreplace").decode(), err=True)
+        click.echo(wrapped(f"error: {exc}").encode("utf-8", "backslashreplace").decode(), err=True)
         code = exc.exit_code
     except click.ClickException as exc:
         (_plainly(exc) if isinstance(exc, click.BadParameter) else exc).show()
@@ -42,4 +43,6 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         traceback.print_exc()
         click.echo(f"this is a bug in {name}; nothing was approved", err=True)
         code = ExitCode.INTERNAL
+    finally:
+        end()
     return int(code or 0)

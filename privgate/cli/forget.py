@@ -32,8 +32,9 @@ def forget(*, uri: str, tracking_uri: str | None, ids: str, store: str | None, o
     """Register the next version of a sharded model without some people.
 
     Only the members that held them are trained again, on what is left of their shards. Every other member is byte for
-    byte what it was, and those trained again equal a second training without these people: both are compared as they
-    are stored. The stored model is opened here. Promote it like any other version; versions that were trained on
+    byte what it was. Those trained again equal a second training without these people, as both are stored.
+
+    The stored model is opened here. Promote it like any other version; versions that were trained on
     somebody and were released stay told, and their bounds add up.
     """
     from privgate.forgetting import forget_members

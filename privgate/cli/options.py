@@ -18,9 +18,26 @@ from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
 
-__all__ = ["CheckInputs", "build", "duration", "hash_key", "policy", "print_plan", "run", "subject"]
+__all__ = ["CheckInputs", "Grouped", "build", "duration", "hash_key", "policy", "print_plan", "run", "subject"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+#: options that most checks are called with, in this order; the others stand below them in the help
+DAILY = ("--policy", "--to", "--plan", "--budget", "--report-dir", "--format", "--observe", "--no-attach", "--config",
+         "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help")  # fmt: skip
+
+
+class Grouped(click.Command):
+    """A command whose help shows daily options first, and expert ones below."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write both groups."""
+        named = {p.opts[-1]: p for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.hidden}
+        daily = [named.pop(name) for name in DAILY if name in named]
+        for title, own in (("Daily options", daily), ("Expert options", list(named.values()))):
+            with formatter.section(title):
+                formatter.write_dl([record for p in own if (record := p.get_help_record(ctx)) is not None])
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,11 @@ def run(command: F) -> F:
     for option in reversed(
         [
             click.option(
-                "--report-dir", type=click.Path(file_okay=False), default="privgate-report", show_default=True
+                "--report-dir",
+                type=click.Path(file_okay=False),
+                default="privgate-report",
+                show_default=True,
+                help="Folder for the report's files.",
             ),
             click.option(
                 "--format",
@@ -83,15 +104,20 @@ def run(command: F) -> F:
             ),
             ledger,
             click.option(
-                "--budget", default=None, metavar="30m", help="Wall time for leave-one-out; units are sampled."
+                "--budget",
+                default=None,
+                metavar="30m",
+                help="Longest time for leaving people out, as 90s, 30m or 2h; people are sampled to fit.",
             ),
-            click.option("--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a count."),
+            click.option(
+                "--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a number of trainings."
+            ),
             click.option(
                 "--mode",
                 type=click.Choice(get_args(Mode)),
                 default="all",
                 show_default=True,
-                help="Leave-one-out: everybody; only who could hold the largest value; or a ranking, which never "
+                help="Who is left out: everybody, only who could hold the largest value, or a ranking, which never "
                 "approves.",
             ),
             click.option(
@@ -104,9 +130,15 @@ def run(command: F) -> F:
             click.option(
                 "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
             ),
-            click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True),
             click.option(
-                "--seeds", type=click.IntRange(min=1), default=None, help="Other coins to compare with, at least."
+                "--shadow-models",
+                type=click.IntRange(min=4),
+                default=64,
+                show_default=True,
+                help="Models that attacks are trained on, at most.",
+            ),
+            click.option(
+                "--seeds", type=click.IntRange(min=1), default=None, help="Fewest other seeds to compare with."
             ),
             click.option(
                 "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
@@ -114,7 +146,7 @@ def run(command: F) -> F:
             click.option(
                 "--remembered",
                 is_flag=True,
-                help="Train nothing twice; then this run cannot be signed where it used what was remembered.",
+                help="Train nothing twice. What used remembered trainings cannot be signed.",
             ),
             click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
             click.option(
@@ -122,22 +154,27 @@ def run(command: F) -> F:
                 type=click.Choice(WAYS),
                 default="auto",
                 show_default=True,
-                help="Training code runs in a box, in one where one can be made, or (for debugging) as you.",
+                help="Where training code runs: in a box, in a box if one can be made, or as you, for debugging.",
             ),
             click.option(
                 "--network",
                 type=click.Choice(("declared", "never")),
                 default="declared",
                 show_default=True,
-                help="A boxed training finds the network where its recipe declares that it needs it, or never.",
+                help="Whether a box has the network: where the recipe declares that it needs it, or never.",
             ),
             click.option(
                 "--file-not-downloadable",
                 "file_withheld",
                 is_flag=True,
-                help="You state that nobody who may ask the model can get its file; a guard must say so, too.",
+                help="State that nobody who may ask the model can get its file. A guard must say so, too.",
             ),
-            click.option("--hash-key-file", type=click.Path(dir_okay=False), default=None, help="Key of unit hashes."),
+            click.option(
+                "--hash-key-file",
+                type=click.Path(dir_okay=False),
+                default=None,
+                help="Key of the hashes that stand for people in reports.",
+            ),
             quiet,
         ]
     ):
@@ -240,5 +277,5 @@ def print_plan(run: CheckInputs) -> int:
     from privgate.cli import console
 
     for line in plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
-        click.echo(console.plain(line))
+        console.say(line)
     return 0

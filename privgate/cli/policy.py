@@ -125,7 +125,7 @@ def suite(
 ) -> int:
     """Write a Great Expectations suite for the training data of a model, or for a CSV or Parquet FILE.
 
-    It says what the declared domain says. Without one it is a draft of what the data look like: a policy that names the
+    It says what the declared domain says. Without one it is a draft of what the data look like. A policy that names the
     draft is refused until a person has read it and removed its mark.
     """
     from privgate.cli import outputs

@@ -145,8 +145,8 @@ def _opened(subject: Subject, uri: str) -> Sharded:
         spec = subject.recipe.payload.get("estimator") or {}
         kind = str(spec.get("class", "a training function")).rpartition(":")[2]
         raise UsageError(
-            f"{uri} is {kind}, not privgate.models.Sharded: every record reached all of it, so forgetting means "
-            "training it again on data without them and logging that as the next version"
+            f"{uri} is {kind}, not privgate.models.Sharded, so every record reached all of it; train it again on data "
+            "without these people, and log that as the next version"
         )
     model = subject.model.load()
     if type(model) is not Sharded or len(getattr(model, "members_", ())) != int(own["shards"]):

@@ -144,7 +144,7 @@ def unit(run: Run) -> float:
     if not found <= FEW_LARGE * typical:
         raise MeasurementError(
             f"a few residuals are so large that the residual deviation ({found * run.subject.scale[1]:.3g}) is "
-            f"{found / typical:.3g} times what most records are missed by: in that unit nobody else's influence would "
+            f"{found / typical:.3g} times what most records are missed by; in that unit nobody else's influence would "
             "show; predict a logarithm or clip the targets"
             if typical > 0
             else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"

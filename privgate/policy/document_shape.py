@@ -1,6 +1,7 @@
 """What a policy file may say: its models, its JSON Schema, and their errors in words."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -173,7 +174,7 @@ _WORDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "bool_type": "true or false",
-    "string_type": "text; put it in quotes",
+    "string_type": "text in quotes",
     "string_too_short": "some text",
     "tuple_type": "a list",
     "model_type": "keys with values",
@@ -185,6 +186,16 @@ _WORDS = {
 _PATTERNS = {
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
+}
+
+
+#: lines that every policy has, as a newcomer would write them
+_FIRST_LINES = {"schema": "schema: privgate/policy/v1", "name": "name: my-policy", "version": 'version: "1"'}
+_BOUNDS = {
+    "less_than_equal": "of at most",
+    "less_than": "below",
+    "greater_than_equal": "of at least",
+    "greater_than": "above",
 }
 
 
@@ -210,7 +221,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
     if kind == "extra_forbidden":
         known = _keys_beside(place, tree)
         key = str(place[-1])
-        what, expected, near = f"unknown key {key!r}", f"one of {', '.join(known)}", nearest(key, known)
+        what, near = f"unknown key {key!r}", nearest(key, known)
+        expected = "" if near else f"one of {', '.join(known)}"
         if key == "observe":
             expected = f"no such key; {_OBSERVE}"
     elif kind == "missing":
@@ -220,12 +232,13 @@ def _problem(tree: Tree, error: Any) -> Problem:
         what, expected, near = "missing", f"one of {', '.join(rules.ALL)}", ""
     elif kind == "union_tag_invalid":
         place = (*place, "metric")
-        what, expected = f"unknown metric {ctx['tag']!r}", f"one of {', '.join(rules.ALL)}"
-        near = nearest(ctx["tag"], rules.ALL)
+        what, near = f"unknown metric {ctx['tag']!r}", nearest(ctx["tag"], rules.ALL)
+        expected = "" if near else f"one of {', '.join(rules.ALL)}"
     elif kind == "literal_error":
         given = error["input"]
         choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
-        what, expected, near = f"{given!r} is not known", f"one of {', '.join(choices)}", nearest(given, choices)
+        what, near = f"{given!r} is not known", nearest(given, choices) if len(choices) > 1 else ""
+        expected = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
         if given == "observe":
             expected = f"{expected}; {_OBSERVE}"
     elif kind == "privgate":
@@ -234,6 +247,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
         what, expected, near = ctx["text"], "", ""
     else:
         what, expected, near = f"{_shown(error['input'])} cannot be used", _sentence(error), ""
+        if write := _right(error):
+            expected = f"{expected}; write {write}"
     return Problem(*tree.mark(place), dotted(place), what, expected, near)
 
 
@@ -269,7 +284,9 @@ def _keys_beside(place: Place, tree: Tree) -> list[str]:
 def _expected(place: Place, tree: Tree) -> str:
     """Return a key's description as it reads inside a sentence."""
     fields = {f.alias or n: f for n, f in _model_at(place[:-1], tree).model_fields.items()}
-    text = fields[str(place[-1])].description or "a value"
+    if (key := str(place[-1])) in _FIRST_LINES and len(place) == 1:
+        return f"the line `{_FIRST_LINES[key]}`"
+    text = fields[key].description or "a value"
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 
@@ -283,10 +300,35 @@ def _sentence(error: Any) -> str:
     kind, ctx = error["type"], error.get("ctx", {})
     if kind in _WORDS:
         return _WORDS[kind]
+    if kind in _BOUNDS:
+        return f"a number {_BOUNDS[kind]} {next(iter(ctx.values())):g}"
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
     text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     return text[:1].lower() + text[1:]
+
+
+def _right(error: Any) -> str:
+    """Return the value that was meant, as it is written; empty where nobody can tell."""
+    kind, given, ctx = error["type"], error["input"], error.get("ctx", {})
+    if kind in {"less_than_equal", "less_than"} and next(iter(ctx.values())) == 1 and 1 < given < 100:
+        return f"{given / 100:g} for {given:g} %"
+    if kind == "string_type" and isinstance(given, int | float) and not isinstance(given, bool):
+        return json.dumps(str(given))
+    if kind == "bool_type" and str(given).lower() in {"true", "false", "yes", "no"}:
+        return "true" if str(given).lower() in {"true", "yes"} else "false"
+    if kind == "tuple_type" and isinstance(given, dict):
+        return "a dash before the first key of each item"
+    if (
+        kind in {"float_type", "int_type"}
+        and isinstance(given, str)
+        and (found := re.fullmatch(r"\s*(\d*\.?\d+)\s*(%?)\s*", given))
+    ):
+        return f"{float(found[1]) / 100:g} for {found[1]} %" if found[2] else f"{found[1]} without quotes"
+    if kind == "string_pattern_mismatch" and ctx["pattern"] == NAME:
+        name = re.sub(r"[^a-z0-9._-]+", "-", str(given).lower()).strip("-._")
+        return name if re.fullmatch(NAME, name) else ""
+    return ""
 
 
 # The JSON Schema of policy files, from which an editor completes and checks them while they are written.

@@ -25,7 +25,7 @@ def measure(run: Run, request: Request) -> Measurement:
     rests = standing(run, request)
     if rests.claim.adjacency != "add_remove":
         raise MeasurementError(
-            "deletion capacity needs an add/remove guarantee: replacing a record says nothing about removing one, "
+            "deletion capacity needs an add/remove guarantee; replacing a record says nothing about removing one, "
             "and the size of the pool behind a fixed-size training set is not part of the recipe"
         )
     rho, prior = float(request.option("rho")), float(request.option("prior"))

@@ -4,10 +4,8 @@ import hashlib
 import inspect
 import json
 import math
-import re
 import sys
 import tempfile
-import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
@@ -26,7 +24,7 @@ from privgate.privacy_claims.watch_transcript import reseed, states
 from privgate.subject.containers import take
 from privgate.subject.own_modules import States
 from privgate.subject.subject import Subject
-from privgate.training import context, payload
+from privgate.training import context, payload, worker
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
@@ -129,11 +127,7 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
     except OutOfTimeError:
         return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        traceback.print_exception(exc)
-        # quoted values may be somebody's data
-        said = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", str(exc).strip().partition("\n")[0])[:200]
-        text = f"the observed rerun raised {type(exc).__name__}" + (f": {said}" if said else "")
-        return Observation(problem=text).payload()
+        return Observation(problem=worker.sentence("the observed rerun", exc, Path(shipped.folder))).payload()
     return found.payload()
 
 

@@ -82,7 +82,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
     if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
         return door.admit(uri)
     raise SubjectError(
-        f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store: whoever "
+        f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store; whoever "
         f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
     )
 

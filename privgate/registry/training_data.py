@@ -254,9 +254,9 @@ def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str 
     """
     if data.loader is None and data.source is None and store is None and uri is None:
         raise UsageError(
-            "nobody said where the training data may be kept: give store='a folder or URI that the gate may read', "
-            "store='artifacts' to upload them with the run, in clear for whoever may read its artifacts, or data that "
-            "have a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
+            "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
+            "store='artifacts', which uploads them with the run, in clear for whoever may read its artifacts; or data "
+            "with a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
             "logged"
         )
 

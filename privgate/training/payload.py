@@ -216,9 +216,7 @@ class Opened:
         self.n, self.domain = int(index["n"]), index["domain"]
         self.y = storing.load(self.root / index["y"])
         self.classes = np.load(self.root / "classes.npy", allow_pickle=False)
-        path = self.root / index["X"]
-        # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
-        self.X = np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
+        self.X = _records(self.root / index["X"])
         recorded = self.root / "recipe.json"
         if recorded.is_file():
             self.recipe = Recipe.read(json.loads(recorded.read_text(encoding="utf-8")), self.root / "src")
@@ -237,6 +235,19 @@ class Opened:
     def model(self) -> Any:
         """The stored model's native object; runs stored code."""
         return self.stored.load()
+
+
+def data(root: Path | None) -> tuple[Any, Any]:
+    """Return the records and labels of a payload; nothing where none is named."""
+    if root is None:
+        return None, None
+    index = json.loads((root / "payload.json").read_text(encoding="utf-8"))
+    return _records(root / index["X"]), storing.load(root / index["y"])
+
+
+def _records(path: Path) -> Any:
+    # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
+    return np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
 
 
 # Parts of long work that trains nothing, as calls of the fleet: what runs where no code of the user's was ever loaded.

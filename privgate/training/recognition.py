@@ -49,7 +49,7 @@ def recognised(payload: Payload, limits: TaskLimits, seed: int) -> dict[str, Any
                 opened, rows = worker._open(payload)  # noqa: SLF001  ditto
             return _recognised(opened, rows, clock, np.random.default_rng(seed))
         except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence
-            return {"why": worker._sentence("the training function, watched,", exc)}  # noqa: SLF001  ditto
+            return {"why": worker.sentence("the training function, watched,", exc, Path(payload.folder))}
 
 
 def _recognised(opened: Opened, rows: Rows, clock: Clock, rng: np.random.Generator) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import gc
 import importlib
 import multiprocessing
 import os
-import re
 import resource
 import signal
 import sys
@@ -22,7 +21,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
-from privgate.training import asking, context, kept, task_limits
+from privgate.training import asking, context, kept, owner_words, task_limits
 from privgate.training import asking as answers
 from privgate.training import payload as parts
 from privgate.training.fit import MOST_READ, Answer, Block, Call, Fit, Rows
@@ -103,7 +102,7 @@ def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits)
         except UsageError:
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
-            problem = _sentence("loading the recipe", exc)
+            problem = sentence("loading the recipe", exc, Path(payload.folder))
             return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
         return [_answer(opened, rows, fit, limits, clock) for fit in fits if not isinstance(fit, Part)]
 
@@ -127,7 +126,9 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
             # what is refused by name leaves the process as it was; nobody knows what anything else leaves behind
-            return Answer(_nothing(), problem=_sentence(what, exc), lasting=isinstance(exc, SubjectError))
+            return Answer(
+                _nothing(), problem=sentence(what, exc, Path(payload.folder)), lasting=isinstance(exc, SubjectError)
+            )
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -147,7 +148,7 @@ def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
             with clock.call():
                 said: dict[str, Any] = getattr(importlib.import_module(module), name)(opened)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
-            return {"problem": _sentence("opening the model", exc)}
+            return {"problem": sentence("opening the model", exc, Path(payload.folder))}
     return said
 
 
@@ -228,7 +229,7 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
-        return Answer(_nothing(), time.perf_counter() - started, _sentence(what, exc), lasting=not passing)
+        return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc, opened.root), lasting=not passing)
     return Answer(log_p, time.perf_counter() - started, models=models, reused=reused, read=read)
 
 
@@ -344,18 +345,24 @@ def _one_process() -> Iterator[None]:
         yield
 
 
-def _sentence(what: str, exc: BaseException) -> str:
-    """Return type and first line of an error's message; the whole traceback goes to the log, for the engineer."""
+def sentence(what: str, exc: BaseException, root: Path | None = None) -> str:
+    """Return what may be told of an error; the whole traceback goes to the log, for the engineer."""
     traceback.print_exception(exc)
-    lines = str(exc).strip().splitlines()
-    text = "".join(c for c in (lines[0] if lines else "") if c.isprintable())[:200]
-    if isinstance(exc, SubjectError):
-        return text
+    if isinstance(exc, SubjectError) and owner_words.ours(exc):
+        return "".join(c for c in str(exc).strip().partition("\n")[0] if c.isprintable())[:200]
     if isinstance(exc, OutOfTimeError):
         return f"{what} did not end within its time limit"
-    # quoted values may be somebody's data
-    text = re.sub(r"'[^']*'|\"[^\"]*\"|(?<!\w)['\"].*$", "'…'", text)
-    return f"{what} raised {type(exc).__name__}" + (f": {text}" if text else "")
+    opened = next((opened for opened, _ in _OPENED.values() if opened.root == root), None)
+    try:
+        X, y = (opened.X, opened.y) if opened else parts.data(root)
+        key = ("told", type(exc), str(exc)[:1000])
+        kept_here = {} if opened is None else opened.prepared
+        if key not in kept_here:  # a thousand trainings may fail for one reason
+            kept_here[key] = owner_words.told(exc, root, X, y, opened and opened.recipe.payload)
+        return f"{what} raised {kept_here[key]}"
+    except Exception as unreadable:  # noqa: BLE001  what cannot be held against the data is not told
+        traceback.print_exception(unreadable)
+        return f"{what} raised an error, of which nothing can be told"
 
 
 def _nothing() -> Float:

@@ -99,8 +99,11 @@ def test_4_what_cannot_be_read(privgate, inside, uri):
     ended = (privgate if uri == "not-a-uri" else inside)("check", uri, "--policy", "dtp-1")
 
     assert ended.returncode == 4, ended.stderr
-    (said,) = [line for line in clean(ended).splitlines() if line and not line.startswith("note: reading ")]
-    assert said.startswith("error: ")
+    begun, *lines = clean(ended).splitlines()
+    said = [line for line in lines if line and not line.startswith(("note: reading ", "    "))]
+    assert begun == "check: reading libraries and what was named"
+    assert len(said) == 1
+    assert said[0].startswith("error: ")
 
 
 def test_4_a_report_that_is_none(inside, tmp_path):
@@ -145,10 +148,14 @@ def test_130_interrupted_says_that_the_same_command_resumes():
 
 
 def test_list_and_explain_name_everything(inside):
-    listed = inside("list")
-    assert listed.returncode == 0
+    chosen, listed = inside("list"), inside("list", "--all")
+    assert chosen.returncode == listed.returncode == 0
+    assert chosen.stdout.startswith("policies\n")
+    assert listed.stdout.startswith(chosen.stdout)
     for word in ("dtp", "refit", "categorical_nb", "lira_online", "dtp-1"):
-        assert word in listed.stdout
+        assert f"  {word} " in listed.stdout
+        assert (f"  {word} " in chosen.stdout) == (word not in ("refit", "categorical_nb"))
+    assert max(map(len, listed.stdout.splitlines())) <= 100
     assert inside("explain", "pdtp").returncode == 0
     missing = inside("explain", "lirra_online")
     assert missing.returncode == 2

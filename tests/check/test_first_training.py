@@ -31,7 +31,7 @@ def unlearning(X, y, *, seed):
     ("trained", "said"),
     [
         (margins, "cannot be asked: LinearSVC has no predict_proba; give the recipe predict="),
-        (deaf, "cannot be asked: prediction raised RuntimeError: no 20 answers"),
+        (deaf, "cannot be asked: prediction raised RuntimeError: … answers"),
         (unlearning, "cannot be trained on its own complete data: training raised RuntimeError: no warehouse"),
     ],
 )

@@ -11,7 +11,7 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from privgate.__main__ import run
-from privgate.cli import COMMANDS, GROUPS, cli, config, console
+from privgate.cli import COMMANDS, GROUPS, cli, config, console, heartbeat
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 
@@ -66,7 +66,7 @@ def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monke
     assert run([*command, "--policy", "from-line"]) == 2
     error = capsys.readouterr().err
     assert "from-line" in error
-    assert error.startswith("note: from privgate.yaml: policy, mode")
+    assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, mode")
 
 
 def test_a_table_of_pyproject_serves_as_well():
@@ -169,14 +169,14 @@ def test_no_color_is_kept(monkeypatch, value, color):
 def test_where_stderr_is_no_terminal_a_phase_is_one_line(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
-    console._phases.clear()
+    monkeypatch.setattr("privgate.cli.heartbeat._now", heartbeat._State())
     for done in range(0, 1001, 10):
         console.progress(done, 1000, 60.0, "leave-one-out")
     for done in range(64):
         console.progress(done, 64, float("nan"), "shadow models")
 
     assert out.getvalue().splitlines() == [
-        "leave-one-out: 1000 trainings, about 60 s left", "shadow models: 64 trainings",
+        "leave-one-out: 0 of 1000, about 60 s left", "shadow models: 0 of 64",
     ]  # fmt: skip
 
 

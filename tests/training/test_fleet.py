@@ -44,11 +44,11 @@ def test_another_parameter_seed_or_repetition_is_another_call(fleet, subject):
 @pytest.mark.parametrize(
     ("trouble", "sentence"),
     [
-        ("raises", "training raised ArithmeticError: cannot do without '…'"),
+        ("raises", "training raised ArithmeticError: cannot do without 'Mrs Seven'"),
         ("nan", "the model returned NaN probabilities"),
         ("infinite", "the model returned negative or infinite probabilities"),
         ("classes", "the model returned shape (2, 3) for 2 classes; it must give one column a class"),
-        ("exits", "training raised SystemExit: 3"),
+        ("exits", "training raised SystemExit: …"),
         ("memory", "training needs more memory than 2 GiB"),
     ],
 )
@@ -62,8 +62,8 @@ def test_trouble_with_one_unit_is_named_and_loses_nothing_else(tmp_path, subject
 def test_a_message_that_ends_within_a_quoted_record_shows_none_of_it():
     error = ValueError("Failed to convert '[[5.1 3.5]\n [4.9 3.0]]'")
 
-    assert worker._sentence("the served model", error) == "the served model raised ValueError: Failed to convert '…'"
-    assert worker._sentence("training", ValueError("can't be")) == "training raised ValueError: can't be"
+    assert worker.sentence("the served model", error) == "the served model raised ValueError: Failed to convert '…'"
+    assert worker.sentence("training", ValueError("can't be")) == "training raised ValueError: can't be"
 
 
 def test_a_worker_that_dies_costs_only_the_unit_that_killed_it(tmp_path, subject):

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 import tempfile
-import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,10 +74,7 @@ def watched(shipped: Payload, half: list[int], limits: TaskLimits) -> dict[str, 
     except OutOfTimeError:
         return {"problem": f"the watched training did not end within {limits.seconds:g} s"}
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        traceback.print_exception(exc)
-        # quoted values may be somebody's data
-        said = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", str(exc).strip().partition("\n")[0])[:200]
-        return {"problem": f"the watched training raised {type(exc).__name__}" + (f": {said}" if said else "")}
+        return {"problem": worker.sentence("the watched training", exc, Path(shipped.folder))}
 
 
 def _watched(opened: Opened, half: NDArray[np.int64], seen: reads.Reads, clock: Clock) -> dict[str, Any]:

@@ -8,9 +8,7 @@ References
 Yeom et al. (2020), section 6; Madry et al. (2018) for the projected gradient.
 """
 
-import re
 import tempfile
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from privgate.arrays import Float, Index
 from privgate.errors import SubjectError
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training import payload
+from privgate.training import payload, worker
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
@@ -286,10 +284,7 @@ def in_worker(
     except SubjectError as exc:
         return {"problem": str(exc)}
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        traceback.print_exception(exc)
-        # quoted values may be somebody's data
-        said = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", str(exc).strip().partition("\n")[0])[:200]
-        return {"problem": f"measuring distances raised {type(exc).__name__}" + (f": {said}" if said else "")}
+        return {"problem": worker.sentence("measuring distances", exc, Path(shipped.folder))}
 
 
 def _table(opened: Opened) -> Float:

@@ -75,7 +75,7 @@ class Dtp(LeaveOneOutRule):
                 return f"no theorem bounds every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
             return (
                 "no theorem bounds every answer of this model for every person: declare the domain, take a model that "
-                "a certificate covers (`privgate list`), or judge by pdtp-1, which speaks about direct queries only"
+                "a certificate covers (`privgate list --all`), or judge by pdtp-1, which speaks of direct queries only"
             )
         return super().advice(measurement, outcome)
 

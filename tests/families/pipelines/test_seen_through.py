@@ -332,7 +332,7 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list`"),
+        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list --all`"),
         (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
         (Recipe(as_a_function), "the recipe is a function"),
         (Recipe(EXACT, predict=refits), "something else than predict_proba"),

@@ -1,0 +1,98 @@
+"""A long command says at once that it has begun, goes on saying so, and writes lines that fit."""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from privgate.cli import LONG, heartbeat
+
+BEGUN = """
+import sys
+from privgate.cli import cli, heartbeat
+def said(text):
+    heavy = {"numpy", "mlflow", "sklearn", "pandas", "privgate.policy"} & {*sys.modules}
+    print("heavy" if heavy else "light", text)
+    raise SystemExit(0)
+heartbeat.begin = said
+cli.main(sys.argv[1:], standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_first_line_is_there_before_any_library_is_read(name):
+    made = subprocess.run(
+        [sys.executable, "-c", BEGUN, name, "models:/m/1"], capture_output=True, text=True, check=True
+    )
+
+    assert made.stdout == f"light {name}: reading libraries and what was named\n"
+
+
+def test_whoever_asks_for_quiet_hears_nothing():
+    made = subprocess.run(
+        [sys.executable, "-c", BEGUN, "check", "models:/m/1", "--quiet", "--policy", "none-such"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert "light" not in made.stdout
+
+
+@pytest.fixture
+def heard(monkeypatch, capsys):
+    monkeypatch.setattr(heartbeat, "_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeat, "_now", heartbeat._State())
+    lines = []
+
+    def heard():
+        lines.extend(capsys.readouterr().err.splitlines())
+        return lines
+
+    yield heard
+    heartbeat.end()
+
+
+def test_work_that_says_nothing_is_told_of(heard):
+    heartbeat.begin("check: reading")
+    time.sleep(1.0)
+    heartbeat.end()
+    lines = [*heard()]
+
+    assert lines[0] == "check: reading"
+    assert 2 <= len(lines) <= 6
+    assert all(re.fullmatch(r"still at work, \d s so far", line) for line in lines[1:])
+    time.sleep(0.5)
+    assert heard() == lines
+
+
+def test_without_a_terminal_each_phase_and_its_estimate_is_a_line(heard, monkeypatch):
+    monkeypatch.setattr(heartbeat, "_SECONDS", 1000.0)
+    for done, left in ((0, float("nan")), (1, float("nan")), (2, 300.0), (3, 299.0)):
+        heartbeat.progress(done, 200, left, "training shadow models")
+    heartbeat.progress(0, 8, 3.0, "retraining")
+
+    assert heard() == [
+        "training shadow models: 0 of 200",
+        "training shadow models: 2 of 200, about 5 min left",
+        "retraining: 0 of 8, about 3 s left",
+    ]
+
+
+def test_a_phase_that_goes_on_is_told_of_with_its_estimate(heard):
+    heartbeat.begin("check: reading")
+    heartbeat.progress(5, 200, 7200.0, "retraining")
+    time.sleep(0.5)
+
+    assert "retraining: 5 of 200, about 2.0 h left; still at work, 0 s so far" in heard()
+
+
+def test_lines_fit_and_no_number_loses_its_unit():
+    text = "  + " + " ".join(f"influence {i} nats of {i} % in {i} s" for i in range(60))
+    lines = heartbeat.wrapped(text).splitlines()
+
+    assert max(map(len, lines)) <= heartbeat.WIDTH < len(text)
+    assert all(line.startswith("      ") for line in lines[1:])
+    assert not any(re.search(r"\d$", line) for line in lines[:-1])
+    assert " ".join(" ".join(lines).split()) == text.strip()
+    assert heartbeat.wrapped("/" + "long" * 40) == "/" + "long" * 40
