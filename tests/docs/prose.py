@@ -1,0 +1,150 @@
+"""How long the sentences of the documentation are, and which words it does without; `make lint` runs this.
+
+Code, tables, quotations and headings are left out: a table holds figures, and a quotation is somebody else's.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+from privgate.report.sentences import SENTENCES
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST, AVERAGE = 25, 15
+PAGES = ("README.md", "docs/**/*.md", "hooks/**/*.md", "examples/**/*.md", ".github/*.md")
+#: pages that still have sentences that are too long, and why; tests/docs/test_prose.py forbids a further one
+WAITING: dict[str, str] = {
+    ".github/CODE_OF_CONDUCT.md": "its sentences are not rewritten yet",
+    ".github/CONTRIBUTING.md": "its sentences are not rewritten yet",
+    ".github/SECURITY.md": "its sentences are not rewritten yet",
+    "README.md": "its sentences are not rewritten yet",
+    "docs/advice.md": "written beside privgate/advice, whose owner rewrites it",
+    "docs/alias-conditions.md": "its sentences are not rewritten yet",
+    "docs/any-model.md": "its sentences are not rewritten yet",
+    "docs/architecture.md": "its sentences are not rewritten yet",
+    "docs/assumptions.md": "its sentences are not rewritten yet",
+    "docs/collusion.md": "its sentences are not rewritten yet",
+    "docs/concepts.md": "its sentences are not rewritten yet",
+    "docs/gpu.md": "its sentences are not rewritten yet",
+    "docs/how-to/data-and-recipes.md": "its sentences are not rewritten yet",
+    "docs/how-to/databricks.md": "its sentences are not rewritten yet",
+    "docs/how-to/github.md": "its sentences are not rewritten yet",
+    "docs/how-to/gitlab.md": "its sentences are not rewritten yet",
+    "docs/how-to/guarded-server.md": "its sentences are not rewritten yet",
+    "docs/how-to/kubernetes.md": "its sentences are not rewritten yet",
+    "docs/how-to/own-script.md": "its sentences are not rewritten yet",
+    "docs/how-to/people-with-several-records.md": "its sentences are not rewritten yet",
+    "docs/index.md": "its sentences are not rewritten yet",
+    "docs/installing.md": "its sentences are not rewritten yet",
+    "docs/kinds.md": "its sentences are not rewritten yet",
+    "docs/mathematics.md": "theorems with their formulas, rewritten last",
+    "docs/measuring.md": "its sentences are not rewritten yet",
+    "docs/notebooks/index.md": "its sentences are not rewritten yet",
+    "docs/operations.md": "its sentences are not rewritten yet",
+    "docs/policies.md": "its sentences are not rewritten yet",
+    "docs/privacy-claims.md": "its sentences are not rewritten yet",
+    "docs/reference.md": "its sentences are not rewritten yet",
+    "docs/scale-out.md": "its sentences are not rewritten yet",
+    "docs/trust.md": "its sentences are not rewritten yet",
+    "docs/truth.md": "its sentences are not rewritten yet",
+    "docs/tutorial.md": "its sentences are not rewritten yet",
+    "examples/README.md": "its sentences are not rewritten yet",
+    "examples/adult/README.md": "its sentences are not rewritten yet",
+    "examples/dp-trained/README.md": "its sentences are not rewritten yet",
+    "examples/recipes/README.md": "its sentences are not rewritten yet",
+    "hooks/github-action/README.md": "its sentences are not rewritten yet",
+    "hooks/kubernetes/README.md": "its sentences are not rewritten yet",
+    "hooks/mlflow-server/README.md": "its sentences are not rewritten yet",
+    "privgate/report/sentences.py": "written beside the report, whose owner rewrites it",
+}
+#: what nobody outside understands or what has another name in privgate/vocabulary.py -> what to write
+WORDS = {
+    r"blocked|blocks|blocking": "refused, refuses",
+    r"inconclusive|screened": "undecided",
+    r"preconditions?": "condition",
+    r"thresholds?": "limit",
+    r"non-members?|people outside|outsiders?": "candidate",
+    r"units?|individuals?": "person",
+    r"(?:by|bound by) (?:a )?(?:theorem|proof)": "certified, by a certificate",
+    r"hand-ons?|riddles?": "say who does what",
+    r"(?:rules?|question) (?:that )?(?:is|are|was|were )?(?:not )?(?:passed|passes|failed|fails|met)": "kept, approved",
+}
+ENDS = re.compile(r"(?<=[.!?])[)\"”’*_]*\s+(?=[\"“(*_]*[A-ZΑ-Ω\d§\x00])")
+SHORT = re.compile(r"\b(e\.g|i\.e|et al|vs|cf|No|Dr|approx)\.", flags=re.IGNORECASE)
+
+
+class Said(NamedTuple):
+    """One sentence with the line where its paragraph begins; inline code is the character NUL."""
+
+    line: int
+    text: str
+
+    @property
+    def words(self) -> int:
+        return sum(any(c.isalnum() or c == "\0" for c in word) for word in self.text.split())
+
+
+def split(text: str, line: int = 0) -> Iterator[Said]:
+    """Yield the sentences of a paragraph."""
+    whole = SHORT.sub(lambda m: m[0].replace(".", "․"), " ".join(text.split()))
+    yield from (Said(line, part) for part in ENDS.split(whole) if Said(line, part).words)
+
+
+def sentences(markdown: str) -> Iterator[Said]:
+    """Yield the sentences of a page's paragraphs and list items."""
+    skipped = 0
+    for token in MarkdownIt("commonmark").enable("table").parse(markdown):
+        if token.type in {"table_open", "blockquote_open", "heading_open"}:
+            skipped += 1
+        elif token.type in {"table_close", "blockquote_close", "heading_close"}:
+            skipped -= 1
+        elif token.type == "inline" and not skipped:
+            shown = {"text": lambda c: c.content, "softbreak": lambda _: " ", "code_inline": lambda _: "\0"}
+            parts = (shown[c.type](c) for c in token.children or () if c.type in shown)
+            yield from split("".join(parts), token.map[0] + 1 if token.map else 0)
+
+
+def faults(where: str, said: list[Said]) -> list[str]:
+    """Return what is wrong with the sentences of a page."""
+    found = [f"{where}:{s.line}: {s.words} words: {s.text[:70]}" for s in said if s.words > LONGEST]
+    average = mean(s.words for s in said) if said else 0
+    if average > AVERAGE:
+        found.append(f"{where}: {average:.1f} words a sentence on average, {AVERAGE} at most")
+    for pattern, instead in WORDS.items():
+        for s in said:
+            if word := re.search(rf"\b(?:{pattern})\b", s.text, flags=re.IGNORECASE):
+                found.append(f"{where}:{s.line}: “{word[0]}”, instead: {instead}")
+    return [line.replace("\0", "`…`") for line in found]
+
+
+def pages() -> dict[str, list[Said]]:
+    """Return the sentences of every page, and of the words that every report uses."""
+    files = sorted({p for pattern in PAGES for p in ROOT.glob(pattern)})
+    read = {str(p.relative_to(ROOT)): list(sentences(p.read_text(encoding="utf-8"))) for p in files}
+    read["privgate/report/sentences.py"] = [
+        s for text in SENTENCES.values() for s in split(re.sub(r"\{\w*\}|`[^`]*`", "\0", text))
+    ]
+    return read
+
+
+def main() -> int:
+    """Print a line for each fault, or with `--table` one for each page; end with 1 where a page has a fault."""
+    read = pages()
+    if "--table" in sys.argv:
+        for name, said in read.items():
+            long = [s.words for s in said]
+            share = sum(n > LONGEST for n in long) / max(len(long), 1)
+            print(f"{name:45} {len(long):4} {mean(long or [0]):5.1f} {max(long or [0]):4} {share:5.0%}")
+        return 0
+    found = [line for name, said in read.items() if name not in WAITING for line in faults(name, said)]
+    print("\n".join(found))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
