@@ -23,16 +23,7 @@ WAITING: dict[str, str] = {
     ".github/CONTRIBUTING.md": "its sentences are not rewritten yet",
     ".github/SECURITY.md": "its sentences are not rewritten yet",
     "docs/advice.md": "written beside privgate/advice, whose owner rewrites it",
-    "docs/any-model.md": "its sentences are not rewritten yet",
-    "docs/architecture.md": "its sentences are not rewritten yet",
-    "docs/collusion.md": "its sentences are not rewritten yet",
-    "docs/kinds.md": "its sentences are not rewritten yet",
     "docs/mathematics.md": "theorems with their formulas, rewritten last",
-    "docs/notebooks/index.md": "its sentences are not rewritten yet",
-    "docs/privacy-claims.md": "its sentences are not rewritten yet",
-    "docs/reference.md": "its sentences are not rewritten yet",
-    "docs/trust.md": "its sentences are not rewritten yet",
-    "docs/truth.md": "its sentences are not rewritten yet",
     "examples/README.md": "its sentences are not rewritten yet",
     "examples/adult/README.md": "its sentences are not rewritten yet",
     "examples/dp-trained/README.md": "its sentences are not rewritten yet",
@@ -83,7 +74,7 @@ def sentences(markdown: str) -> Iterator[Said]:
             skipped += 1
         elif token.type in {"table_close", "blockquote_close", "heading_close"}:
             skipped -= 1
-        elif token.type == "inline" and not skipped:
+        elif token.type == "inline" and not skipped and not token.content.startswith(":::"):  # mkdocstrings
             shown = {"text": lambda c: c.content, "softbreak": lambda _: " ", "code_inline": lambda _: "\0"}
             parts = (shown[c.type](c) for c in token.children or () if c.type in shown)
             yield from split("".join(parts), token.map[0] + 1 if token.map else 0)
