@@ -33,6 +33,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry privgate
+	$(BIN)/python tests/docs/prose.py
 
 test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	@$(MAKE) --no-print-directory --jobs 2 lint suite # side by side: the type checker is one long task of one core

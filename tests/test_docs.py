@@ -38,7 +38,7 @@ def test_every_link_of_the_readme_leads_somewhere(path):
 def test_the_readme_is_short_and_shows_one_small_picture():
     pictures = re.findall(r"!\[.+?\]\(([^)]+)\)", README)
 
-    assert len(README.split()) <= 900
+    assert len(README.split()) < 800
     assert pictures == ["docs/images/page-one.png"]
     assert (ROOT / pictures[0]).stat().st_size < 150_000
 
@@ -82,16 +82,6 @@ def test_every_section_of_the_mathematics_that_the_code_cites_exists():
 
     assert len(cited) > 20
     assert not {section: names for section, names in cited.items() if section not in known}
-
-
-def test_the_documentation_builds_without_a_warning(tmp_path):
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr[-2000:]
-    assert "WARNING -" not in built.stderr
 
 
 def test_the_reference_shows_every_public_name():

@@ -104,7 +104,7 @@ def test_released_with_warnings_is_released():
     assert [came_out(r) for r in found] == [
         *["**false approval**"] * 2, "right", "left open", "right", *["needless refusal"] * 2, "left open", "died",
     ]  # fmt: skip
-    assert "4 leak: 4 were judged, 1 blocked, 1 left open, **2 false approvals**." in counts(found)
+    assert "4 leak: 4 were judged, 1 refused, 1 left open, **2 false approvals**." in counts(found)
     assert "1 approved, 1 left open, **2 needless refusals**, 1 came to no verdict." in counts(found)
     assert written(found).count("**false approval**") == 2
 

@@ -6,17 +6,18 @@ from typing import Any
 DECIDED = ("passed", "warned", "failed")
 _HEAD = """# Kinds of models
 
-Every common kind of model as its owner would write it, logged, and checked by the policy that fits it: what becomes of
-yours. Made by `make kinds`, which goes on where it was interrupted.
+What becomes of yours: every common kind of model as its owner would write it, logged, and checked by the policy that
+fits it. `make kinds` makes this page, and goes on where it was interrupted.
 
-- *People*: in the training data; in brackets how many were wanted where a run with fewer is all that there is. A kind
-  is wanted at 20,000 people where an engine covers it, at 2,000 or what its data have otherwise.
-- *s*: processor time of the check and of all its workers, logging, importing libraries and the refits by hand
-  included. Ten minutes of two cores are 1,200. What would pass instead is not searched for here (`privgate advise`).
-- *By hand*: the people whom the report calls the riskiest, and a dozen at random, left out by plain trainings without
-  anything of the gate's engines; they agree with the verdict, and with what the report says of each. Where training
-  depends on its seed, the riskiest people of a block, on a dozen seeds that the gate did not use; not done for
-  approvals of such models, for regressors, and where attacks alone decide.
+- *People* are those in the training data. A kind is wanted at 20,000 people where an engine covers it. Others are
+  wanted at 2,000, or at what their data have. Brackets name the number wanted where there is only a run with fewer.
+- *s* is processor time of the check and of all its workers. It includes logging, importing libraries and the refits by
+  hand. Ten minutes of two cores are 1,200. Nothing searches here for a change that is approved (`privgate advise`).
+- *By hand*: plain trainings, without any engine of the gate, leave out the people whom the report calls the riskiest,
+  and a dozen at random. They agree with the verdict, and with what the report says of each.
+- Where training depends on its seed, they leave out the riskiest people of a refusal, on a dozen seeds that the gate
+  did not use. They do not look at approvals of such models, at regressors, or where attacks alone decide.
+- The column *verdict* has the stored values: `passed`, `warned`, `failed`, `inconclusive`.
 """
 
 
@@ -55,9 +56,9 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
     full = [r for r in decided if r["n"] >= r.get("asked", r["n"])]
     undecided = [r for r in rows if r["expects"] == "decision" and not right(r) and r["verdict"] != "not run"]
     return (
-        f"**{len(rows)} rows: {len(decided)} decided** ({len(approved)} approved, of which "
-        f"{sum(r in approved for r in hand)} are confirmed by hand; {len(blocked)} blocked, "
-        f"{sum(r in blocked for r in hand)} confirmed), {len(refused)} refused as they should be, "
+        f"**{len(rows)} rows: {len(decided)} decided.** {len(approved)} are approved, of which "
+        f"{sum(r in approved for r in hand)} are confirmed by hand. {len(blocked)} are refused, of which "
+        f"{sum(r in blocked for r in hand)} are confirmed. {len(refused)} are turned away as they should be, "
         f"{sum(bool(r.get('contradicted')) for r in rows)} contradicted, {len(undecided)} not decided, "
         f"{sum(r['verdict'] == 'not run' for r in rows)} not run. "
         f"{len(full)} of the decided ran with as many people as were wanted."

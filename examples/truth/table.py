@@ -7,15 +7,17 @@ RELEASED = ("passed", "warned")
 NOT_RUN = "not run"
 _HEAD = """# Models of which the truth is known
 
-Two hundred models, half of which leak: by how each is built it is known whether it gives away more than `release-1`
-allows. Made by `make truth`, which goes on where it was interrupted; `python -m truth --referee` confirms by hand what
-is known of each, with nothing of the gate's.
+Of two hundred models half leak. How each is built says whether it gives away more than `release-1` allows. `make truth`
+makes this page, and goes on where it was interrupted. `python -m truth --referee` confirms by hand what is known of
+each, with nothing of the gate's.
 
-- *Leaks*: of more than 1 % of the people an answer at or beside their own records changes more than the policy allows;
-  or an attack is right in more than 60 % of cases, or finds more than 10 % of the members; or the file holds records.
+- A model *leaks* in one of three ways. First: for more than 1 % of the people an answer at or beside their own records
+  changes more than the policy allows. Second: an attack is right in more than 60 % of cases, or finds more than 10 % of
+  the members. Third: the file holds records.
 - A *false approval* is a model that leaks and is released, with or without warnings. A *needless refusal* is one that
-  does not leak and is blocked. *Left open* is inconclusive, which blocks as well.
-- *s*: processor time of logging and check, importing libraries included.
+  does not leak and is refused. *Left open* is undecided: nothing is released.
+- *s* is processor time of logging and check, importing libraries included.
+- The column *verdict* has the stored values: `passed`, `warned`, `failed`, `inconclusive`.
 """
 _COLUMNS = "| model | leaks | how that is known | verdict | came out | trainings | s | what the gate says |"
 
@@ -36,7 +38,7 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> str:
     for leaks, wrong in ((True, "**false approval**"), (False, "needless refusal")):
         of = [came_out(r) for r in rows if r["leaks"] == leaks]
         ran = len(of) - of.count(NOT_RUN)
-        good, bad = ("blocked", "false approvals") if leaks else ("approved", "needless refusals")
+        good, bad = ("refused", "false approvals") if leaks else ("approved", "needless refusals")
         other = ran - of.count("right") - of.count(wrong) - of.count("left open")
         told.append(
             f"{len(of)} {'leak' if leaks else 'do not leak'}: {ran} were judged, {of.count('right')} {good}, "
