@@ -63,21 +63,28 @@ class Risk:
 
 
 def probe(
-    policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pruned: bool = True, seconds: float = math.inf
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet,
+    limits: Budget,
+    pruned: bool = True,
+    seconds: float = math.inf,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Risk:
     """Return what the policy's rules say of a subject; never an approval, because no control was made.
 
     ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model, or where
     passing takes longer than so many ``seconds``; and nothing more is measured once one is not kept, attacks included:
     the first that reaches too far ends it, so that the number of what does not pass is a lower limit. Nobody is trained
-    without after so many ``seconds``; what has not been decided by then is open.
+    without after so many ``seconds``; what is not decided by then is open. ``tell`` is told how long passing takes.
     """
     run = prepare(policy, subject, fleet=fleet, limits=limits)
     run = replace(run, rehearsed=True, deadline=time.monotonic() + seconds)
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     run = controls.choose_seeds(run, glance=True)
-    if pruned and (why := too_long(run, seconds)):
+    if pruned and (why := too_long(run, seconds, tell)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     told = about_run.identity(run)
     measurements = _measurements(policy.asked_of(conditions(told)), run, pruned=pruned)
@@ -117,7 +124,7 @@ def _too_little(policy: Policy, run: Run) -> str:
     return f"the policy wants {people} candidates, and {few} are usable: give more" if usable < people else ""
 
 
-def too_long(run: Run, seconds: float) -> str:
+def too_long(run: Run, seconds: float, tell: Callable[[str], None] = lambda _: None) -> str:
     """Return how long an approval would take, by a few timed trainings, where that is longer; empty if it is not.
 
     What breaks a rule ends earlier, but what cannot be shown to pass is no advice.
@@ -128,6 +135,7 @@ def too_long(run: Run, seconds: float) -> str:
     whole = planned.seconds
     if left_out.worth_more_seeds(run):
         whole *= len(run.more_seeds) / len(run.seeds)
+    tell(spans.span(whole))
     if whole <= seconds:
         return ""
     return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
