@@ -62,6 +62,8 @@ class Way:
         The weakest candidate that passes.
     seen : set of str
         What was tried.
+    why : str
+        What the last one said; what stays open for one reason is not asked a third time.
     """
 
     scale: Scale
@@ -69,6 +71,7 @@ class Way:
     high: float = 1.0
     found: Point | None = None
     seen: set[str] = field(default_factory=set)
+    why: str = ""
 
     def step(self, tried: Callable[[Change], Point | None]) -> bool:
         """Try the middle of what is left; return whether there was anything new and time for it."""
@@ -79,11 +82,13 @@ class Way:
         self.seen.add(change.says)
         if point.passes:
             self.found = point
+        open_again = math.isnan(point.of_limit) and point.worth and point.why == self.why
+        self.why = point.why
         if point.passes or not point.worth:
             self.high = middle
         else:
             self.low = middle
-        return True
+        return not open_again
 
 
 @dataclass

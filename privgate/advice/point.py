@@ -110,6 +110,8 @@ class Use(NamedTuple):
             return ""
         if math.isinf(self.floor):
             return "it answers everybody the same"
+        if math.isnan(self.mean) or math.isnan(self.floor):
+            return "what it is good for is not known"
         return (
             f"{measure} {self.mean:.4f}, and advice wants more than {self.floor:.4f}: what an answer that ignores the "
             f"features reaches, and {MARGIN:g} standard errors"

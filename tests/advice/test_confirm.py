@@ -48,6 +48,13 @@ def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
     assert not confirming._one_try(policy, checked)
 
 
+@pytest.fixture(autouse=True)
+def same_use(request, monkeypatch):
+    """Candidates are made up: nothing is trained to see what they are good for on other folds."""
+    if "fleet" not in request.fixturenames:
+        monkeypatch.setattr(Search, "again", lambda _, point: point)
+
+
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
     path = tmp_path_factory.mktemp("policy") / "guessing.yaml"
@@ -76,7 +83,8 @@ def found(policy, accuracy, rng, kind="confidence"):
 
 def passing(count):
     """Return candidates that passed in a search."""
-    return [Point(number=k, change=Change(says=f"candidate {k}"), outcome="passed") for k in range(count + 1)]
+    more = {"outcome": "passed", "useful": 0.9, "floor": 0.5}
+    return [Point(number=k, change=Change(says=f"candidate {k}"), **more) for k in range(count + 1)]
 
 
 def wrong(policy, monkeypatch, rng):
@@ -140,10 +148,13 @@ def test_the_chosen_candidate_is_measured_on_folds_that_did_not_choose_it(fleet)
     assert sorted(np.concatenate(second).tolist()) == list(range(40))
     assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     search = Search(Policy.load("pdtp-1"), about, fleet, measure="accuracy")
-    point = Point(number=1, change=Change(says=""), outcome="passed", confirmed="passed", useful=0.5, useful_error=0.1)
+    shown = {"useful": 0.99, "useful_error": 0.1, "floor": 0.2}
+    point = Point(number=1, change=Change(says=""), outcome="passed", confirmed="passed", **shown)
     again = search.again(point)
-    assert again.confirmed_useful == usefulness.cross_validated(about, fleet, "accuracy", draw=usefulness.AGAIN)[0]
-    assert again.useful == 0.5
+    use = usefulness.cross_validated(about, fleet, "accuracy", draw=usefulness.AGAIN)
+    assert (again.useful, again.confirmed_useful, again.floor) == (0.99, use.mean, max(0.2, use.floor))
+    assert point.stands
+    assert not again.stands, "labels are random: on other folds it answers as whoever ignores the features"
     failed = point.model_copy(update={"confirmed": "failed"})
     assert search.again(failed) is failed
     advice = SimpleNamespace(points=(again,), measure="accuracy")

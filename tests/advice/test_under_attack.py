@@ -127,7 +127,7 @@ def test_what_is_not_decided_in_time_is_open_and_the_search_goes_on(fleet, tmp_p
     assert re.search(r"^(at least )?\d+ of 60 people measured in the time that there was, riskiest first", risk.why), (
         risk.why
     )
-    present = Search(policy, subject, fleet, limits, measure="accuracy", seconds=0.0).tried(NOTHING, pruned=False)
+    present = Search(policy, subject, fleet, limits, measure="accuracy", seconds=0.0).tried(NOTHING)
     assert not math.isnan(present.useful), "what a change costs is told beside it"
     decided = probing.probe(policy, subject, fleet=fleet, limits=limits, pruned=False)
     assert not math.isnan(decided.of_limit)
@@ -137,8 +137,8 @@ def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
     def points(policy):
         made = [Point(number=0, change=Change(says="as it stands"), outcome="failed")]
         made += [
-            Point(number=k, change=Change(says=""), outcome="passed", of_limit=0.5 + 0.05 * k, useful=0.5 + 0.01 * k)
-            for k in range(1, 10)
+            Point(number=k, change=Change(says=""), outcome="passed", of_limit=0.5 + 0.05 * k, floor=0.5, useful=useful)
+            for k, useful in ((k, 0.5 + 0.01 * k) for k in range(1, 10))
         ]
         return [p.number for p in finalists(made, policy)]
 
