@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from privgate.advice.advice_page import Advice
 from privgate.advice.candidates import NOTHING, Scale
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.point import Point, Use
-from privgate.advice.probe import FINALISTS, confirm, finalists, stricter
+from privgate.advice.probe import confirm, finalists
 from privgate.check import gate, prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.families import answering as families
@@ -178,12 +178,10 @@ class Search:
         return point
 
     def _risk(self, change: Change, candidate: Subject, *, pruned: bool) -> probing.Risk:
-        # what would not pass as one of several finalists is none
-        policy = stricter(self.policy, FINALISTS) if pruned else self.policy
         # the model as it stands needs no number: a large one with much randomness may take longer than all others
         seconds = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
         return probing.probe(
-            policy,
+            self.policy,
             candidate,
             fleet=self.fleet,
             limits=self.limits,
@@ -270,10 +268,11 @@ class Search:
         limits = prepare.unit_limits(self.policy.asked_of(conditions(gate.identity(run))))
         self.at_once(run)
         shards = list(candidates.sharded(self.subject, limits))
+        ways = list(self._first(candidates.together(self.subject)))
         if self._trains():  # theorems about shards need few trainings, whatever the learner costs
-            for change in shards:
+            for change in shards[:1]:
                 self.one(change)
-        ways = list(self._first())
+        ways += self._first(self._scales())
         for change in (
             *candidates.early(self.subject),
             *candidates.releases(self.subject),
@@ -295,9 +294,9 @@ class Search:
         engine = families.first(subject)[0]
         return engine.trains or engine.cost(subject, everybody, (subject.recipe.seed,)).fits > CHEAP
 
-    def _first(self) -> Iterator[Way]:
-        """Yield each way after its first step, all knobs together first."""
-        for alternatives in self._scales():
+    def _first(self, scales: Iterable[list[Scale]]) -> Iterator[Way]:
+        """Yield each way after its first step."""
+        for alternatives in scales:
             for scale in alternatives:
                 way = Way(scale)
                 try:
@@ -312,7 +311,6 @@ class Search:
 
     def _scales(self) -> Iterator[list[Scale]]:
         """Yield each scale, first as it is and then with what belongs beside it."""
-        yield from candidates.together(self.subject)
         yield from candidates.knob_scales(self.subject)
         yield from ([scale] for _, scale in candidates.families(self.subject, self.policy))
         if (noise := candidates.noisy(self.subject)) is not None:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 
@@ -542,29 +543,64 @@ def test_a_search_that_was_killed_goes_on_where_it_was(tmp_path):
     assert sum(p.trainings for p in search("one", "whole").points) == 0
 
 
+GUARD = """\
+schema: privgate/guard/v1
+registry: of-a-test
+trust: trust.json
+policy: dtp-1
+accept_unboxed: true
+protected: {aliases: [production]}
+"""
+
+
 @pytest.mark.slow
-def test_blocked_advised_applied_approved(tmp_path):
+@pytest.mark.parametrize("printed", [True, False])
+def test_a_refused_model_is_advised_applied_checked_signed_and_promoted(tmp_path, printed):
+    """The last command of ``apply``, typed or run by itself, ends with a signed version at the alias."""
+    from mlflow import MlflowClient
+
     from privgate import registry
 
     uri = registry.local_registry(tmp_path / "registry")
     log_model(naive_bayes(), table(), registered_model_name="credit", tracking_uri=uri, store="artifacts")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PRIVGATE_LEDGER": str(tmp_path / "ledger")}
+    environment |= {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    program = [sys.executable, "-m", "privgate"]
 
     def privgate(*arguments):
-        environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PRIVGATE_LEDGER": str(tmp_path / "ledger")}
-        environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
-        command = [sys.executable, "-m", "privgate", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [*program, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
 
-    ended = privgate("advise", "models:/credit/1", "--policy", "dtp-1", "--quiet")
+    (tmp_path / "guard.yaml").write_text(GUARD)
+    assert privgate("keys", "init", "key.pem", "--trust", "trust.json").returncode == 0
+    sign = f"{shlex.join(program)} sign {{out}} --model={{uri}} --nonce={{nonce}} --policy={{policy}}"
+    sign += f" --target={{target}} --config={tmp_path}/guard.yaml --key={tmp_path}/key.pem --checked-elsewhere"
+    guarded = ["--jobs", "1", "--config", "guard.yaml", "--sign-command", sign]
+    refused = privgate("promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1", *guarded)
+    assert refused.returncode == 1, refused.stderr
+    assert not MlflowClient(uri).get_registered_model("credit").aliases
+
+    ended = privgate("advise", "models:/credit/1", "--policy", "dtp-1", "--quiet", "--jobs", "1")
     assert ended.returncode == 0, ended.stderr
     best = Advice.read(tmp_path / "privgate-advice" / "advice.json").best[0]
     assert f"privgate apply {best.number}" in ended.stdout
 
-    ended = privgate("apply", str(best.number))
-    assert ended.returncode == 0, ended.stderr
-    assert "registered models:/credit/2" in ended.stdout
-
-    ended = privgate("check", "models:/credit/2", "--policy", "dtp-1", "--quiet")
+    ended = privgate("apply", str(best.number), *(() if printed else ("--check",)), "--", *guarded)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "registered models:/credit/2" in ended.stdout
+    if printed:
+        assert not MlflowClient(uri).get_registered_model("credit").aliases, "nothing is promoted unasked"
+        words = shlex.split(ended.stdout.splitlines()[-1])
+        assert words[0] == "privgate"
+        ended = privgate(*words[1:])
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "promoted: models:/credit/2 is now @production" in ended.stdout
+    # int or text, as MLflow pleases
+    assert {k: str(v) for k, v in MlflowClient(uri).get_registered_model("credit").aliases.items()} == {
+        "production": "2"
+    }
+    held = privgate("verify", "models:/credit@production", "--config", "guard.yaml")
+    assert held.returncode == 0, held.stdout + held.stderr
     made = Subject.load("models:/credit/2", tracking_uri=uri)
     assert made.recipe.payload["estimator"]["params"]["alpha"] == best.change.settings[0].value
