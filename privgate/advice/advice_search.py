@@ -73,6 +73,11 @@ class Way:
     seen: set[str] = field(default_factory=set)
     why: str = ""
 
+    @property
+    def too_strong(self) -> bool:
+        """Whether all that was tried cannot be trained or answers badly."""
+        return self.found is None and self.low == 0.0 < self.high < 1.0
+
     def step(self, tried: Callable[[Change], Point | None]) -> bool:
         """Try the middle of what is left; return whether there was anything new and time for it."""
         middle = (self.low + self.high) / 2
@@ -295,12 +300,14 @@ class Search:
         return engine.trains or engine.cost(subject, everybody, (subject.recipe.seed,)).fits > CHEAP
 
     def _first(self, scales: Iterable[list[Scale]]) -> Iterator[Way]:
-        """Yield each way after its first step."""
+        """Yield each way once its risk was measured: what is too strong costs five trainings, and is halved at once."""
         for alternatives in scales:
             for scale in alternatives:
                 way = Way(scale)
                 try:
                     going = way.step(self.one)
+                    while going and way.too_strong and len(way.seen) < self.halvings:
+                        going = way.step(self.one)
                 except MeasurementError as exc:
                     self.left.append(str(exc))
                     break

@@ -317,6 +317,24 @@ def test_a_way_ends_between_what_leaks_and_what_passes_or_answers_badly(data):
         assert way.found is not None, "a part that passes and answers well is found, however strong the end"
 
 
+def test_a_first_move_that_is_too_strong_is_halved_at_once_until_its_risk_is_measured(monkeypatch):
+    """Boosting that is turned half of its ways answers everybody the same; nothing else comes before a quarter."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    subject = Subject.local(Recipe(HistGradientBoostingClassifier(), seed=0), table())
+    search, seen = Search(Policy.load("pdtp-1"), subject, None), []
+
+    def one(change):
+        seen.append(change.says)
+        return Point(number=1, change=change, outcome="failed", useful=0.8 if len(seen) > 2 else 0.5, floor=0.7)
+
+    monkeypatch.setattr(search, "one", one)
+    [way] = search._first(candidates.together(subject))
+    [[scale]] = together(subject)
+    assert seen == [scale(part).says for part in (0.5, 0.25, 0.125)]
+    assert (way.low, way.high) == (0.125, 0.25)
+
+
 def test_what_a_report_measures_is_among_what_advise_tries_and_is_trained_once(tmp_path):
     subject, policy = Subject.local(naive_bayes(), table()), Policy.load("dtp-1")
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
