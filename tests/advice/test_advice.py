@@ -326,7 +326,8 @@ def test_a_first_move_that_is_too_strong_is_halved_at_once_until_its_risk_is_mea
 
     def one(change):
         seen.append(change.says)
-        return Point(number=1, change=change, outcome="failed", useful=0.8 if len(seen) > 2 else 0.5, floor=0.7)
+        about = {"useful": 0.8, "of_limit": 2.0} if len(seen) > 2 else {"useful": 0.5}
+        return Point(number=1, change=change, outcome="failed", floor=0.7, **about)
 
     monkeypatch.setattr(search, "one", one)
     [way] = search._first(candidates.together(subject))
