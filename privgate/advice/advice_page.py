@@ -203,10 +203,7 @@ def summary(advice: Tried) -> str:
     if present.passes:
         return "The model as it stands keeps every rule in the search; check it."
     if not advice.best:
-        return (
-            f"No change that was tried keeps {advice.policy}; the nearest is {_nearest(advice)}. "
-            "More time, another policy or another kind of model is needed."
-        )
+        return f"No change that was tried keeps {advice.policy} and answers well: {_why_none(advice)}."
     found = advice.best[0]
     cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
     if not math.isnan(found.confirmed_useful):
@@ -219,12 +216,26 @@ def summary(advice: Tried) -> str:
     )
 
 
-def _nearest(advice: Tried) -> str:
-    known = [p for p in advice.points[1:] if not math.isnan(p.of_limit) and not p.change.games]
-    if not known:
-        return "unknown: nothing could be measured"
-    least = min(known, key=lambda p: p.of_limit)
-    return f"{least.change.says!r} with {_number(least)} of {least.limit:g}"
+def _why_none(advice: Tried) -> str:
+    """Return what became of the candidates, by what ended each, and which was nearest."""
+    tried = [p for p in advice.points[1:] if not p.change.games]
+    beyond = [p for p in tried if not math.isnan(p.of_limit) and not p.passes]
+    useless = [p for p in tried if not p.worth and not math.isnan(p.useful)]
+    other = [p for p in tried if p.confirmed and not p.stands]
+    open_ = [p for p in tried if p not in beyond and p not in useless and p not in other]
+    kinds = (
+        (beyond, "leak more than is allowed, or may"),
+        (useless, "answer no better than whoever ignores the features"),
+        (other, "do not stand in a whole check or on other folds"),
+        (open_, "are undecided"),
+    )
+    said = [f"of {len(tried)} candidates " + ", ".join(f"{len(found)} {what}" for found, what in kinds if found)]
+    if beyond:
+        least = min(beyond, key=lambda p: p.of_limit)
+        said.append(f"the nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule})")
+    if open_:
+        said.append(f"one reason: {open_[0].why or 'another one stands'}")
+    return "; ".join(said if tried else ["nothing was tried", *advice.left[:1]])
 
 
 def _number(point: Point) -> str:

@@ -1,12 +1,11 @@
-"""The search: each way of changing a model is tried, and the weakest change that passes is found."""
+"""The one search behind report, ``advise`` and ``apply``: the weakest change that passes and answers well."""
 
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,36 +15,90 @@ from privgate.advice import apply, candidates
 from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice_page import Advice
-from privgate.advice.candidates import NOTHING, everything, knob_change, noisy, present_values, sampled, sharded
-from privgate.advice.change import Change, Setting, changed, rehearsed
-from privgate.advice.point import Point
-from privgate.advice.probe import FINALISTS, confirm, finalists, stricter
-from privgate.check import prepare
+from privgate.advice.candidates import NOTHING, Scale
+from privgate.advice.change import Change, changed, rehearsed
+from privgate.advice.point import Point, Use
+from privgate.advice.probe import confirm, finalists
+from privgate.check import gate, prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.families import answering as families
+from privgate.influence.risky_removal import RiskyRemoval
 from privgate.policy import Policy, problems
-from privgate.run.run import Budget
+from privgate.policy.judging import conditions
+from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
-# Trials of one search: candidates are measured one by one and kept, and halving finds the weakest that passes.
+# Every candidate is cross-validated first, which takes five trainings. What cannot be trained, or answers no better
+# than whoever ignores the features, is too strong a change: its risk is not measured, and halving goes on below it.
 #
-# On one knob, influence falls as the knob is turned towards its strongest value, nearly always, and halving finds the
-# weakest value that passes. Nothing rests on it being so: every candidate is measured.
+# On one scale influence falls as the change gets stronger, nearly always, and halving finds the weakest that passes.
+# Nothing rests on it being so: every candidate is measured.
 
-#: halvings of one knob: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
+#: halvings of one scale: the factor between "passes" and "does not" that is left is small beside the noise of accuracy
 HALVINGS = 5
+#: halvings, knobs, and CPU seconds for everybody, of what a check measures at once
+HALVED, KNOBS, AT_ONCE = 3, 2, 1.0
 #: share of the time for the model as it stands
 PRESENT = 1 / 6
-
-#: a part of the way, 0 to 1, to where little is left of the model -> the change
-Scale = Callable[[float], Change]
+#: trainings, cross-validation among them, up to which a candidate is cheap
+CHEAP = 20
+#: seconds of a search if nobody says
+BUDGET = 1800.0
 
 
 @dataclass
-class Trials:
-    """What one search for a subject under a policy has measured.
+class Way:
+    """One scale of changes, halved between what leaks too much and what is enough, or too much of a change.
+
+    Parameters
+    ----------
+    scale : callable
+        A part of the way, 0 to 1, to where little is left of the model -> the change.
+    low, high : float
+        The strongest part that leaks too much, and the weakest that passes, cannot be trained or answers badly.
+    found : Point, optional
+        The weakest candidate that passes.
+    seen : set of str
+        What was tried.
+    why : str
+        What the last one said; what stays open for one reason is not asked a third time.
+    """
+
+    scale: Scale
+    low: float = 0.0
+    high: float = 1.0
+    found: Point | None = None
+    seen: set[str] = field(default_factory=set)
+    why: str = ""
+
+    @property
+    def too_strong(self) -> bool:
+        """Whether all that was tried cannot be trained or answers badly."""
+        return self.found is None and self.low == 0.0 < self.high < 1.0
+
+    def step(self, tried: Callable[[Change], Point | None]) -> bool:
+        """Try the middle of what is left; return whether there was anything new and time for it."""
+        middle = (self.low + self.high) / 2
+        change = self.scale(middle)
+        if change.says in self.seen or (point := tried(change)) is None:
+            return False
+        self.seen.add(change.says)
+        if point.passes:
+            self.found = point
+        open_again = math.isnan(point.of_limit) and point.worth and point.why == self.why
+        self.why = point.why
+        if point.passes or not point.worth:
+            self.high = middle
+        else:
+            self.low = middle
+        return not open_again
+
+
+@dataclass
+class Search:
+    """One search for a subject under a policy.
 
     Parameters
     ----------
@@ -58,9 +111,7 @@ class Trials:
     public : Public, optional
         Records of nobody in the training data, to train an encoder on.
     halvings : int
-        Of one knob.
-    risk_alone : bool
-        Whether usefulness is left for later: see ``with_use``.
+        Of one scale.
     seconds : float
         Wall time after which nothing new is begun; a third is kept for confirming.
     tell : callable
@@ -74,46 +125,55 @@ class Trials:
     measure: str = ""
     public: apply.Public | None = None
     halvings: int = HALVINGS
-    risk_alone: bool = False
-    seconds: float = 1800.0
+    seconds: float = BUDGET
     tell: Callable[[str], None] = lambda _: None
     points: list[Point] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
-    @property
-    def over(self) -> bool:
-        """Whether no time is left to try anything new."""
-        return self.remaining < 0
+    def __post_init__(self) -> None:
+        """Choose the measure of usefulness.
+
+        Raises
+        ------
+        UsageError
+            There is no such measure.
+        """
+        self.measure = usefulness.chosen(self.subject, self.measure)
 
     @property
     def remaining(self) -> float:
-        """Seconds of the search, confirming aside; what a check tries on its own is counted in trainings alone."""
-        return math.inf if self.risk_alone else self.began + self.seconds * 2 / 3 - time.monotonic()
+        """Seconds of the search, confirming aside; without end within a check, which counts trainings alone."""
+        return self.began + self.seconds * 2 / 3 - time.monotonic()
 
-    def tried(self, change: Change, *, pruned: bool = True) -> Point:
-        """Measure one candidate, keep it and return it; one that cannot be trained is inconclusive, never a pass."""
-        start, calls = time.monotonic(), self.fleet.calls
-        useful = error = math.nan
+    @property
+    def passing(self) -> list[Point]:
+        """Candidates that keep every rule and answer well, without those that only make numbers smaller."""
+        return [p for p in self.points[1:] if p.passes and not p.change.games]
+
+    def tried(self, change: Change) -> Point:
+        """Measure one candidate once, keep it and return it; one that cannot be trained never passes."""
+        if (known := next((p for p in self.points if _same(p.change, change)), None)) is not None:
+            return known
+        start, calls, present = time.monotonic(), self.fleet.calls, change == NOTHING
+        use, risk = Use(), probing.Risk(Outcome.INCONCLUSIVE)
         digests = {"recipe": "", "data": ""}
         try:
-            candidate = rehearsed(changed(self.subject, change))
+            # nobody chose the model as it stands: what a check has trained of it is not trained again
+            candidate = self.subject if present else rehearsed(changed(self.subject, change))
             digests = {"recipe": candidate.recipe.digest, "data": candidate.data.digest}
-            # what would not pass as one of several finalists is none
-            policy = stricter(self.policy, FINALISTS) if pruned else self.policy
-            # the model as it stands needs no number: a large one with much randomness may take longer than all others
-            left = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
-            risk = probing.probe(policy, candidate, fleet=self.fleet, limits=self.limits, pruned=pruned, seconds=left)
-            if not self.risk_alone and (risk.outcome.releases or not math.isnan(risk.of_limit) or not pruned):
-                useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
+            use = usefulness.cross_validated(candidate, self.fleet, self.measure)
+            if present or not use.useless(self.measure):
+                risk = self._risk(change, candidate, pruned=not present)
+            else:
+                risk = probing.Risk(Outcome.INCONCLUSIVE, why=use.useless(self.measure))
         except (PrivgateError, ValueError, TypeError) as exc:
             # a parameter that this learner refuses is no candidate; whatever else is wrong shows in its sentence
             risk = probing.Risk(Outcome.INCONCLUSIVE, why=str(exc) or type(exc).__name__)
         point = self.pointed(
             change,
             risk,
-            useful=useful,
-            useful_error=error,
+            **use.told(),
             trainings=self.fleet.calls - calls,
             seconds=round(time.monotonic() - start, 2),
             **digests,
@@ -122,132 +182,44 @@ class Trials:
         self.tell(told(point, self.measure))
         return point
 
+    def _risk(self, change: Change, candidate: Subject, *, pruned: bool) -> probing.Risk:
+        # the model as it stands needs no number: a large one with much randomness may take longer than all others
+        seconds = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
+        return probing.probe(
+            self.policy,
+            candidate,
+            fleet=self.fleet,
+            limits=self.limits,
+            pruned=pruned,
+            seconds=seconds,
+            tell=lambda span: self.tell(f"    {change.says}: {span} planned"),
+        )
+
     def pointed(self, change: Change, risk: probing.Risk, **more: Any) -> Point:
         """Return the next point of this search, not kept yet."""
-        told = dataclasses.asdict(risk) | {"outcome": risk.outcome.value}
-        return Point(number=len(self.points), change=change, **told, **more)
-
-    def with_use(self, point: Point) -> Point:
-        """Return a candidate with its usefulness; NaN stays where it cannot be trained."""
-        candidate = rehearsed(changed(self.subject, point.change))
-        try:
-            useful, error = usefulness.cross_validated(candidate, self.fleet, self.measure)
-        except PrivgateError:
-            return point
-        return point.model_copy(update={"useful": useful, "useful_error": error})
+        return Point(
+            number=len(self.points),
+            change=change,
+            **(dataclasses.asdict(risk) | {"outcome": risk.outcome.value}),
+            **more,
+        )
 
     def again(self, point: Point) -> Point:
         """Return a confirmed candidate with its usefulness on other folds: it was chosen for that on the first ones."""
-        if math.isnan(point.useful) or not point.stands:
+        if not point.stands:
             return point
         candidate = rehearsed(changed(self.subject, point.change))
-        useful, _ = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
-        return point.model_copy(update={"confirmed_useful": useful})
+        use = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
+        return point.model_copy(update={"confirmed_useful": use.mean, "floor": max(point.floor, use.floor)})
 
     def one(self, change: Change) -> Point | None:
         """Measure one candidate while there is time; say that there was none, where there is not."""
-        if not self.over:
+        if self.remaining >= 0:
             return self.tried(change)
         self.left.append(f"{change.says}: the time is spent")
         return None
 
-    def halved(self, scale: Scale) -> bool:
-        """Find the weakest part of the way, 0 to 1, that passes; keep every one tried, return whether any passes."""
-        if not self.tried(scale(1.0)).passes:
-            return False
-        self.weakest(scale)
-        return True
-
-    def weakest(self, scale: Scale) -> None:
-        """Halve the way from nothing to the strongest, which passed."""
-        low, high = 0.0, 1.0
-        seen = {scale(1.0).says}
-        for _ in range(self.halvings):
-            middle = (low + high) / 2
-            made = scale(middle)
-            if made.says in seen:
-                break
-            seen.add(made.says)
-            point = self.one(made)
-            if point is None:
-                break
-            if point.passes:
-                high = middle
-            else:
-                low = middle
-
-
-def told(point: Point, measure: str) -> str:
-    """Return one line about a candidate."""
-    risk = "unknown" if math.isnan(point.of_limit) else f"{point.of_limit:.3g} of the limit"
-    useful = "" if math.isnan(point.useful) else f", {measure} {point.useful:.4f}"
-    open_why = f" ({point.why})" if math.isnan(point.of_limit) and point.why else ""
-    return f"{point.number:>3} {point.outcome:<12} {point.change.says}: {risk}{useful}{open_why}"
-
-
-# Several knobs at once: Optuna proposes, the same measurements answer.
-
-#: tries; boosting has four or five knobs
-TRIALS = 12
-
-
-def combined(subject: Subject, tried: Callable[[Change], Point], over: Callable[[], bool]) -> str:
-    """Try settings of several knobs together, towards a useful model within the limit.
-
-    Returns why not all were tried; empty if they were, or there is nothing to combine.
-    """
-    knobs = present_values(subject)
-    if len(knobs) < 2:
-        return ""
-    try:
-        import optuna
-    except ImportError:
-        return "several parameters together: `pip install 'privgate[advise]'` for Optuna"
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-    def excess(trial: Any) -> list[float]:
-        return [float(trial.user_attrs.get("excess", 1.0))]
-
-    # from Optuna 5 on a trial is told itself
-    told = hasattr(optuna.trial.Trial, "set_constraint")
-    sampler = optuna.samplers.TPESampler(
-        seed=0, n_startup_trials=TRIALS // 2, **({} if told else {"constraints_func": excess})
-    )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    # from the middle of the way: all at their weakest is the model as it stands
-    study.enqueue_trial({str(i): 0.5 for i in range(len(knobs))})
-    for _ in range(TRIALS):
-        if over():
-            return "several parameters together: the time is spent"
-        trial = study.ask()
-        parts = [trial.suggest_float(str(i), 0.0, 1.0) for i in range(len(knobs))]
-        values = [knob.between(start, part) for (_, knob, start), part in zip(knobs, parts, strict=True)]
-        says = ", ".join(f"{knob.parameter} {value:g}" for (_, knob, _), value in zip(knobs, values, strict=True))
-        settings = tuple(Setting(place=place, value=v) for (place, _, _), v in zip(knobs, values, strict=True))
-        point = tried(Change(says=says, kind="parameters", settings=settings))
-        known = not math.isnan(point.of_limit)
-        beyond = min(point.of_limit, 1e9) - 1.0 if known else (-1.0 if point.passes else 1e9)
-        if told:
-            trial.set_constraint("risk", beyond)
-        else:
-            trial.set_user_attr("excess", beyond)
-        study.tell(trial, point.useful if not math.isnan(point.useful) else -1e9)
-    return ""
-
-
-# The search: each way of changing a model is tried, the weakest change that passes is found, and the best confirmed.
-#
-# The strongest of a knob is tried first (where that fails the knob is given up after one measurement). The weakest
-# that passes is looked for at once where engines make it cheap, else when every kind of change has had its turn. What
-# passes is confirmed by a whole check.
-
-#: trainings, cross-validation among them, up to which a candidate is cheap enough to halve at once
-CHEAP = 20
-
-
-@dataclass
-class Search(Trials):
-    """One search for a subject under a policy; parameters are those of ``Trials``."""
+    # -- the order: what a check measures at once, first moves, the weakest of what passes, and people last
 
     def advice(self) -> Advice:
         """Return everything that was tried; what passes was confirmed.
@@ -255,12 +227,11 @@ class Search(Trials):
         Raises
         ------
         UsageError
-            The policy is not for this subject, or the measure is unknown.
+            The policy is not for this subject.
         """
-        self.measure = usefulness.chosen(self.subject, self.measure)
-        present = self.tried(NOTHING, pruned=False)
+        present = self.tried(NOTHING)
         if not present.passes:
-            self._every_way(present)
+            self._every_way()
         self._confirm()
         return Advice(
             uri=self.subject.uri,
@@ -273,28 +244,53 @@ class Search(Trials):
             left=tuple(self.left),
         )
 
-    def _every_way(self, present: Point) -> None:
+    def at_once(self, run: Run) -> None:
+        """Measure the changes of knobs that an engine answers within a check.
+
+        What engines state decides which, never the clock: the same check says the same, and ``advise`` tries all of it.
+        """
+        for alternatives in itertools.islice(candidates.knob_scales(self.subject), KNOBS):
+            for scale in alternatives:
+                way = Way(scale)
+                while cheap(run, scale(1.0)) and len(way.seen) < HALVED and way.step(self.one):
+                    pass
+                if way.found is not None:
+                    break
+
+    def removal(self, limits: tuple[float, ...]) -> RiskyRemoval | None:
+        """Return how the largest value falls without people; leaving some out is tried where nothing else passes."""
+        found = candidates.removals(self.subject, limits)
+        if found is not None and not self.passing:
+            key = self.fleet.ledger.drawn(b"left out", self.fleet.context(self.subject))
+            draw = digest.generator(key.hex(), digits=64)
+            for change in candidates.left_out(self.subject, found, min(limits), draw):
+                self.one(change)
+        return found
+
+    def _every_way(self) -> None:
         """Try every way of changing a model that does not pass as it stands."""
-        later, early = [], list[Change]()
+        run = prepare.prepare(self.policy, self.subject, fleet=self.fleet, limits=self.limits)
+        limits = prepare.unit_limits(self.policy.asked_of(conditions(gate.identity(run))))
+        self.at_once(run)
+        shards = list(candidates.sharded(self.subject, limits))
+        ways = list(self._first(candidates.together(self.subject)))
         if self._trains():  # theorems about shards need few trainings, whatever the learner costs
-            early = list(sharded(self.subject, prepare.unit_limits(self.policy)))
-            for change in early:
+            for change in shards[:1]:
                 self.one(change)
-        for scale, point in list(self._strongest()):
-            if point.trainings <= CHEAP:
-                self.weakest(scale)
-            else:
-                later.append(scale)
-        self._private()
-        for change in itertools.chain(candidates.early(self.subject), everything(self.subject, self.policy)):
-            if change not in early:
-                self.one(change)
-        self._fewer(present)
-        for scale in later:  # by now every kind of change has had its turn
-            self.weakest(scale)
+        ways += self._first(self._scales())
+        for change in (
+            *candidates.early(self.subject),
+            *candidates.releases(self.subject),
+            *shards,
+        ):
+            self.one(change)
+        for _ in range(self.halvings - 1):  # by now every kind of change has had its turn
+            if any(w.found for w in ways):
+                ways = [w for w in ways if w.found]
+            ways = [w for w in ways if w.step(self.one)]
         self.left += candidates.skipped(self.subject, self.policy, public=self.public is not None)
-        if why := combined(self.subject, self.tried, lambda: self.over):
-            self.left.append(why)
+        if not self.passing:
+            self.removal(limits)
 
     def _trains(self) -> bool:
         """Return whether measuring everybody takes many trainings."""
@@ -303,56 +299,38 @@ class Search(Trials):
         engine = families.first(subject)[0]
         return engine.trains or engine.cost(subject, everybody, (subject.recipe.seed,)).fits > CHEAP
 
-    def _strongest(self) -> Iterator[tuple[Scale, Point]]:
-        """Try the strongest of each knob, of other learners and of noise on answers; yield what passes."""
-        for alternatives in self._scales():
+    def _first(self, scales: Iterable[list[Scale]]) -> Iterator[Way]:
+        """Yield each way once its risk was measured: what is too strong costs five trainings, and is halved at once."""
+        for alternatives in scales:
             for scale in alternatives:
+                way = Way(scale)
                 try:
-                    point = self.one(scale(1.0))
-                except PrivgateError as exc:
+                    going = way.step(self.one)
+                    while going and way.too_strong and len(way.seen) < self.halvings:
+                        going = way.step(self.one)
+                except MeasurementError as exc:
                     self.left.append(str(exc))
                     break
-                if point is not None and point.passes:
-                    yield scale, point
+                if going:
+                    yield way
+                if way.found is not None:
                     break
 
     def _scales(self) -> Iterator[list[Scale]]:
         """Yield each scale, first as it is and then with what belongs beside it."""
-        for place, knob, start in present_values(self.subject):
-            yield [
-                partial(knob_change, place, knob, start, beside=beside)
-                for beside in ((False, True) if knob.beside else (False,))
-            ]
-        for _, scale in candidates.families(self.subject, self.policy):
-            yield [scale]
-        if (noise := noisy(self.subject)) is not None:
+        yield from candidates.knob_scales(self.subject)
+        yield from ([scale] for _, scale in candidates.families(self.subject, self.policy))
+        if (noise := candidates.noisy(self.subject)) is not None:
             yield [noise]
+        if (scale := candidates.named_private(self.subject, self.policy)) is not None:
+            # at the epsilon that a rule names; where that is not enough, at the largest that is
+            yield [lambda _: scale(0.0), scale]
         if self.public is None:
             return
         if why := apply.unfit(self.subject, self.public):
             self.left.append(f"public pre-training, a frozen encoder: {why}")
         else:
             yield [apply.scale(self.subject, self.public)]
-
-    def _private(self) -> None:
-        """Try private training at the epsilon that a rule names; where that is not enough, at the largest that is."""
-        scale = candidates.named_private(self.subject, self.policy)
-        if scale is None:
-            return
-        try:
-            point = self.one(scale(0.0))
-            if point is not None and not point.passes and not self.over:
-                self.halved(scale)
-        except MeasurementError as exc:
-            self.left.append(f"training with differential privacy: {exc}")
-
-    def _fewer(self, present: Point) -> None:
-        """Train on fewer people, and on fewer still while that lowers the risk; nobody else can foretell the draw."""
-        key = self.fleet.ledger.drawn(b"fewer people", self.fleet.context(self.subject))
-        for change in sampled(self.subject, digest.generator(key.hex(), digits=64)):
-            point = self.one(change)
-            if point is None or not (point.passes or point.of_limit < present.of_limit):
-                break
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
@@ -367,6 +345,33 @@ class Search(Trials):
         self.left += left
         for point in found:
             self.points[point.number] = self.again(point)
+
+
+def _same(one: Change, other: Change) -> bool:
+    """Return whether two changes make the same of a subject, whatever they say."""
+    return one.model_copy(update={"says": ""}) == other.model_copy(update={"says": ""})
+
+
+def cheap(run: Run, change: Change, *, times: int = 1) -> bool:
+    """Return whether an engine answers for everybody so many times at once, and nobody is retrained beside it."""
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    if run.limits.mode == "screen":
+        return False
+    try:
+        made = changed(run.subject, change)
+        engine, _ = families.first(made, **run.wants)
+        cost = engine.cost(made, everybody, (None,))
+    except (PrivgateError, ValueError, TypeError):
+        return False  # a parameter that this learner refuses
+    return cost.fits == engine.sample == 0 and times * cost.cpu_seconds <= AT_ONCE
+
+
+def told(point: Point, measure: str) -> str:
+    """Return one line about a candidate."""
+    risk = "unknown" if math.isnan(point.of_limit) else f"{point.of_limit:.3g} of the limit"
+    useful = "" if math.isnan(point.useful) else f", {measure} {point.useful:.4f}"
+    open_why = f" ({point.why})" if math.isnan(point.of_limit) and point.why else ""
+    return f"{point.number:>3} {point.outcome:<12} {point.change.says}: {risk}{useful}{open_why}"
 
 
 def named(policy: Policy) -> str:

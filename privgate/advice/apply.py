@@ -17,7 +17,7 @@ from privgate.advice import candidates as proposable_learners
 from privgate.advice.advice_page import Advice
 from privgate.advice.change import BY_NAME, EARLY, KNOBS, Change, Place, Replacement, changed, learners
 from privgate.advice.change import learners as inside
-from privgate.advice.point import Point
+from privgate.advice.point import Point, Use
 from privgate.arrays import Float
 from privgate.errors import PrivgateError, UsageError
 from privgate.evidence import Count
@@ -275,6 +275,8 @@ def apply(
     point = known[number]
     if point.change.games:
         raise UsageError(f"candidate {number} is not advised: {point.change.games}")
+    if why := Use(point.useful, floor=point.floor).useless(advice.measure):
+        raise UsageError(f"candidate {number} is not advised: {why}")
     if point.change.kind == "pretrained" and public is None:
         raise UsageError(
             f"candidate {number} was pre-trained on public records: name them again with --public FILE.npz"

@@ -1,18 +1,19 @@
-"""What can be changed about a subject: parameters, shards, fewer people, other releases, other learners."""
+"""What can be changed about a subject: parameters, shards, other releases, other learners, and people left out last."""
 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.advice.change import EARLY, Change, Knob, Place, Replacement, Setting, learners, sites
 from privgate.check import prepare
 from privgate.errors import PrivgateError
 from privgate.evidence import Count
+from privgate.evidence.telling import SMALL_CELL
 from privgate.influence import risky_removal
 from privgate.policy import Policy
 from privgate.policy.rules.dp_epsilon import DpEpsilon
@@ -24,8 +25,10 @@ from privgate.subject.subject import Subject
 
 # Other learners in place of a recipe's own: what theorems cover, early stopping, and training with privacy.
 
-#: name of a learner, and the change at a part of the way, 0 to 1, to where little is left of the model
-Family = tuple[str, Callable[[float], Change]]
+#: a part of the way, 0 to 1, to where little is left of the model -> the change
+Scale = Callable[[float], Change]
+#: name of a learner, and its scale
+Family = tuple[str, Scale]
 
 #: class -> its names of depth, L2, rounds and learning rate, and how many rounds it makes if nobody says
 BOOSTED: Mapping[str, tuple[str, str, str, str, int]] = {
@@ -208,13 +211,11 @@ def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
     return [r for r in policy.rules if isinstance(r, DpEpsilon) and r.mode == "enforce"]
 
 
-# What can be changed about a subject: knobs of its recipe, shards, fewer people, other releases.
+# What can be changed about a subject: knobs of its recipe, shards, other releases, and people left out.
 
 SHARDS = (4, 10, 20)  # members of an ensemble that are tried
-#: people that are removed at most, of all
-REMOVED = 0.05
-#: shares of the people that a model is trained on instead of all, and people who must be left
-ONE_IN, LEAST_SAMPLED = (2, 4, 10), 20
+#: people left out at most: of all, and so many
+REMOVED, MOST_REMOVED = 0.05, 20
 
 #: the model as it stands
 NOTHING = Change(says="the model as it stands")
@@ -253,13 +254,33 @@ def knob_change(place: Place, knob: Knob, start: float, part: float, *, beside: 
     )
 
 
-def everything(subject: Subject, policy: Policy) -> Iterator[Change]:
-    """Yield every change that is no knob, the cheapest first."""
-    limits = prepare.unit_limits(policy)
-    yield from itertools.chain(removals(subject, limits), _releases(subject), sharded(subject, limits))
+def knob_scales(subject: Subject) -> Iterator[list[Scale]]:
+    """Yield the scales of each knob: alone, and then with what belongs beside it."""
+    for place, knob, start in present_values(subject):
+        yield [
+            partial(knob_change, place, knob, start, beside=beside)
+            for beside in ((False, True) if knob.beside else (False,))
+        ]
 
 
-def _releases(subject: Subject) -> Iterator[Change]:
+def together(subject: Subject) -> Iterator[list[Scale]]:
+    """Yield the scale that turns every knob by the same part of its way: less of each is enough."""
+    knobs = present_values(subject)
+
+    def at(part: float) -> Change:
+        turned = [knob_change(place, knob, start, part) for place, knob, start in knobs]
+        return Change(
+            says="; ".join(t.says for t in turned),
+            kind="parameters",
+            settings=tuple(setting for t in turned for setting in t.settings),
+        )
+
+    if len(knobs) > 1:
+        yield [at]
+
+
+def releases(subject: Subject) -> Iterator[Change]:
+    """Yield coarser answers of a classifier that releases exact ones."""
     if not subject.release.exact or subject.task == "regression":
         return
     for says, release, games in _RELEASES:
@@ -286,43 +307,39 @@ def sharded(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
         )
 
 
-def removals(subject: Subject, limits: tuple[float, ...]) -> Iterator[Change]:
-    """Yield the riskiest people removed, where that can be computed without training."""
-    if not limits:
-        return
-    budget = max(1, int(REMOVED * len(subject.data.units)))
-    try:
-        found = risky_removal.remove_risky(subject, limit=min(limits), budget=budget, patience=50)
-    except PrivgateError:
-        return  # it would take a training for each person and removal: `privgate remove-risky` does that
-    yield from removed(found.removed)
+def removals(subject: Subject, limits: tuple[float, ...]) -> risky_removal.RiskyRemoval | None:
+    """Return the largest value while the riskiest people go, where that can be computed without training.
 
-
-def removed(units: NDArray[np.int64]) -> Iterator[Change]:
-    """Yield these people removed; nothing where there are none."""
-    if len(units):
-        yield Change(
-            says=f"the riskiest people removed ({Count(len(units))})",
-            kind="remove",
-            removed=tuple(int(u) for u in units),
-        )
-
-
-def sampled(subject: Subject, draw: np.random.Generator) -> Iterator[Change]:
-    """Yield ever fewer people, drawn at random: to whoever does not know the draw, each may not be among them.
-
-    That is a smaller prior (Thudi et al. 2022, section 4.2), while the draw stays secret, and no smaller influence: who
-    is left tells more, so that fewer are worth trying only where a half helped.
+    It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
     """
-    n = len(subject.data.units)
-    order = draw.permutation(n)
-    for k in ONE_IN:
-        if n // k < LEAST_SAMPLED:
-            return
+    budget = min(MOST_REMOVED, max(1, int(REMOVED * len(subject.data.units))))
+    try:
+        return risky_removal.remove_risky(subject, limit=0.0, budget=budget) if limits else None
+    except PrivgateError:
+        return None  # it would take a training for each person and removal: `privgate remove-risky` does that
+
+
+def fewest(found: risky_removal.RiskyRemoval, limit: float) -> int:
+    """Return how many removals keep a limit first, or make the largest value smallest."""
+    kept = np.flatnonzero(found.upper <= limit)
+    return int(kept[0]) if len(kept) else found.best
+
+
+def left_out(
+    subject: Subject, found: risky_removal.RiskyRemoval, limit: float, draw: np.random.Generator
+) -> Iterator[Change]:
+    """Yield the riskiest people left out, others drawn by chance among them where they are few.
+
+    Two versions tell how many lie between them: it is never a number so small that it tells of somebody.
+    """
+    risky = found.order[: fewest(found, limit)]
+    others = np.setdiff1d(np.arange(len(subject.data.units)), risky)
+    gone = np.concatenate([risky, draw.permutation(others)[: max(0, SMALL_CELL - len(risky))]])
+    if len(risky) and len(gone) <= REMOVED * len(subject.data.units):
         yield Change(
-            says=f"trained on one in {k} of the people, drawn in secret: membership is 1/{k} to whoever starts to ask",
-            kind="sample",
-            removed=tuple(sorted(int(u) for u in order[n // k :])),
+            says=f"{Count(len(gone))} people left out, the riskiest among them",
+            kind="remove",
+            removed=tuple(sorted(int(u) for u in gone)),
         )
 
 
@@ -342,13 +359,11 @@ def noisy(subject: Subject) -> Callable[[float], Change] | None:
     return at
 
 
-def most(subject: Subject, policy: Policy, *, halvings: int, trials: int) -> int:
+def most(subject: Subject, policy: Policy, *, halvings: int) -> int:
     """Return how many candidates a search measures at most, without computing any."""
-    knobs = present_values(subject)
-    turned = sum((1 + halvings) * (2 if knob.beside else 1) for _, knob, _ in knobs)
-    scales = len(list(families(subject, policy))) + (noisy(subject) is not None)
+    scales = [s for found in (*knob_scales(subject), *together(subject)) for s in found]
+    count = len(scales) + len(list(families(subject, policy))) + (noisy(subject) is not None)
     limits = prepare.unit_limits(policy)
-    others = itertools.chain(early(subject), sharded(subject, limits), _releases(subject))
-    private = 0 if named_private(subject, policy) is None else 2 + halvings
-    alone = len(list(others)) + (1 if limits else 0) + private + len(ONE_IN)
-    return turned + (1 + halvings) * scales + (trials if len(knobs) > 1 else 0) + alone
+    others = itertools.chain(early(subject), sharded(subject, limits), releases(subject))
+    private = 0 if named_private(subject, policy) is None else 1 + halvings
+    return halvings * count + len(list(others)) + (1 if limits else 0) + private

@@ -5,7 +5,6 @@ import math
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -14,106 +13,67 @@ import numpy as np
 from privgate.advice import candidates
 from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
-from privgate.advice.advice_search import HALVINGS, TRIALS, Trials, named
-from privgate.advice.change import Change, changed
+from privgate.advice.advice_search import BUDGET, HALVINGS, Search, cheap, named
 from privgate.advice.point import Point
 from privgate.check import check_plan as planning
 from privgate.check import gate
-from privgate.check import prepare as asked
 from privgate.check import prepare as preconditions
 from privgate.check.costs import costs
-from privgate.check.prepare import prepare
+from privgate.check.prepare import prepare, unit_limits
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingPlan
-from privgate.families import answering as families
-from privgate.influence import modes, risky_removal
+from privgate.influence import modes
 from privgate.policy import Policy
+from privgate.policy.judging import conditions
+from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.training import plan
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Verdict
+from privgate.verdict import Finding, Outcome, Verdict
 
 # What a refusal says of the way out: steps measured at once where nothing need be trained, and the time for the rest.
 #
 # What is measured here is decided by what engines say that they cost, never by the clock: the same check says the
-# same.
+# same. It is the search's own beginning, with its randomness: `privgate advise` finds it remembered.
 
 #: steps that are named
 NAMED = 3
-#: CPU seconds that an engine may state for everybody, so that a few candidates are measured within a check
-AT_ONCE = 1.0
-#: halvings of a knob within a check; `privgate advise` makes more
-HALVED = 3
-#: knobs that are turned within a check, and people who are removed
-KNOBS, REMOVED = 2, 20
 
 
 def steps(
     policy: Policy, subject: Subject, verdict: Verdict, *, fleet: Fleet, limits: Budget
 ) -> tuple[tuple[NextStep, ...], Removals | None]:
-    """Return what would make a refused model pass, the measured steps first and the least costly of them first.
+    """Return what would make a refused model pass, the measured steps first and the most useful of them first.
 
-    Beside them is what removing the riskiest people does, where that costs next to nothing. Nothing is returned where
-    the model is released, or where a control stopped the run: then its own sentence says what to do, and
+    Beside them is what leaving out the riskiest people does, where that costs next to nothing. Nothing is returned
+    where the model is released, or where a control stopped the run: then its own sentence says what to do, and
     no number about another model of that recipe would count. Where records stand in the file, nothing was trained.
     """
     in_file = any(m.stopped_by == gate.IN_FILE for m in verdict.evidence.measurements.values())
     if verdict.outcome.releases or in_file or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
-    search = Trials(policy, subject, fleet, limits, halvings=HALVED, risk_alone=True)
-    search.measure = usefulness.chosen(subject, "")
+    search = Search(policy, subject, fleet, limits, seconds=math.inf)
     run = prepare(policy, subject, fleet=fleet, limits=limits)
-    found, path = at_once(search, run), None
-    if _cheap(run, candidates.NOTHING, times=REMOVED):
-        path, passing = removals(search)
-        found += passing
-    named = [_told(point, now, search.measure, verdict) for point, now in _compared(search, verdict, found[:NAMED])]
-    if (missing := _everybody(verdict, run)) is not None:
-        named.append(missing)
+    now = search.pointed(candidates.NOTHING, probing.of(verdict))
+    search.points.append(now)
+    search.at_once(run)
+    path = None
+    if cheap(run, candidates.NOTHING, times=candidates.MOST_REMOVED):
+        asked = unit_limits(policy.asked_of(conditions(gate.identity(run))))
+        if (found := search.removal(asked)) is not None:
+            best, gone = candidates.fewest(found, min(asked)), tuple(found.upper)
+            path = Removals(meaning=found.meaning, path=gone, limit=min(asked), best=best, stopped=found.stopped)
+    told = []
+    if passing := sorted(search.passing, key=lambda p: -p.useful):
+        with contextlib.suppress(PrivgateError):
+            now = now.model_copy(update=usefulness.cross_validated(subject, fleet, search.measure).told())
+        told = [_told(point, now, search.measure, verdict) for point in passing[:NAMED]]
+    if (missing := _everybody(policy, verdict, run)) is not None:
+        told.append(missing)
     each = planning.seconds_each(run)
-    search_on = planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=len(search.points))
-    return (*named, search_on), path
-
-
-def at_once(search: Trials, run: Run) -> list[Point]:
-    """Return the weakest changes that pass among those that cost next to nothing to measure."""
-    subject, found = search.subject, list[Point]()
-    for place, knob, start in candidates.present_values(subject)[:KNOBS]:
-        for beside in (False, True) if knob.beside else (False,):
-            change = partial(candidates.knob_change, place, knob, start, beside=beside)
-            if _cheap(run, change(1.0)) and search.halved(change):
-                found.append([p for p in search.points if p.passes][-1])
-                break
-    return found
-
-
-def removals(search: Trials) -> tuple[Removals | None, list[Point]]:
-    """Return the largest value while the riskiest people go, and the fewest removals if the policy then passes.
-
-    It goes on where the limit is kept: who sees the first dip alone does not see that the next removal may undo it.
-    """
-    subject, unit_limits = search.subject, asked.unit_limits(search.policy)
-    if not unit_limits:
-        return None, []
-    budget, limit = min(REMOVED, max(1, int(candidates.REMOVED * len(subject.data.units)))), min(unit_limits)
-    try:
-        found = risky_removal.remove_risky(subject, limit=0.0, budget=budget)
-    except PrivgateError:
-        return None, []  # it would take a training for each person and removal
-    kept = np.flatnonzero(found.upper <= limit)
-    best = int(kept[0]) if len(kept) else found.best
-    path = Removals(meaning=found.meaning, path=tuple(found.upper), limit=limit, best=best, stopped=found.stopped)
-    return path, [p for p in map(search.tried, candidates.removed(found.order[:best])) if p.passes]
-
-
-def _compared(search: Trials, verdict: Verdict, found: list[Point]) -> list[tuple[Point, Point]]:
-    """Return each candidate beside the model as it stands, both with their usefulness, the most useful first."""
-    if not found:
-        return []
-    now = search.with_use(search.pointed(candidates.NOTHING, probing.of(verdict)))
-    used = sorted(map(search.with_use, found), key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
-    return [(p, now) for p in used]
+    tried = len(search.points) - 1
+    return (*told, planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=tried)), path
 
 
 def planned(
@@ -131,32 +91,20 @@ def planned(
     tried : int
         Changes that were measured already.
     """
-    count = candidates.most(subject, policy, halvings=HALVINGS, trials=TRIALS)
+    count = candidates.most(subject, policy, halvings=HALVINGS)
     trainings = 0 if check is None else check.retrains
     seconds = 0.0 if check is None else max(check.seconds, trainings * each / workers)
-    seconds = count * (seconds + usefulness.FOLDS * each / workers)
+    alone = seconds + usefulness.FOLDS * each / workers
+    whole = min(count * alone, BUDGET)
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
         action="search for the cheapest change that passes: "
         f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
-        effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
-        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(seconds)} on {workers} workers; "
-        "less where a candidate fails early, and --budget ends it",
+        effect=f"{before}up to {count} are measured by the same rules, first moves first, each with its "
+        "cross-validated usefulness",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {workers} workers: "
+        f"{plan.span(alone)} for one that passes, less where it fails early, and --budget ends it",
     )
-
-
-def _cheap(run: Run, change: Change, *, times: int = 1) -> bool:
-    """Return whether an engine answers for everybody so many times at once, and nobody is retrained beside it."""
-    everybody = np.arange(run.n_units, dtype=np.int64)
-    if run.limits.mode == "screen":
-        return False
-    try:
-        made = changed(run.subject, change)
-        engine, _ = families.first(made, **run.wants)
-        cost = engine.cost(made, everybody, (None,))
-    except (PrivgateError, ValueError, TypeError):
-        return False  # a parameter that this learner refuses
-    return cost.fits == engine.sample == 0 and times * cost.cpu_seconds <= AT_ONCE
 
 
 def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
@@ -190,12 +138,15 @@ def _coarse(point: Point, finding: Finding | None, verdict: Verdict) -> Point:
     return point.model_copy(update={"value": value, "of_limit": of_limit})
 
 
-def _everybody(verdict: Verdict, run: Run) -> NextStep | None:
+def _everybody(policy: Policy, verdict: Verdict, run: Run) -> NextStep | None:
     """Return that people were not looked at, where that leaves the verdict open."""
     about = verdict.evidence.influence
     coverage = None if about is None else about.coverage
     if coverage is None or coverage.n_units <= coverage.n_measured or coverage.decided_by:
         return None  # nothing that is seen of others takes a violation back
+    asking = {r.name for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs}
+    if not any(f.outcome is Outcome.INCONCLUSIVE and f.rule in asking for f in verdict.findings):
+        return None  # it is open for another reason
     if coverage.claim.startswith(modes.CLAIM):
         return None  # everybody is limited
     missing, mode, trace = coverage.n_units - coverage.n_measured, verdict.evidence.run.mode, verdict.evidence.run.trace

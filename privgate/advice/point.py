@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -21,6 +21,8 @@ from privgate.version import __version__
 FOLDS = 5  # of cross-validation
 #: number of the division into folds that no search has looked at
 AGAIN = 1
+#: standard errors, of what is gained over the folds, by which a model must beat whoever ignores the features
+MARGIN = 2.0
 #: a released 0 for the right label costs this much log loss at most: one answer must not decide
 _LEAST = 1e-15
 
@@ -86,8 +88,42 @@ def folds(subject: Subject, number: int = 0) -> list[Index]:
     return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
 
 
-def cross_validated(subject: Subject, fleet: Fleet, measure: str, *, draw: int = 0) -> tuple[float, float]:
-    """Return mean and standard error over the folds of what is released; larger is better.
+class Use(NamedTuple):
+    """What a model is good for, and what it must be better than.
+
+    Parameters
+    ----------
+    mean, error : float
+        Over the folds, of what is released; larger is better.
+    floor : float
+        What an answer that ignores the features reaches on the same folds, and ``MARGIN`` standard errors of the
+        difference; infinite where everybody gets the same label or number.
+    """
+
+    mean: float = math.nan
+    error: float = math.nan
+    floor: float = math.nan
+
+    def useless(self, measure: str) -> str:
+        """Return why the model is no advice, whatever its risk; empty if it answers well enough."""
+        if self.mean > self.floor:
+            return ""
+        if math.isinf(self.floor):
+            return "it answers everybody the same"
+        if math.isnan(self.mean) or math.isnan(self.floor):
+            return "what it is good for is not known"
+        return (
+            f"{measure} {self.mean:.4f}, and advice wants more than {self.floor:.4f}: what an answer that ignores the "
+            f"features reaches, and {MARGIN:g} standard errors"
+        )
+
+    def told(self) -> dict[str, float]:
+        """Return the fields of a candidate."""
+        return {"useful": self.mean, "useful_error": self.error, "floor": self.floor}
+
+
+def cross_validated(subject: Subject, fleet: Fleet, measure: str, *, draw: int = 0) -> Use:
+    """Return what a subject is good for by cross-validation.
 
     Raises
     ------
@@ -99,22 +135,37 @@ def cross_validated(subject: Subject, fleet: Fleet, measure: str, *, draw: int =
     name = chosen(subject, measure)
     rows = folds(subject, draw)
     fits = [Fit(subject.recipe.payload["seed"], held, left_out=held) for held in rows]
-    found = []
+    found, ignoring, same = [], [], True
     for held, answer in zip(rows, fleet.fits(subject, fits, label="cross-validation"), strict=True):
         if answer.problem:
             raise MeasurementError(f"cross-validation: {answer.problem}")
-        found.append(_useful(subject, name, answer.log_p, held))
-    return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found)))
+        useful, least, varies = _useful(subject, name, answer.log_p, held)
+        found.append(useful)
+        ignoring.append(least)
+        same &= not varies
+    share = np.sqrt(len(found))
+    gained = MARGIN * np.std(np.subtract(found, ignoring), ddof=1) / share
+    floor = math.inf if same else float(np.mean(ignoring) + gained)
+    return Use(float(np.mean(found)), float(np.std(found, ddof=1) / share), floor)
 
 
-def _useful(subject: Subject, name: str, answered: Float, held: Index) -> float:
+def _useful(subject: Subject, name: str, answered: Float, held: Index) -> tuple[float, float, bool]:
+    """Return what one fold shows of the model and of whoever ignores the features, and whether its answers differ."""
+    kept = np.setdiff1d(np.arange(subject.data.n), held)
     if subject.task == "classification":
-        return MEASURES[name](subject.release.shown(np.exp(answered)), subject.label_codes[held])
+        measure, truth = MEASURES[name], subject.label_codes
+        shown = subject.release.shown(np.exp(answered))
+        shares = np.bincount(truth[kept], minlength=shown.shape[1]) / len(kept)
+        labels = shown.argmax(axis=1)
+        alike = measure(np.tile(shares, (len(held), 1)), truth[held])
+        return measure(shown, truth[held]), alike, bool((labels != labels[0]).any())
     mean, deviation = subject.scale
-    wrong = OF_NUMBERS[name](mean + deviation * answered.ravel(), subject.data.y[held])
+    y, numbers = subject.data.y, mean + deviation * answered.ravel()
+    wrong, alike = (OF_NUMBERS[name](v, y[held]) for v in (numbers, np.full(len(held), np.mean(y[kept]))))
     noise = subject.release.noise
     # fresh noise has mean 0 and is independent of the error: squares add up, and nothing is drawn
-    return wrong if noise is None else -float(np.hypot(wrong, noise.deviation))
+    useful = wrong if noise is None else -float(np.hypot(wrong, noise.deviation))
+    return useful, alike, bool(np.ptp(numbers) > 1e-9 * deviation)
 
 
 # Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both.
@@ -134,6 +185,8 @@ class Point(BaseModel):
         See ``probe.Risk``.
     useful, useful_error : float
         Cross-validated measure and its standard error; larger is better; NaN where it was not needed or failed.
+    floor : float
+        Usefulness that it must exceed to be advised, on all folds that were looked at: see ``Use``.
     trainings : int
         What it took.
     seconds : float
@@ -161,6 +214,7 @@ class Point(BaseModel):
     why: str = ""
     useful: Number = math.nan
     useful_error: Number = math.nan
+    floor: Number = math.nan
     trainings: int = 0
     seconds: float = 0.0
     recipe: str = ""
@@ -170,14 +224,20 @@ class Point(BaseModel):
     confirmed_useful: Number = math.nan
 
     @property
+    def worth(self) -> bool:
+        """Whether it could be trained, and answers better than whoever ignores the features."""
+        return self.useful > self.floor
+
+    @property
     def passes(self) -> bool:
-        """Whether the search found every rule kept."""
-        return self.outcome in ("passed", "warned")
+        """Whether the search found every rule kept by a model that answers well; the model as it stands may not."""
+        return self.outcome in ("passed", "warned") and (self.worth or self.number == 0)
 
     @property
     def stands(self) -> bool:
-        """Whether a whole check with other randomness agreed."""
-        return self.passes and self.confirmed in ("passed", "warned")
+        """Whether a whole check with other randomness agreed, and other folds where they were asked."""
+        doubtful = self.confirmed_useful <= self.floor
+        return self.passes and not doubtful and self.confirmed in ("passed", "warned")
 
 
 class Tried(BaseModel):

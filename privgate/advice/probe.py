@@ -63,21 +63,28 @@ class Risk:
 
 
 def probe(
-    policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget, pruned: bool = True, seconds: float = math.inf
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet,
+    limits: Budget,
+    pruned: bool = True,
+    seconds: float = math.inf,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Risk:
     """Return what the policy's rules say of a subject; never an approval, because no control was made.
 
     ``pruned``: nothing is trained where an enforced rule can never be decided well for this kind of model, or where
     passing takes longer than so many ``seconds``; and nothing more is measured once one is not kept, attacks included:
     the first that reaches too far ends it, so that the number of what does not pass is a lower limit. Nobody is trained
-    without after so many ``seconds``; what has not been decided by then is open.
+    without after so many ``seconds``; what is not decided by then is open. ``tell`` is told how long passing takes.
     """
     run = prepare(policy, subject, fleet=fleet, limits=limits)
     run = replace(run, rehearsed=True, deadline=time.monotonic() + seconds)
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     run = controls.choose_seeds(run, glance=True)
-    if pruned and (why := too_long(run, seconds)):
+    if pruned and (why := too_long(run, seconds, tell)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     told = about_run.identity(run)
     measurements = _measurements(policy.asked_of(conditions(told)), run, pruned=pruned)
@@ -117,7 +124,7 @@ def _too_little(policy: Policy, run: Run) -> str:
     return f"the policy wants {people} candidates, and {few} are usable: give more" if usable < people else ""
 
 
-def too_long(run: Run, seconds: float) -> str:
+def too_long(run: Run, seconds: float, tell: Callable[[str], None] = lambda _: None) -> str:
     """Return how long an approval would take, by a few timed trainings, where that is longer; empty if it is not.
 
     What breaks a rule ends earlier, but what cannot be shown to pass is no advice.
@@ -128,6 +135,7 @@ def too_long(run: Run, seconds: float) -> str:
     whole = planned.seconds
     if left_out.worth_more_seeds(run):
         whole *= len(run.more_seeds) / len(run.seeds)
+    tell(spans.span(whole))
     if whole <= seconds:
         return ""
     return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
@@ -140,7 +148,7 @@ def of(verdict: Verdict) -> Risk:
     """
     judged = [f for f in verdict.findings if f.outcome is not Outcome.NOT_NEEDED]
     enforced = [verdict.said(f) for f in judged if f.mode == "enforce" and f.applies]
-    told_of = max(enforced, key=lambda f: (f.outcome.rank, _rank(_of_limit(f))), default=None)
+    told_of = max(enforced, key=_nearness, default=None)
     outcome = verdict.outcome
     if told_of is None:
         return Risk(outcome)
@@ -149,8 +157,11 @@ def of(verdict: Verdict) -> Risk:
     )
 
 
-def _rank(of_limit: float) -> float:
-    return -1.0 if math.isnan(of_limit) else of_limit
+def _nearness(finding: Finding) -> tuple[int, float]:
+    """Return how bad a finding is, and how near its limit; a warning lets pass what its number does not show."""
+    of_limit, passes = _of_limit(finding), finding.outcome.releases
+    unknown = math.isnan(of_limit) or (passes and of_limit > 1)
+    return (0 if passes else finding.outcome.rank), (-1.0 if unknown else of_limit)
 
 
 def unsafe(finding: Finding) -> float:
@@ -242,11 +253,10 @@ def _kept(rule: Rule, measurement: Measurement) -> bool:
     return finding.outcome.releases or not finding.applies
 
 
-# Confirming: a whole check of a few finalists, with randomness that the search has never seen, at a shared level.
+# Confirming: a whole check of a few finalists, with randomness that the search has never seen.
 #
-# Each finalist is one more try to pass by chance. Rules with a confidence get a share of what may go wrong
-# (Bonferroni), and no further finalist is checked once one stands. Limits over seeds or over a sample have a level
-# that no policy names: with these there is one try. What is exact or proven needs no level.
+# Each finalist is one more try to pass by chance. Where a rule may be passed by chance, there is one, so that its level
+# is that of any check. What is exact or proven needs no level.
 
 #: candidates that a whole check looks at again at most
 FINALISTS = 3
@@ -255,12 +265,12 @@ FINALISTS = 3
 def finalists(points: Sequence[Point], policy: Policy) -> list[Point]:
     """Return which candidates that pass a whole check looks at, the most useful first."""
     good = [p for p in points if p.number > 0 and p.passes and not p.change.games]
-    shown = front(good)[::-1]  # the most useful first
-    ranked = sorted(shown or good, key=lambda p: -p.useful if not math.isnan(p.useful) else math.inf)
-    if rests_on_levels(policy) and len(ranked) > FINALISTS:
-        # halving ends close to the limit, where other randomness decides: the others have room to spare
-        ranked = [ranked[i * (len(ranked) - 1) // (FINALISTS - 1)] for i in range(FINALISTS)]
-    return ranked[:FINALISTS]
+    ranked = sorted(front(good) or good, key=lambda p: -p.useful)
+    if not (ranked and rests_on_levels(policy)):
+        return ranked[:FINALISTS]
+    # halving ends close to the limit, where other randomness decides: as useful within the noise, and room to spare
+    least = ranked[0].useful - _known(ranked[0].useful_error)
+    return [min((p for p in ranked if p.useful >= least), key=lambda p: p.of_limit)]
 
 
 def confirm(
@@ -286,41 +296,29 @@ def confirm(
         Is told one sentence a check.
     """
     found, left = list[Point](), list[str]()
-    shared = rests_on_levels(policy)
-    judge = stricter(policy, len(chosen))
     for k, point in enumerate(chosen):
         try:
-            checked = gate.evaluate(judge, changed(subject, point.change), fleet=fleet, limits=limits)
+            checked = gate.evaluate(policy, changed(subject, point.change), fleet=fleet, limits=limits)
         except PrivgateError as exc:
             left.append(f"{point.change.says}: not confirmed: {exc}")
             continue
         found.append(_confirmed(point, checked))
         tell(f"  checked again, {checked.outcome.value}: {point.change.says}")
-        once = _one_try(policy, checked)
-        if (once or (shared and checked.outcome.releases)) and k + 1 < len(chosen):
-            why = "its level allows one try" if once else "one stands, and checking more would be trying again"
-            left.append(f"{len(chosen) - k - 1} more that pass in the search were not checked: {why}")
+        if _one_try(policy, checked) and k + 1 < len(chosen):
+            left.append(
+                f"{len(chosen) - k - 1} more that pass in the search were not checked: its level allows one try"
+            )
             break
     return found, left
-
-
-def stricter(policy: Policy, tries: int) -> Policy:
-    """Return the policy whose limits err with a share of their probability, so that all tries together keep it."""
-    if tries < 2:
-        return policy
-    return policy.model_copy(update={"rules": tuple(_stricter(rule, tries) for rule in policy.rules)})
-
-
-def _stricter(rule: Rule, tries: int) -> Rule:
-    if not _has_level(rule):
-        return rule
-    level: float = getattr(rule, "confidence")  # noqa: B009  a key of some rules; which, their fields say
-    return rule.model_copy(update={"confidence": 1 - (1 - level) / tries})
 
 
 def rests_on_levels(policy: Policy) -> bool:
     """Return whether a rule may be passed by chance, with a confidence that it names."""
     return any(_has_level(rule) for rule in policy.rules)
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
 
 
 def _has_level(rule: Rule) -> bool:

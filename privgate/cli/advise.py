@@ -97,25 +97,38 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
 @click.option("--name", default=None, help="Registered model that gets the version; the one judged if absent.")
 @click.option("--store", default=None, metavar="FOLDER|URI", help="Where the training data are kept, as in log_model.")
 @_public
+@click.option("--to", "alias", default="production", show_default=True, metavar="ALIAS", help="Alias to ask for.")
+@click.option("--check", "checks", is_flag=True, help="Go on: check the version, have it signed, and set the alias.")
 @shared.tracking_uri
-def apply(*, number: int, out: Path, public: Path | None, **settings: Any) -> int:
-    """Register candidate NUMBER of the last advice as a new version; it is trained here and promoted by nobody.
+@click.argument("options", nargs=-1)
+def apply(
+    *, number: int, out: Path, public: Path | None, alias: str, checks: bool, options: tuple[str, ...], **settings: Any
+) -> int:
+    """Register candidate NUMBER of the last advice as a new version, and print the one command that releases it.
 
-    It goes through the gate like any other version: `privgate check` and `promote` come next.
+    That command checks the version like any other, has it signed and sets the alias; with --check it is run at once.
+    OPTIONS after -- are its own, such as --config guard.yaml --sign-command CMD for a guarded registry.
     """
     from privgate.advice.advice_page import Advice
     from privgate.advice.apply import Public, changed_policy, typed
     from privgate.advice.apply import apply as made
+    from privgate.cli import cli
 
     advice = Advice.read(out / "advice.json")
     records = None if public is None else Public.read(public)
     registered, info = made(advice, number, public=records, **settings)
-    version = info.registered_model_version
-    click.echo(console.plain(f"registered models:/{registered}/{version}: {advice.points[number].change.says}"))
+    uri = f"models:/{registered}/{info.registered_model_version}"
+    click.echo(console.plain(f"registered {uri}: {advice.points[number].change.says}"))
     if not advice.points[number].stands:
         click.echo("  no whole check has shown that it passes: it was chosen by you")
     if why := changed_policy(advice):
         click.echo(console.plain(f"  {why}"))
-    check = ["privgate", "check", f"models:/{registered}/{version}", "--policy", advice.policy]
-    click.echo(f"  {typed(check, settings['tracking_uri'])}")
-    return 0
+    if not any(option.partition("=")[0] == "--sign-command" for option in options):
+        click.echo("  a guarded registry wants --config guard.yaml and --sign-command CMD beside what comes next:")
+    release = ["promote", uri, "--to", alias, "--policy", advice.policy, *options]
+    click.echo(f"  {typed(['privgate', *release], settings['tracking_uri'])}")
+    if not checks:
+        return 0
+    where = ["--tracking-uri", settings["tracking_uri"]] if settings["tracking_uri"] else []
+    code: int = cli.main(args=[*release, *where], prog_name="privgate", standalone_mode=False)
+    return code

@@ -20,6 +20,7 @@ def tried(*numbers, advised=None):
             outcome="passed" if risk <= 1 else "failed",
             of_limit=risk,
             useful=useful,
+            floor=0.0,
             confirmed="passed" if k == advised else "",
         )
         for k, (risk, useful) in enumerate(numbers)

@@ -1,6 +1,8 @@
 """An advice is a file: whoever edits it registers nothing that a search does not propose, and gets no traceback."""
 
 import json
+import math
+import re
 import shlex
 import subprocess
 from types import SimpleNamespace
@@ -52,7 +54,7 @@ def advice(change, monkeypatch, **more):
     monkeypatch.setattr(applying.registry, "log_model", lambda *_, **__: pytest.fail("it was registered"))
     points = (
         Point(number=0, change=Change(says="as it stands"), outcome="failed"),
-        Point(number=1, change=change, outcome="passed", confirmed="passed", **digests),
+        Point(number=1, change=change, outcome="passed", confirmed="passed", useful=0.9, floor=0.5, **digests),
     )
     about = {"uri": "models:/credit/1", "policy": "pdtp-1", "policy_digest": Policy.load("pdtp-1").digest}
     about |= {"recipe": ABOUT.recipe.digest, "data": ABOUT.data.digest, "measure": "accuracy", "points": points}
@@ -173,7 +175,8 @@ def test_what_is_said_to_come_next_after_applying_is_one_command_whatever_names_
     ended = CliRunner().invoke(advise.apply, ["1", "--out", str(tmp_path)], standalone_mode=False)
     assert ended.exception is None, ended.exception
     last = ended.output.splitlines()[-1]
-    assert shlex.split(last) == ["privgate", "check", "models:/my $(touch b)/4", "--policy", "a; touch b"]
+    wanted = ["privgate", "promote", "models:/my $(touch b)/4", "--to", "production", "--policy", "a; touch b"]
+    assert shlex.split(last) == wanted
     assert not any(line.strip().startswith("rm") for line in ended.output.splitlines())
 
 
@@ -185,3 +188,20 @@ def test_data_below_a_store_are_named_whatever_its_folder_is_called(monkeypatch)
     assert words == ["privgate", "apply", "3", "--out", "out folder", "--store", "file:///people's data/a b"]
     same = moved.model_copy(update={"data": ABOUT.data.digest})
     assert "--store" not in applying.command(ABOUT, same, "out")
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [
+        ({"useful": 0.75, "floor": math.inf}, "answers everybody the same"),
+        ({"useful": 0.76, "floor": 0.77}, "accuracy 0.7600, and advice wants more than 0.7700"),
+        ({"useful": math.nan, "floor": 0.5}, "what it is good for is not known"),
+        ({"useful": 0.9, "floor": math.nan}, "what it is good for is not known"),
+    ],
+)
+def test_what_answers_no_better_than_whoever_ignores_the_features_is_not_applied(use, why, monkeypatch):
+    now = advice(Change(says=""), monkeypatch)
+    badly = now.points[1].model_copy(update=use)
+    assert not badly.stands
+    with pytest.raises(UsageError, match=f"candidate 1 is not advised: .*{re.escape(why)}"):
+        applying.apply(now.model_copy(update={"points": (now.points[0], badly)}), 1)

@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.membership import board
 from privgate.privacy_claims.audit import AuditEffort, effort_of
+from privgate.verdict import Outcome
 
 needs_dp = pytest.mark.skipif(
     any(find_spec(m) is None for m in ("torch", "opacus")), reason="the extra dp is not installed"
@@ -127,23 +129,37 @@ def test_what_is_not_decided_in_time_is_open_and_the_search_goes_on(fleet, tmp_p
     assert re.search(r"^(at least )?\d+ of 60 people measured in the time that there was, riskiest first", risk.why), (
         risk.why
     )
-    present = Search(policy, subject, fleet, limits, measure="accuracy", seconds=0.0).tried(NOTHING, pruned=False)
+    present = Search(policy, subject, fleet, limits, measure="accuracy", seconds=0.0).tried(NOTHING)
     assert not math.isnan(present.useful), "what a change costs is told beside it"
     decided = probing.probe(policy, subject, fleet=fleet, limits=limits, pruned=False)
     assert not math.isnan(decided.of_limit)
 
 
-def test_finalists_close_to_a_limit_have_others_with_room_beside_them():
-    def points(policy):
-        made = [Point(number=0, change=Change(says="as it stands"), outcome="failed")]
-        made += [
-            Point(number=k, change=Change(says=""), outcome="passed", of_limit=0.5 + 0.05 * k, useful=0.5 + 0.01 * k)
-            for k in range(1, 10)
+def test_a_finalist_close_to_a_limit_gives_way_to_one_as_useful_with_room():
+    def points(policy, error):
+        more = {"outcome": "passed", "floor": 0.5, "useful_error": error}
+        made = [
+            Point(number=k, change=Change(says=""), of_limit=0.5 + k / 20, useful=0.5 + k / 100, **more)
+            for k in range(10)
         ]
-        return [p.number for p in finalists(made, policy)]
+        return [p.number for p in finalists(made, Policy.load(policy))]
 
-    assert points(Policy.load("attacks-1")) == [9, 5, 1]
-    assert points(Policy.load("dtp-1")) == [9, 8, 7], "what is exact passes again"
+    assert points("attacks-1", 0.0201) == [7], "0.57 is 0.59 within its error"
+    assert points("attacks-1", math.nan) == points("attacks-1", 0.0) == [9]
+    assert points("dtp-1", 0.0201) == [9, 8, 7], "what is exact passes again"
+
+
+def test_a_warning_about_what_could_not_be_read_is_not_the_risk_that_is_told():
+    def finding(outcome, low, high, limit, rule):
+        return SimpleNamespace(
+            outcome=Outcome(outcome), low=low, high=high, value=high, limit=limit, direction="max", rule=rule
+        )
+
+    file = finding("warned", 0.0, 1000.0, 0.0, "file_records")
+    attack = finding("passed", 0.5, 0.57, 0.6, "attack_accuracy")
+    broken = finding("failed", 0.7, 0.8, 0.6, "attack_tpr")
+    assert max([file, attack], key=probing._nearness) is attack
+    assert max([file, attack, broken], key=probing._nearness) is broken
 
 
 def test_a_search_audits_less_and_a_plan_counts_the_time_of_shadow_models(fleet):
