@@ -173,7 +173,7 @@ def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Bud
     if found.ends:
         return found.said
     search = planned(policy, subject, found.planned, found.each, fleet.workers)
-    return [*found.said, f"if it blocks: {search.action}: {search.effect}; {search.cost}"]
+    return [*found.said, f"if it refuses: {search.action}: {search.effect}; {search.cost}"]
 
 
 # A check whose refusal names the way out: the gate's route, then what would pass.

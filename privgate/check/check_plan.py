@@ -166,7 +166,7 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0, broken: bool = F
         said.append(f"attacks: up to {most} shadow models on random halves of the pool{steps}")
         if broken:
             shadows = min(LOOKS)
-            said.append(f"{shadows} shadow models already break a rule on attacks: the check blocks")
+            said.append(f"{shadows} shadow models already refuse by a rule on attacks: the check refuses")
         if spared:
             said.append(
                 "attacks come first: where they break a rule, nobody is trained without, unless --full is given"
@@ -218,7 +218,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
     more = leave_one_out.worth_more_seeds(run)
     if more:
-        pairs += f", {len(run.more_seeds)} where these do not block"
+        pairs += f", {len(run.more_seeds)} where these do not refuse"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
     if elsewhere := met_elsewhere.trainings(run):
         said.append(
@@ -264,13 +264,13 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if more:
         least = plan.span(len(sample) * len(run.more_seeds) * estimate.seconds_each / estimate.workers)
         said.append(
-            f"where the first {len(run.seeds)} runs do not block: {len(sample) * len(run.more_seeds)} retrains in "
+            f"where the first {len(run.seeds)} runs do not refuse: {len(sample) * len(run.more_seeds)} retrains in "
             f"all, about {least} on {estimate.workers} workers"
         )
     elif run.more_seeds and Need.UPPER_LIMIT in run.asked:
         said.append(
-            f"{len(run.more_seeds)} runs, which an approval needs, are not within the budget: it can block, and end "
-            f"inconclusive at best; give --seeds {len(run.more_seeds)} to measure fewer people on all of them"
+            f"{len(run.more_seeds)} runs, which an approval needs, are not within the budget: it can refuse, and end "
+            f"undecided at best; give --seeds {len(run.more_seeds)} to measure fewer people on all of them"
         )
     return planned.model_copy(update={"seconds": seconds})
 

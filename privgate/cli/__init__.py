@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("catalogue", "List what a policy may name: shipped policies, rules and attacks; all else with --all."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
-    "advise": ("advise", "Find the cheapest change to a blocked model that passes."),
+    "advise": ("advise", "Find the cheapest change to a refused model that is approved."),
     "apply": ("advise", "Register a change that was advised as the next version."),
     "forget": ("forget", "Register a sharded model's next version without some people, with proof."),
     "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),

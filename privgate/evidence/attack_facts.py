@@ -197,9 +197,9 @@ class AttributeGuesses(EvidenceModel):
     inside: Number | None = Field(
         description="Share of members whose feature is guessed; in a report null where a small count follows from it."
     )
-    outside: Number | None = Field(description="Share of people outside whose feature is guessed: the baseline.")
+    outside: Number | None = Field(description="Share of candidates whose feature is guessed: the baseline.")
     members: Part = Field(description="Members asked about.")
-    others: Part = Field(description="People outside asked about.")
+    others: Part = Field(description="Candidates asked about.")
     advantage: Estimate = Field(
         description="inside less outside, fraction; 0 where the model tells nothing of members."
     )
@@ -286,9 +286,9 @@ class RobustAdversary(EvidenceModel):
     name: str
     title: str
     inside: Number = Field(description="Share of members called members.")
-    outside: Number = Field(description="Share of people outside called members.")
+    outside: Number = Field(description="Share of candidates called members.")
     members: int = Field(description="Members asked about.")
-    others: int = Field(description="People outside asked about.")
+    others: int = Field(description="Candidates asked about.")
     radius: Number | None = Field(default=None, description="Largest change of a feature; null where there is none.")
     advantage: Estimate = Field(description="inside less outside, fraction; 0 is guessing.")
 

@@ -90,7 +90,7 @@ class Removals(EvidenceModel):
 
 
 class NextStep(EvidenceModel):
-    """One thing that would make a blocked or undecided model pass."""
+    """One thing that would make a refused or undecided model approved."""
 
     action: str = Field(description="What to do.")
     effect: str = Field(description="Expected effect, computed for this recipe and data.")
@@ -116,7 +116,7 @@ class Remembered(EvidenceModel):
     trained: int = Field(description="Trainings made in this run.")
     remembered: int = Field(description="Answers taken from the ledger.")
     compared: int = Field(description="Of these, trained afresh and compared.")
-    different: int = Field(description="Of these, not what training gives now; one blocks.")
+    different: int = Field(description="Of these, not what training gives now; one refuses.")
     noisy: int = Field(description="Of these, of a recipe that never repeats itself: nothing follows.")
 
 

@@ -120,7 +120,7 @@ class BehindInfluence(Behind):
         default=0, description="Units that nobody was trained without, because the verdict was decided before."
     )
     decided_by: str = Field(default="", description="The broken rule that decided it; empty if all were measured.")
-    violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that were not met, in words.")
+    violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that do not hold, in words.")
     expectations: tuple[Expectation, ...] = Field(default=(), description="All expectations of the suite.")
 
 
@@ -282,7 +282,7 @@ class Measurement:
     problem: Annotated[str, Field(description="Why there is no number; never a pass.")] = ""
     assumptions: tuple[str, ...] = ()
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
-    stopped_by: Annotated[str, Field(description="Precondition that ended the run before this was measured.")] = ""
+    stopped_by: Annotated[str, Field(description="Condition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
     #: what is told of an interval from which a small count follows in a way that only its question knows
     told_as: Annotated[tuple[float, float] | None, Field(exclude=True), BeforeValidator(_unstated)] = None

@@ -58,7 +58,7 @@ def note(run: Run) -> str:
     if run.once(used) == "screen":
         return (
             f"mode screen: where only retraining is left, {MODELS} shadow models rank everybody and the top "
-            f"{SHARE:.0%} are retrained; it can block, and end inconclusive at best"
+            f"{SHARE:.0%} are retrained; it can refuse, and end undecided at best"
         )
     if run.once(used) == "max":
         less_sharp = "; dtp's theorems are less sharp for those" if Need.EVERY_QUERY in run.asked else ""

@@ -299,7 +299,7 @@ def _frame(run: Run) -> Any:
 
     frame = pd.DataFrame(dict(run.once(table)))
     if left_out.decided_by(run):
-        by = f"already blocked by {left_out.decided_by(run)} ({sampled(len(frame), run.n_units)})"
+        by = f"already refused by {left_out.decided_by(run)} ({sampled(len(frame), run.n_units)})"
         raise MeasurementError(f"not computed: {by}; --full measures everybody")
     if len(frame) != run.n_units:
         raise MeasurementError(f"the per-unit table is not whole: {sampled(len(frame), run.n_units)}")

@@ -102,9 +102,11 @@ class Document(Part):
     file: Literal["downloadable", "not downloadable"] = Field(
         default="downloadable",
         description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
-        "for. file_records then warns where it would block.",
+        "for. file_records then warns where it would refuse.",
     )
-    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can block.")]
+    rules: Annotated[
+        tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can refuse.")
+    ]
     not_applicable: bool = Field(
         default=False,
         description="A key of that role may state under this policy that a model has no training data of its owner's.",
@@ -119,9 +121,9 @@ class Document(Part):
         if twice:
             raise wrong("rules", f"two rules are called {twice[0]!r}; give each an 'id' of its own")
         if not any(r.binding for r in self.rules):
-            raise wrong("rules", "no rule can block: at least one needs mode 'enforce' and 'required: true'")
+            raise wrong("rules", "no rule can refuse: at least one needs mode 'enforce' and 'required: true'")
         if not any(r.binding and not r.when for r in self.rules):
-            raise wrong("rules", "every rule has a 'when': at least one that can block must be asked of every model")
+            raise wrong("rules", "every rule has a 'when': at least one that can refuse must be asked of every model")
         if soft := [r.name for r in self.rules if r.either and not r.binding]:
             text = f"rule {soft[0]!r} answers for others by 'either': it needs mode 'enforce' and 'required: true'"
             raise wrong("rules", text)

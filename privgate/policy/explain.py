@@ -98,7 +98,7 @@ def _together(policy: Policy) -> Iterator[str]:
     enforced = [r for r in policy.rules if r.mode == "enforce"]
     if all(r.about.shows_leaks_only or r.bound == "lower" for r in enforced):
         yield (
-            "nothing enforced here can show that a model is safe: an audit, a gap and 'bound: lower' block only what "
+            "nothing enforced here can show that a model is safe: an audit, a gap and 'bound: lower' refuse only what "
             "is proved, and release on doubt"
         )
     asked: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _policy(policy: Policy) -> Iterator[str]:
     for key, value in policy.audit.model_dump().items():
         mark = policy.mark_of("audit", key)
         if mark is not None:
-            yield f"  audit.{key} = {value}  ({mark.file}:{mark.line}); less is inconclusive"
+            yield f"  audit.{key} = {value}  ({mark.file}:{mark.line}); less is undecided"
     for waiver in policy.waivers:
         yield (
             f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "

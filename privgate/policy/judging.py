@@ -83,7 +83,7 @@ def apply(
     state, why = _state(waiver, subject, today)
     if state == "applied":
         if finding.outcome.releases:
-            state, why = "not needed", "the rule does not block without it"
+            state, why = "not needed", "the rule does not refuse without it"
         elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
             state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
         elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:

@@ -75,7 +75,7 @@ def annex_iv(doc: ReportDocument) -> TableBlock:
         ("2(a) Methods and steps of development", f"trained by {plain(how, 120)}; see Model and release" if how
          else _NOTHING),
         ("2(b), (c) Design and architecture", "parameters under Model and release; the rest is not in this report"),
-        ("2(d) Data: origin, scope, main characteristics", f"{data}; see Data and preconditions"),
+        ("2(d) Data: origin, scope, main characteristics", f"{data}; see Data and conditions"),
         ("2(e), (f) Human oversight, changes planned beforehand", _NOTHING),
         ("2(g) Validation and testing, with dated and signed reports", _join(
             f"policy {plain(doc.policy.name, 40)}, decided {moment(doc.decided_at) or 'at an unrecorded date'}",

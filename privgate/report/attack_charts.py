@@ -28,7 +28,7 @@ def curves(ran: Sequence[Ran]) -> list[Block]:
     name = "Members found against people wrongly accused"
     said = (
         f"The attack that finds most, {title(most[0][0])}, finds {most[2]} of the people in the data when "
-        f"{percent(most[1])} of the people outside it are wrongly accused"
+        f"{percent(most[1])} of the candidates are wrongly accused"
         if most
         else f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
     )

@@ -208,7 +208,7 @@ def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]]
         ax.set_ylim(floor, 1.05)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        ax.set_xlabel("people outside the data who are accused")
+        ax.set_xlabel("candidates who are accused")
         ax.set_ylabel("people in the data who are found")
         ax.grid(which="major")
         d.legend(loc="upper left")

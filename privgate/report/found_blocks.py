@@ -226,7 +226,7 @@ def robust_blocks(part: RobustPart | None) -> list[Block]:
 
 # What was found about sensitive features, for the section on attacks.
 
-_FEATURES = ("Who guesses", "Of members", "Of people outside", "Difference, with its interval")
+_FEATURES = ("Who guesses", "Of members", "Of candidates", "Difference, with its interval")
 
 
 def attribute_blocks(part: AttributesPart | None) -> list[Block]:

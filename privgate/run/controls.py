@@ -133,11 +133,11 @@ def choose(
     more: tuple[int | None, ...] = ()
     if count is None:
         more = (None,) * SEEDS_FOR_A_LIMIT
-        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not block"
+        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not refuse"
     elif pairs == 1:
-        text = f"another run moves predictions by up to {moved:.2g}; a single run neither blocks nor approves"
+        text = f"another run moves predictions by up to {moved:.2g}; a single run neither refuses nor approves"
     elif pairs < SEEDS_FOR_A_LIMIT:
-        text += f", which can block; an approval needs {SEEDS_FOR_A_LIMIT}"
+        text += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
     return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
 
 

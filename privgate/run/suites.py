@@ -293,12 +293,12 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
         VALIDATION: _validation(suite, told, file),
     }
     if not broken:
-        return Precondition(name, "passed", f"{file}: all {len(results)} expectations are met", detail)
+        return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     critical = [e for e in broken if not e.error and e.severity == "critical"]
     errors = [e for e in broken if e.error]
     first = [*critical, *errors, *broken][0]
     outcome = "failed" if critical else ("inconclusive" if errors else "warned")
-    text = f"{file}: {len(broken)} of {len(results)} expectations are not met, first {first}"
+    text = f"{file}: {len(broken)} of {len(results)} expectations do not hold, first {first}"
     return Precondition(name, outcome, text, detail)
 
 

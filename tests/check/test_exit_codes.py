@@ -44,7 +44,7 @@ def test_1_blocked_and_not_promoted(inside):
 
     assert ended.returncode == 1, ended.stderr
     assert "not promoted" in clean(ended)
-    assert ended.stdout.startswith("BLOCKED")
+    assert ended.stdout.startswith("REFUSED")
 
 
 def test_5_inconclusive_is_said_before_and_after(inside):

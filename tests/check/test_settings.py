@@ -199,9 +199,9 @@ def test_a_report_is_printed_in_every_format(stored, capsys):
         assert run(["report", str(stored), "--format", form]) == 0
         told[form] = capsys.readouterr().out
     assert json.loads(told["json"]) == json.loads(stored.read_text())
-    assert told["text"].startswith("BLOCKED  salary version 1  by policy many\n")
+    assert told["text"].startswith("REFUSED  salary version 1  by policy many\n")
     assert re.search(
-        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: failed \(record [0-9a-f]{16}\)", told["text"]
+        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: refused \(record [0-9a-f]{16}\)", told["text"]
     )
     bill = json.loads(told["cyclonedx"])
     model = bill["metadata"]["component"]
@@ -215,4 +215,4 @@ def test_a_report_is_printed_in_every_format(stored, capsys):
     card = yaml.safe_load(head)
     assert card["privgate"]["decision"] == "blocked"
     assert card["model-index"][0]["results"][0]["metrics"][0]["value"] == "inf"
-    assert body.startswith("## ⛔ Blocked")
+    assert body.startswith("## ⛔ Refused")

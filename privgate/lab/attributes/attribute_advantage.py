@@ -153,7 +153,7 @@ WITHOUT_MODEL = {"name": "imputation", "title": "Guessed without the model", "so
 ASSUMPTIONS = (
     "candidates come from the same population as the training records",
     "the adversary knows every other feature, the target, the published training error and how frequent each value is",
-    "what the model tells of everybody, people outside included, is not counted: only what it tells of members beyond",
+    "what the model tells of everybody, candidates included, is not counted: only what it tells of members beyond",
 )
 
 

@@ -87,5 +87,5 @@ class AttackTpr(MembershipRule):
         if audit.min_candidates < self.least:
             yield (
                 f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
-                f"audit.min_candidates is {audit.min_candidates}: fewer are always inconclusive; raise it"
+                f"audit.min_candidates is {audit.min_candidates}: fewer are always undecided; raise it"
             )

@@ -128,4 +128,4 @@ class DpEpsilonLowerBound(Rule):
 
     def outcomes(self) -> str:
         """Return what blocks; nothing else can happen."""
-        return "blocks if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"
+        return "refuses if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"

@@ -50,7 +50,7 @@ class FileRecords(Rule):
     max: NonNegativeInt = Field(description="Most records.")
     bound: Literal["upper", "lower"] = Field(
         default="lower",
-        description="lower: records that were found block, what could not be read is a warning. upper: that blocks, "
+        description="lower: records that were found refuse, what could not be read is a warning. upper: that refuses, "
         "too.",
     )
 

@@ -52,7 +52,7 @@ class Table(Rule):
         """Name the expectations that are not met."""
         del outcome
         broken = BehindInfluence.of(measurement.behind).violated
-        return f"not met, of {measurement.n}{': ' if broken else ''}{'; '.join(broken[:5])}"
+        return f"do not hold, of {measurement.n}{': ' if broken else ''}{'; '.join(broken[:5])}"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

@@ -1,4 +1,4 @@
-"""Data and preconditions: what must hold before any number counts."""
+"""Data and conditions: what must hold before any number counts."""
 
 from privgate.report import assertions
 from privgate.report.blocks import Section, TableBlock
@@ -14,4 +14,4 @@ def section(doc: ReportDocument) -> Section | None:
     rows = [(assertions.condition(p.name), assertions.result(p.outcome), prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
     table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
-    return Section("data", "Data and preconditions", [table])
+    return Section("data", "Data and conditions", [table])

@@ -49,7 +49,7 @@ _ROWS = (
         "Attacks; Differential privacy",
         "attacks",
     ),
-    ("AI Act, Articles 10 and 11", "Data governance and technical documentation", "Data and preconditions", "subject"),
+    ("AI Act, Articles 10 and 11", "Data governance and technical documentation", "Data and conditions", "subject"),
     ("GDPR, Article 35(7)", "Risks to people and measures against them are assessed", "The paragraph below", "subject"),
     ("GDPR, Article 17", "Erasure on request", "Deletion capacity", "deletion"),
     (
