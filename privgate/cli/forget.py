@@ -34,8 +34,8 @@ def forget(*, uri: str, tracking_uri: str | None, ids: str, store: str | None, o
     Only the members that held them are trained again, on what is left of their shards. Every other member is byte for
     byte what it was. Those trained again equal a second training without these people, as both are stored.
 
-    The stored model is opened here. Promote it like any other version; versions that were trained on
-    somebody and were released stay told, and their bounds add up.
+    The stored model is opened here. Promote it like any other version; versions that were trained on somebody and were
+    released stay told, and their bounds add up.
     """
     from privgate.forgetting import forget_members
     from privgate.forgetting import forget_members as members
