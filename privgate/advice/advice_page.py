@@ -217,24 +217,19 @@ def summary(advice: Tried) -> str:
 
 
 def _why_none(advice: Tried) -> str:
-    """Return what became of the candidates, by what ended each, and which was nearest."""
-    tried = [p for p in advice.points[1:] if not p.change.games]
-    beyond = [p for p in tried if not math.isnan(p.of_limit) and not p.passes]
-    useless = [p for p in tried if not p.worth and not math.isnan(p.useful)]
-    other = [p for p in tried if p.confirmed and not p.stands]
-    open_ = [p for p in tried if p not in beyond and p not in useless and p not in other]
-    kinds = (
-        (beyond, "leak more than is allowed, or may"),
-        (useless, "answer no better than whoever ignores the features"),
-        (other, "do not stand in a whole check or on other folds"),
-        (open_, "are undecided"),
-    )
-    said = [f"of {len(tried)} candidates " + ", ".join(f"{len(found)} {what}" for found, what in kinds if found)]
-    if beyond:
-        least = min(beyond, key=lambda p: p.of_limit)
+    """Return what ended the candidates, and which was nearest."""
+    tried, ends = [p for p in advice.points[1:] if not p.change.games], dict[str, list[Point]]()
+    for p in tried:
+        useless, beyond = not p.worth and not math.isnan(p.useful), not p.passes and not math.isnan(p.of_limit)
+        end = (
+            "leak more than is allowed, or may" if beyond else "are undecided" if not p.passes else "stand in no check"
+        )
+        ends.setdefault("answer no better than whoever ignores the features" if useless else end, []).append(p)
+    said = [f"of {len(tried)} candidates " + ", ".join(f"{len(found)} {end}" for end, found in ends.items())]
+    if near := ends.get("leak more than is allowed, or may"):
+        least = min(near, key=lambda p: p.of_limit)
         said.append(f"the nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule})")
-    if open_:
-        said.append(f"one reason: {open_[0].why or 'another one stands'}")
+    said += [f"one reason: {p.why}" for p in ends.get("are undecided", [])[:1]]
     return "; ".join(said if tried else ["nothing was tried", *advice.left[:1]])
 
 

@@ -241,7 +241,7 @@ class Search:
             data=self.subject.data.digest,
             measure=self.measure,
             points=tuple(self.points),
-            left=tuple(self.left),
+            left=tuple(dict.fromkeys(self.left)),
         )
 
     def at_once(self, run: Run) -> None:

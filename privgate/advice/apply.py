@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import registry
-from privgate.advice import candidates as proposable_learners
 from privgate.advice.advice_page import Advice
 from privgate.advice.change import BY_NAME, EARLY, KNOBS, Change, Place, Replacement, changed, learners
-from privgate.advice.change import learners as inside
 from privgate.advice.point import Point, Use
 from privgate.arrays import Float
 from privgate.errors import PrivgateError, UsageError
@@ -192,7 +190,7 @@ def before(subject: Subject, change: Change, public: Public | None = None) -> st
 def _misplaced(payload: Mapping[str, Any], learner: Replacement) -> str:
     if str(learner.spec.get("class")) not in OURS or estimators.keeps_state(learner.spec):
         return "it puts a learner in place that no search proposes"
-    if learner.place not in {place for place, _, _ in inside(payload)}:
+    if learner.place not in {place for place, _, _ in learners(payload)}:
         return "it puts a learner where the recipe has none"
     return "it puts a learner in place that reads files" if estimators.names_files(learner.spec) else ""
 
@@ -209,14 +207,14 @@ def _turned(payload: Mapping[str, Any]) -> Iterator[tuple[Place, set[str]]]:
     if payload["kind"] == "function":
         for name in BY_NAME:
             yield ("params", name), set()
-    for place, name, _ in inside(payload):
+    for place, name, _ in learners(payload):
         texts: dict[str, set[str]] = {k.parameter: set() for k in KNOBS.get(name, ())}
         for knob in KNOBS.get(name, ()):
             texts |= {n: {v} for n, v in knob.beside if isinstance(v, str)} | {
                 n: set() for n, v in knob.beside if not isinstance(v, str)
             }
-        more = (*((EARLY[name][0],) if name in EARLY else ()), *proposable_learners.BOOSTED.get(name, ())[:4])
-        for parameter, allowed in (texts | {str(n): set() for n in more}).items():
+        more = {EARLY[name][0]: set[str]()} if name in EARLY else {}
+        for parameter, allowed in (texts | more).items():
             yield (*place, "params", parameter), allowed
 
 

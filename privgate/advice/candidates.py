@@ -30,12 +30,6 @@ Scale = Callable[[float], Change]
 #: name of a learner, and its scale
 Family = tuple[str, Scale]
 
-#: class -> its names of depth, L2, rounds and learning rate, and how many rounds it makes if nobody says
-BOOSTED: Mapping[str, tuple[str, str, str, str, int]] = {
-    "XGBClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
-    "LGBMClassifier": ("max_depth", "reg_lambda", "n_estimators", "learning_rate", 100),
-    "HistGradientBoostingClassifier": ("max_depth", "l2_regularization", "max_iter", "learning_rate", 100),
-}
 _FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier")
 _NETWORKS = ("TorchTraining", "MLPClassifier", "MLPRegressor")
 #: epochs of DP-SGD, records a batch, clipping norm; a step is not smaller because noise is added
@@ -47,8 +41,6 @@ _WEAKEST, _STRONGEST = 16.0, 0.25
 def families(subject: Subject, policy: Policy) -> Iterator[Family]:
     """Yield other learners that get weaker on one scale, so that the weakest that passes can be found by halving."""
     for place, name, params in learners(subject.recipe.payload):
-        if name in BOOSTED:
-            yield "regularised boosting", _regularised(place, name, params)
         if name in _FORESTS:
             yield "KeyedForest", _keyed(subject, place, params)
     if why_not_private(subject, policy) == "" and not _named_epsilon(policy):
@@ -80,22 +72,6 @@ def skipped(subject: Subject, policy: Policy, *, public: bool = False) -> Iterat
         yield f"training with differential privacy: {why}"
     if set(names) & set(_NETWORKS) and not public:
         yield "public pre-training, a frozen encoder: no public records were named (--public FILE.npz)"
-
-
-def _regularised(place: tuple[str | int, ...], name: str, params: Mapping[str, Any]) -> Callable[[float], Change]:
-    depth, l2, rounds, rate, usual = BOOSTED[name]
-    few = min(int(params.get(rounds) or usual), 50)
-    slow = min(float(params.get(rate) or 0.3), 0.1)
-
-    def at(part: float) -> Change:
-        values = {depth: 3, l2: float(f"{10 ** (1 + 3 * part):.3g}"), rounds: few, rate: slow}
-        return Change(
-            says="boosting that theorems bound more closely: " + ", ".join(f"{k} {v:g}" for k, v in values.items()),
-            kind="parameters",
-            settings=tuple(Setting(place=(*place, "params", k), value=v) for k, v in values.items()),
-        )
-
-    return at
 
 
 def _keyed(subject: Subject, place: tuple[str | int, ...], params: Mapping[str, Any]) -> Callable[[float], Change]:

@@ -75,6 +75,8 @@ _FOREST = (_LEAF, _DEPTH)
 _TREES = (*_FOREST, Knob("n_estimators", 20, 100, whole=True))
 _ROUNDS = Knob("n_estimators", 5, 100, whole=True)
 _L2 = Knob("reg_lambda", 1e4, 1.0)
+_BOOSTING = (_LEAF, _DEPTH, _RATE)
+_HISTOGRAMS = (Knob("l2_regularization", 1e4, 1.0), *_BOOSTING, Knob("max_iter", 5, 100, whole=True))
 _LIGHTGBM = (_L2, Knob("min_child_samples", 2000, 20, whole=True), _DEPTH, _RATE, _ROUNDS)
 _XGBOOST = (_L2, Knob("min_child_weight", 500, 1.0), _DEPTH, _RATE, _ROUNDS)
 
@@ -112,16 +114,10 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
     "RandomForestClassifier": _TREES,
     "ExtraTreesClassifier": _TREES,
     "RandomForestRegressor": _TREES,
-    "GradientBoostingClassifier": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
-    "GradientBoostingRegressor": (_LEAF, _DEPTH, _RATE, Knob("n_estimators", 5, 100, whole=True)),
-    "HistGradientBoostingClassifier": (
-        Knob("l2_regularization", 1e4, 1.0),
-        _LEAF,
-        _DEPTH,
-        _RATE,
-        Knob("max_iter", 5, 100, whole=True),
-    ),
-    "HistGradientBoostingRegressor": (Knob("l2_regularization", 1e4, 1.0), _LEAF, _DEPTH, _RATE),
+    "GradientBoostingClassifier": (*_BOOSTING, _ROUNDS),
+    "GradientBoostingRegressor": (*_BOOSTING, _ROUNDS),
+    "HistGradientBoostingClassifier": _HISTOGRAMS,
+    "HistGradientBoostingRegressor": _HISTOGRAMS,
     "LGBMClassifier": _LIGHTGBM,
     "LGBMRegressor": _LIGHTGBM,
     "XGBClassifier": _XGBOOST,
@@ -148,11 +144,11 @@ BY_NAME: Mapping[str, Knob] = {
         _DEPTH,
         _LEAF,
         _RATE,
-        Knob("reg_lambda", 1e4, 1.0),
+        _L2,
+        _ROUNDS,
         Knob("l2", 1e4, 1e-3),
         Knob("weight_decay", 1.0, 1e-4),
         Knob("epochs", 1, 20, whole=True),
-        Knob("n_estimators", 5, 100, whole=True),
         Knob("min_child_samples", 2000, 20, whole=True),
     )
 }

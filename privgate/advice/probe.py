@@ -269,7 +269,8 @@ def finalists(points: Sequence[Point], policy: Policy) -> list[Point]:
     if not (ranked and rests_on_levels(policy)):
         return ranked[:FINALISTS]
     # halving ends close to the limit, where other randomness decides: as useful within the noise, and room to spare
-    least = ranked[0].useful - _known(ranked[0].useful_error)
+    best = ranked[0]
+    least = best.useful - (0.0 if math.isnan(best.useful_error) else best.useful_error)
     return [min((p for p in ranked if p.useful >= least), key=lambda p: p.of_limit)]
 
 
@@ -315,10 +316,6 @@ def confirm(
 def rests_on_levels(policy: Policy) -> bool:
     """Return whether a rule may be passed by chance, with a confidence that it names."""
     return any(_has_level(rule) for rule in policy.rules)
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
 
 
 def _has_level(rule: Rule) -> bool:

@@ -349,6 +349,29 @@ def test_what_a_report_measures_is_among_what_advise_tries_and_is_trained_once(t
         assert advice.points[0].trainings == 0, "a check has measured the model as it stands"
 
 
+def test_where_nothing_passes_the_page_says_what_ended_each_candidate():
+    about = {"change": Change(says="a leaf of 20"), "outcome": "failed", "useful": 0.9, "floor": 0.5}
+    beyond = about | {"rule": "attack_tpr", "value": 0.2, "limit": 0.1, "of_limit": 2.0}
+    useless = about | {"useful": 0.5, "floor": math.inf, "outcome": "inconclusive"}
+    late = about | {"outcome": "inconclusive", "why": "to show that it passes takes about 2 h"}
+    fell = about | {"outcome": "passed", "of_limit": 0.9, "value": 0.09, "limit": 0.1, "confirmed": "failed"}
+    points = tuple(Point(number=k, **p) for k, p in enumerate((beyond, beyond, useless, late, fell)))
+    told = {"uri": "", "policy": "release-1", "policy_digest": "", "recipe": "", "data": "", "measure": "accuracy"}
+    said = advice_page.summary(Tried(**told, points=points))
+    for part in (
+        "of 4 candidates 1 leak more",
+        "1 answer no better than whoever ignores the features",
+        "1 are undecided",
+        "1 stand in no check",
+        "the nearest was 'a leaf of 20' with 0.2 of 0.1 (attack_tpr)",
+        "one reason: to show that it passes takes about 2 h",
+    ):
+        assert part in said
+    assert "nothing was tried; the time" in advice_page.summary(
+        Tried(**told, points=points[:1], left=("the time is spent",))
+    )
+
+
 # -- people, last -----------------------------------------------------------------------------------------------------
 
 
