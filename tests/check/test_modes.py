@@ -138,7 +138,7 @@ def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     assert told.message.startswith(f"screened, not certified: {N - 20} of {N} people were only ranked")
     assert verdict.evidence.influence.coverage.n_measured == 20
     assert next(iter(verdict.evidence.measurements.values())).n == 20
-    assert any("inconclusive at best" in line for line in said)
+    assert any("undecided at best" in line for line in said)
     assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
     assert document["decision"] == "blocked: screened, not certified"
     shares = verdict.evidence.influence.engines
@@ -176,7 +176,7 @@ def test_the_plan_says_what_a_mode_costs(fleet, policy):
 
     assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
     ranked = plan(Recipe(stump, seed=1), "screen")
-    assert any("inconclusive at best" in line for line in ranked)
+    assert any("undecided at best" in line for line in ranked)
     assert any(line.startswith("20 retrains") for line in ranked)
     assert any(line.startswith(f"{N} retrains") for line in plan(Recipe(stump, seed=1), "all"))
 

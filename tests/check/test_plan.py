@@ -227,7 +227,7 @@ def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(ful
 
     found = {f.metric: f for f in verdict.findings}
     assert verdict.outcome is found["attack_accuracy"].outcome is Outcome.FAILED
-    assert any("shadow models already break a rule" in line for line in planned.said)
+    assert any("shadow models already refuse by a rule" in line for line in planned.said)
     assert not any("release-1 could approve" in line for line in planned.said)
     if full:
         assert found["pdtp"].outcome is Outcome.FAILED

@@ -113,7 +113,7 @@ def test_only_enforced_rules_decide_and_the_others_say_that_they_were_not_comput
     assert rule(advised, "advice").outcome is Outcome.WARNED
     assert blocked.outcome is Outcome.FAILED
     assert rule(blocked, "middle").outcome is Outcome.INCONCLUSIVE
-    assert "others not computed: already blocked by pdtp" in rule(blocked, "middle").message
+    assert "others not computed: already refused by pdtp" in rule(blocked, "middle").message
 
 
 def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
@@ -134,7 +134,7 @@ def test_a_suite_over_everybody_is_not_computed_and_says_why(fleet, tmp_path):
     verdict = checked(Policy.load(tmp_path / "p.yaml"), fleet)
 
     assert rule(verdict, "table").outcome is Outcome.INCONCLUSIVE
-    assert rule(verdict, "table").message.startswith("not computed: already blocked by pdtp")
+    assert rule(verdict, "table").message.startswith("not computed: already refused by pdtp")
 
 
 def test_a_share_is_decided_by_counting(fleet, policy):

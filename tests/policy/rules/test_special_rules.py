@@ -115,7 +115,7 @@ def test_a_table_names_what_is_violated():
 
     finding = rule.judge(m)
     assert finding.outcome is Outcome.FAILED
-    assert "not met, of 3: pdtp is small: 4 records (0.4 %)" in finding.message
+    assert "do not hold, of 3: pdtp is small: 4 records (0.4 %)" in finding.message
 
 
 @pytest.mark.parametrize(
