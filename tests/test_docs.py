@@ -1,14 +1,24 @@
 """The documentation is a test: what the README names exists."""
 
 import re
+import shlex
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import BashComplete
+from markdown_it import MarkdownIt
 
-from privgate.cli import COMMANDS
+from privgate.cli import COMMANDS, cli
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+#: pages whose commands must be such as the command line takes
+SHOWN = ("README.md", "docs/**/*.md", "hooks/**/*.md", "examples/**/*.md", ".github/*.md")
+#: a group named as such, or several of its commands at once: no line that anybody types
+GROUPS = re.compile(r"^privgate (?:policy|keys|dp|report)$|^privgate$|^privgate --|^privgate [A-Z]")
 PAGES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "docs").rglob("*.md"))}
 
 
@@ -22,8 +32,6 @@ def test_every_command_of_the_readme_exists():
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_imports_and_has_help(name):
     from click.testing import CliRunner
-
-    from privgate.cli import cli
 
     shown = CliRunner().invoke(cli, [name, "--help"])
     assert shown.exit_code == 0, shown.output
@@ -92,31 +100,84 @@ def test_the_reference_shows_every_public_name():
     assert set(privgate.__all__) <= shown
 
 
-def _commands() -> list[tuple[str, str]]:
-    """Every line of a console block that calls privgate, with the page that shows it."""
+def _shown() -> list[tuple[str, str, bool]]:
+    """Every command that a page shows, with its page: whole lines of blocks, and what stands within a sentence."""
     found = []
-    for page, text in {"README.md": README, **PAGES}.items():
-        for block in re.findall(r"```(?:console|sh|bash|yaml)\n(.*?)```", text, flags=re.DOTALL):
-            lines = block.replace("\\\n", " ").splitlines()
-            found += [(page, m[1]) for line in lines if (m := re.match(r"\s*(?:\$ |- )?privgate (.*)", line))]
+    for path in (ROOT / name for pattern in SHOWN for name in sorted(ROOT.glob(pattern))):
+        page, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        for token in MarkdownIt("commonmark").enable("table").parse(text):
+            if token.type == "fence" and token.info != "python":
+                lines = token.content.replace("\\\n", " ").splitlines()
+                found += [(page, re.sub(r"^\s*(?:\$ |- )?(?:[A-Z_]+=\S+ )*", "", line), True) for line in lines]
+            inline = [c.content for c in token.children or () if c.type == "code_inline"]
+            found += [(page, text, False) for text in inline if " " in text]
     return found
 
 
-@pytest.mark.parametrize(("page", "line"), _commands())
-def test_every_command_that_is_shown_has_the_options_that_it_is_shown_with(page, line):
-    import shlex
+def _commands(program: str) -> list[tuple[str, str, bool]]:
+    """Return the lines of a program without their comments, and without what a shell does with its output."""
+    lines = {(page, re.split(r" (?:#|&&|[|>]|--? ?…) ?", line)[0].strip(), whole) for page, line, whole in _shown()}
+    return sorted(line for line in lines if line[1].split()[:1] == [program])
 
-    import click
 
-    from privgate.cli import cli
-
-    words = shlex.split(line.partition(" #")[0].replace("…", "x"))
+def _parsed(line: str, page: str) -> tuple["click.Command", list[str]]:
+    """Return the command that a line calls, and its words."""
+    words = shlex.split(line.replace("…", "x"))[1:]
     command, context = cli, click.Context(cli)
     while isinstance(command, click.Group):
         # `privgate report FILE` is short for `privgate report render FILE`
-        name = words.pop(0) if command is cli or words[0] in command.list_commands(context) else "render"
+        name = (
+            words.pop(0) if command is cli or (words[:1] and words[0] in command.list_commands(context)) else "render"
+        )
         command = command.get_command(context, name)
         assert command is not None, (page, line)
-    known = {option for parameter in command.params for option in parameter.opts}
-    asked = {w.partition("=")[0] for w in words[: words.index("--") if "--" in words else None] if w.startswith("--")}
-    assert asked <= known, (page, sorted(asked - known))
+    return command, words
+
+
+@pytest.mark.parametrize(("page", "line", "whole"), [c for c in _commands("privgate") if not GROUPS.search(c[1])])
+def test_every_command_that_is_shown_is_one_that_the_command_line_takes(page, line, whole):
+    command, words = _parsed(line, page)
+    context = click.Context(command)
+    try:
+        given, over, _ = command.make_parser(context).parse_args(list(words))
+    except click.BadOptionUsage:
+        assert not whole, (page, line)  # a sentence names an option without its value
+        given, over, _ = command.make_parser(context).parse_args([*words, "x"])
+
+    assert over == [], (page, line)
+    for parameter in command.params:
+        value = given.get(parameter.name)
+        if whole and parameter.required:  # within a sentence the rest may be left out
+            assert value not in (None, ()), (page, line, parameter.name)
+        if whole and value is not None and isinstance(parameter.type, click.Choice | click.types.IntParamType):
+            parameter.type_cast_value(context, value)
+
+
+def test_what_is_typed_wrongly_is_found():
+    for line in ("privgate check --polici dtp-1", "privgate check a b", "privgate init --ci jenkins"):
+        with pytest.raises((click.UsageError, AssertionError)):
+            test_every_command_that_is_shown_is_one_that_the_command_line_takes("page", line, True)
+
+
+def test_every_target_of_make_every_extra_and_every_module_that_is_shown_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    made = [line.split()[1] for _, line, _ in _commands("make")]
+    asked = {e for _, line, _ in _commands("pip") for e in re.findall(r"'privgate\[(\w+)\]'", line)}
+    modules = {line.split()[2] for _, line, _ in _commands("python") if line.startswith("python -m ")}
+
+    assert len(made) > 8
+    assert len(asked) > 2
+    assert len(modules) > 2
+    assert set(made) <= targets, set(made) - targets
+    assert asked <= set(extras), asked - set(extras)
+    assert [m for m in modules if find_spec(m) is None] == []
+
+
+def test_the_shell_completes_what_the_page_says():
+    page = PAGES["docs/installing.md"]
+
+    assert "_PRIVGATE_COMPLETE=bash_source privgate" in page
+    source = BashComplete(cli, {}, "privgate", "_PRIVGATE_COMPLETE").source()
+    assert "_PRIVGATE_COMPLETE=bash_complete" in source
+    assert "policy" in [c.value for c in BashComplete(cli, {}, "privgate", "").get_completions([], "pol")]

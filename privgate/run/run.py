@@ -30,17 +30,17 @@ class Budget:
     Parameters
     ----------
     max_retrains : int, optional
-        Calls of the training function for leave-one-out; units are then drawn at random, before looking.
+        Calls of the training function for leave-one-out. People are then drawn at random, before looking.
     budget_seconds : float, optional
         The same as wall time; turned into a number of retrains from a timed sample.
     shadow_models : int
         Models on random subsets, shared by every attack.
     seeds : int, optional
-        Other coins that the released answers are compared with at least, where training draws; of a recipe without a
-        seed, the runs with and without each person. Chosen by the controls if absent.
+        At least how many other coins the released answers are compared with, where training draws. Of a recipe without
+        a seed, the runs with and without each person. Chosen by the controls if absent.
     mode : {"all", "max", "screen"}
-        Every person closely; only those who could hold the largest value, where an engine can; or a ranking by shadow
-        models of which the top tenth is retrained, which never approves.
+        "all" looks at every person, "max" only at those who could hold the largest value. "screen" ranks people by
+        shadow models and retrains the top tenth. It never approves.
     precision : {"full", "mixed"}
         Without effect since mixed precision is gone; "mixed" warns, and will be an error.
     full : bool

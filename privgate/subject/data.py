@@ -29,9 +29,9 @@ class TrainingData(Records):
     ids : sequence of str, optional
         Names of records; ``0 .. n-1`` if absent. They never enter a report, only keyed hashes of them.
     groups : sequence, optional
-        Which person each record belongs to; a unit is then a person. A record is a unit of one if absent.
+        Which person each record belongs to. Each record is a person of its own if absent.
     candidates : (X, y), optional
-        Non-members from the same population; attack rules need them.
+        Candidates: people like them whom training does not use; attack rules need them.
     domain : Domain, mapping or sequence, optional
         What the endpoint accepts, also in the short forms of ``Domain.of``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional

@@ -131,10 +131,10 @@ class Domain:
         Parameters
         ----------
         stated : Domain, mapping, sequence, frame or table of numbers
-            A mapping holds this class's own keywords, or the columns of a frame: a tuple is a range, ``(17, 90)``, a
-            list the categories, ``["no", "yes"]``; None at the end of either says that values may be missing. A
-            sequence has one item a feature: a whole number is a count of categories, a list or range the category codes
-            themselves, a tuple of two numbers the ends of an interval.
+            A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a
+            list the categories, ``["no", "yes"]``. None at the end of either says that values may be missing. A
+            sequence has one item a feature. A whole number is a count of categories, a list or range the codes.
+            A tuple of two numbers is the ends of an interval.
 
             A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
             proposal for a person to look at, because ends and rare values are somebody's; nothing accepts it before

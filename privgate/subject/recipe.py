@@ -26,9 +26,9 @@ class Recipe:
     Parameters
     ----------
     training : callable or estimator
-        ``fit(X, y, *, seed, **params) -> model``, importable at the top level of a module, of a script or notebook; a
-        method of an object or a callable object of that form; an unfitted scikit-learn estimator or pipeline (anything
-        with ``fit`` and ``get_params``); or a class with ``fit`` that takes a seed where it is made or fitted. Keyword
+        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook. A method or a
+        callable object of that form is one, too. So is an unfitted scikit-learn estimator or pipeline (anything with
+        ``fit`` and ``get_params``). So is a class with ``fit`` that takes a seed where it is made or fitted. Keyword
         arguments of a ``functools.partial`` count as ``params``.
     params : mapping
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
@@ -249,7 +249,7 @@ class Recipe:
         """Return the estimator if all that it names are classes of estimators at these places; else None.
 
         A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
-        nothing of it is imported. Made, and by engines fitted, in the process that asks, outside any box, so whoever
+        nothing of it is imported. The process that asks makes it, and engines fit it there, outside any box. So whoever
         wrote the recipe may name such classes and nothing that their modules import, and no files.
 
         Parameters

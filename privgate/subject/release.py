@@ -133,9 +133,9 @@ class Release:
         Returns
         -------
         float64 array of shape (n, K)
-            Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres; 0 for a label that "top_k" does not
-            list, and for every label but one, which has 1, of "label". Ties go to the earlier class. Nothing is
-            normalised again.
+            Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres. A label that "top_k" does not list
+            has 0. Of "label" one label has 1, every other 0. Ties go to the earlier class. Nothing is normalised
+            again.
         """
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:

@@ -51,7 +51,7 @@ class Subject:
     detail : mapping
         JSON values for the report: flavor, recorded environment, run id, source.
     beyond : str
-        Why the served model may answer what the declared domain rules out; empty where it was seen to refuse it, and
+        Why the served model may answer what the declared domain rules out. Empty where it was seen to refuse it, and
         for a local subject, which nobody serves.
     """
 

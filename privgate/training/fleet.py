@@ -171,8 +171,8 @@ class Fleet:
     def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
-        What is remembered is not trained again; what is trained is on disk before the next chunk starts, so that an
-        interruption at any moment costs at most one chunk a worker.
+        What is remembered is not trained again. What is trained is on disk before the next chunk starts. So an
+        interruption costs at most one chunk a worker.
         """
         self.activity = label
         keys = self.keys(subject, fits)
