@@ -20,7 +20,7 @@ def main(report: Path, picture: Path) -> None:
         browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         page.goto(report.resolve().as_uri())
-        box = page.locator(".pair").bounding_box()  # what was judged, by whom and where stands below
+        box = page.locator(".side").first.bounding_box()  # who has to defend it turns the sheet
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": box["y"] + box["height"] + 8}
         page.screenshot(path=str(picture), full_page=True, clip=clip)
         browser.close()

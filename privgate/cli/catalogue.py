@@ -77,16 +77,16 @@ def list_(*, every: bool) -> int:
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="NAME")
-def explain(*, words: tuple[str, ...]) -> int:
+@click.argument("name", nargs=-1, required=True, metavar="NAME")
+def explain(*, name: tuple[str, ...]) -> int:
     """Explain NAME: a rule, engine, certificate, attack, shipped policy or word of a report."""
-    name = " ".join(words)
-    found = [(kind, page) for kind, other, page in entries() if other.casefold() == name.casefold()]
+    wanted = " ".join(name)
+    found = [(kind, page) for kind, other, page in entries() if other.casefold() == wanted.casefold()]
     if not found:
-        near = get_close_matches(name, [other for _, other, _ in entries()], n=3, cutoff=0.4)
+        near = get_close_matches(wanted, [other for _, other, _ in entries()], n=3, cutoff=0.4)
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"nothing is called {name!r}{hint}; `privgate list --all` shows all names")
+        raise UsageError(f"nothing is called {wanted!r}{hint}; `privgate list --all` shows all names")
     for kind, page in found:
-        click.secho(f"{name} ({kind})", bold=True)
+        click.secho(f"{wanted} ({kind})", bold=True)
         click.echo(page.strip() + "\n")
     return 0

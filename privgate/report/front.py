@@ -87,7 +87,7 @@ _TONE: Mapping[str, str] = {
 #: characters of both sides that are printed with room around them
 _ROOMY = 3200
 #: characters on page one, which is printed on both sides of one sheet
-_ROOM = {"why": 420, "how_sure": 330, "measured": 80, "title": 80, "limit": 140, "note": 230,
+_ROOM = {"why": 420, "how_sure": 330, "measured": 80, "title": 120, "limit": 140, "note": 230,
          "steps": 260, "waivers": 160, "changes": 280, "fact": 120}  # fmt: skip
 
 
@@ -245,7 +245,8 @@ def _tried(doc: ReportDocument, b: BehindMembership) -> Iterator[str]:
 
 
 def _who(m: Measurement) -> str:
-    return say("sure.people" if about(m.request.metric).per_unit else "sure.trials")
+    metric = about(m.request.metric)
+    return say("sure.people" if metric.per_unit else "sure.records" if metric.question == "file" else "sure.trials")
 
 
 def row(a: Assertion) -> dict[str, str]:

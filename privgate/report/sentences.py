@@ -164,6 +164,7 @@ SENTENCES: Mapping[str, str] = {
     "sure.all_bounded": "All {count} {who} were measured, some only closely enough to show that they are not the "
     "largest.",
     "sure.people": "people or records",
+    "sure.records": "records",
     "sure.trials": "trials",
     # rows, conditions, waivers
     "row.waived": "Waived: {waiver}.",
