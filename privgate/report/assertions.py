@@ -148,7 +148,7 @@ def _translated(finding: Finding | RuleChange) -> str:
     share = re.search(r"threshold=([\d.]+)", finding.request) if unit(finding) == "fraction" else None
     if share and about(finding.metric).per_unit:
         asked = re.search(r"over=(\w+)", finding.request)
-        where = "domain" if finding.metric == "dtp" else asked[1] if asked else "own"
+        where = "domain" if about(finding.metric).over_all_queries else asked[1] if asked else "own"
         return known(f"title.share.{where}").format(fold=figures.fold(float(share[1])))
     return known(f"title.{finding.metric}")
 

@@ -45,7 +45,7 @@ SENTENCES: Mapping[str, str] = {
     "decision.direct": "approved for direct queries only",
     "decision.beside": "approved for questions at or beside the record only",
     "decision.waived": "{approved}, under a waiver",
-    "decision.warned": "{approved}, with warnings",
+    "decision.warned": "{approved} with warnings",
     "decision.refused": "refused",
     "decision.screened": "undecided: people were ranked, not measured",
     "decision.undecided": "undecided: not enough evidence",

@@ -211,7 +211,7 @@ def test_conditions_that_warn_do_not_hide_the_rule_that_broke(runs):
     broken, met = (front.view(read(runs.document(k))) for k in ("refuted", "certified"))
 
     assert [r["result"] for r in broken["rows"]] == ["Refused", "Warning"]
-    assert met["decision"] == "Approved, with warnings"
+    assert met["decision"] == "Approved with warnings"
     assert "the one rule of the policy “dtp-1” approves it. Some conditions below deserve attention." in met["sentence"]
     assert met["why"].startswith("Influence of one person")
 
