@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from privgate.evidence.figures import percent_at_most
+from privgate.evidence.figures import number, percent_at_most
 from privgate.policy.rules import about
 from privgate.report import assertions, what_was_asked
 from privgate.report.report_schema import ReportDocument
@@ -81,8 +81,8 @@ def _remains(doc: ReportDocument, asked: list[Asked]) -> Iterator[str]:
             yield say("remains.margin", **least)
     titles = {a.finding.rule: a.asked for a in told}
     for w in [w for w in doc.waivers if w.status.startswith("applied")][:LINES]:
-        told = {"approver": plain(w.approver, 40), "until": moment(w.expires)}
-        yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **told)
+        by = {"approver": plain(w.approver, 40), "until": moment(w.expires)}
+        yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **by)
     if unasked := [say(f"question.{q.question}") for q in asked if q.state == "not_asked"]:
         yield say("remains.not_asked", names=", ".join(unasked))
 
@@ -93,5 +93,5 @@ def _mitigations(doc: ReportDocument) -> Iterator[str]:
         m = step.measured
         if m is not None and math.isfinite(m.of_limit) and math.isfinite(m.useful):
             told = {"share": percent_at_most(m.of_limit), "measure": plain(m.measure, 30)}
-            now = {"useful": f"{m.useful:.3g}", "now": f"{m.useful_now:.3g}"}
+            now = {"useful": number(m.useful), "now": number(m.useful_now)}
             yield say("mitigations.one", action=clip(prose(step.action, 300), 120), **told, **now)

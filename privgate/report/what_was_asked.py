@@ -110,11 +110,11 @@ def margin(a: Assertion) -> str:
     return say("margin.both") if both else ""
 
 
-def smallest(found: list[Assertion]) -> Mapping[str, str] | None:
-    """Return which rule has the smallest margin, and the margin; None where none of them has one."""
+def smallest(found: list[Assertion]) -> Mapping[str, str]:
+    """Return which rule has the smallest margin, and the margin; empty where none of them has one."""
     rooms = [(share, a) for a in found if a.measured and (share := room(a)) < math.inf]
     least = min(rooms, key=lambda known: known[0])[1] if rooms else None
-    return least and {"rule": least.asked, "margin": margin(least)}
+    return {"rule": least.asked, "margin": margin(least)} if least else {}
 
 
 def beside(a: Assertion) -> str:
