@@ -159,7 +159,7 @@ def _everybody(policy: Policy, verdict: Verdict, run: Run) -> NextStep | None:
         cost = f"unknown: {exc}"
     return NextStep(
         action=f"measure everybody: {'--mode all' if screened else 'no --budget and no --max-retrains'}",
-        effect=f"{Count(missing, coverage.n_units)} people more are looked at, and the largest value is decided",
+        effect=f"{Count(missing, coverage.n_units)} people more are looked at, and no sample speaks for others",
         cost=cost,
     )
 

@@ -14,6 +14,7 @@ WORDS: Mapping[str, str] = {
     "unlimited": "unlimited",
     "at_least": "at least {figure}",
     "at_most": "at most {figure}",
+    "over": "over {figure}",
     "at_least.open": "at least {figure}, no upper limit known",
     "no_limit": "no limit known",
     "point": "about {figure}, no interval",
@@ -180,7 +181,8 @@ def interval(value: float, low: float, high: float, *, limit: float, unit: str, 
 def _short(x: float, unit: str, against: float) -> str:
     if unit != "fraction":
         return number(x, against=against)
-    return percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
+    shown = percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
+    return say("over", figure=shown) if x > against and shown == percent(against) else shown
 
 
 def threshold(limit: float, *, unit: str, direction: str) -> str:

@@ -138,18 +138,20 @@ def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
-    return capital(_translated(finding) or plain(finding.title or finding.rule, 96) or say("rule.unnamed"))
+    return capital(_translated(finding) or plain(finding.title or finding.rule, 120) or say("rule.unnamed"))
 
 
 def _translated(finding: Finding | RuleChange) -> str:
     """Return a rule's title in another language than English, in which its own file writes it; empty in English."""
     if not foreign() or not isinstance(finding, Finding):
         return ""
-    share = re.search(r"threshold=([\d.]+)", finding.request) if unit(finding) == "fraction" else None
-    if share and about(finding.metric).per_unit:
-        asked = re.search(r"over=(\w+)", finding.request)
-        where = "domain" if about(finding.metric).over_all_queries else asked[1] if asked else "own"
-        return known(f"title.share.{where}").format(fold=figures.fold(float(share[1])))
+    asked, share = finding.request, re.search(r"threshold=([\d.]+)", finding.request)
+    if "aggregate=quantile" in asked or "over=domain" in asked:
+        return ""  # of whom it speaks stands in its own title alone
+    if share and unit(finding) == "fraction" and about(finding.metric).per_unit:
+        beside, above = ".beside" if "over=beside" in asked else "", float(share[1])
+        words = known(f"title.share.{finding.metric}{beside}")
+        return words.format(fold=figures.fold(above), times=figures.number(above))
     return known(f"title.{finding.metric}")
 
 

@@ -1,12 +1,13 @@
 """What an officer has to defend: what could happen to a person, which warnings count, what remains, and who signs."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from privgate.evidence.figures import number, percent_at_most
 from privgate.policy.rules import about
 from privgate.report import assertions, what_was_asked
-from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import known, say
 from privgate.report.text import clip, moment, plain, prose
@@ -49,40 +50,41 @@ def _likely(q: Asked) -> str:
     key = f"likely.{a.finding.metric}"
     if assertions.unit(a.finding) == "fraction" and about(a.finding.metric).per_unit:
         key = "likely.share"
-    return say(key if known(key) else "likely.other", title=a.asked, value=a.value)
+    elif re.search(r"aggregate=quantile|scope=(?!model)", a.finding.request):
+        key = ""  # of some people only, whom its title names
+    at = a.threshold.removeprefix(assertions.limit(a.finding))  # an epsilon says nothing without its delta
+    return say(key if known(key) else "likely.other", title=a.asked, value=a.value + at)
 
 
 def _weighed(doc: ReportDocument) -> Iterator[str]:
     """Yield each warning, and why it refuses nothing."""
-    warned = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED and not a.finding.waiver]
+    warned = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED]
     for a in warned[:LINES]:
-        figures = {"value": a.value, "limit": a.threshold}
-        yield say("weighed.condition" if a.condition else "weighed.rule", rule=a.asked, **figures)
+        if a.condition or a.finding.mode == "warn":
+            figures = {"value": a.value, "limit": a.threshold}
+            yield say("weighed.condition" if a.condition else "weighed.rule", rule=a.asked, **figures)
+        else:  # what is enforced warns by a waiver, of doubt, or of a file that nobody gets: whoever judged says which
+            why = plain(a.finding.waiver or a.finding.message, 200)
+            yield say("why.message", title=a.asked, message=why if why[-1] in ".…" else f"{why}.")
     if len(warned) > LINES:
         yield say("weighed.more", count=len(warned) - LINES)
 
 
 def _remains(doc: ReportDocument, asked: list[Asked]) -> Iterator[str]:
     """Yield which risk stays, and who accepted it by policy or waiver."""
-    policy = plain(doc.policy.name, 40) or say("policy.unnamed")
+    policy, told = plain(doc.policy.name, 40) or say("policy.unnamed"), assertions.of(doc)
     if not doc.approved:
         yield say("remains.refused")
     else:
         yield say("remains.limits", policy=policy)
-        rooms = [(r, a) for a in _enforced(doc) if 0 <= (r := what_was_asked.room(a)) < math.inf]
-        if rooms:
-            least = min(rooms, key=lambda found: found[0])[1]
-            yield say("remains.margin", rule=least.asked, margin=what_was_asked.margin(least))
-    for w in doc.waivers[:LINES] if doc.approved else ():
-        titles = {a.finding.rule: a.asked for a in assertions.of(doc)}
-        told = {"approver": plain(w.approver, 40), "until": moment(w.expires)}
-        yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **told)
+        if least := what_was_asked.smallest([a for a in told if a.outcome is Outcome.PASSED]):
+            yield say("remains.margin", **least)
+    titles = {a.finding.rule: a.asked for a in told}
+    for w in [w for w in doc.waivers if w.status.startswith("applied")][:LINES]:
+        by = {"approver": plain(w.approver, 40), "until": moment(w.expires)}
+        yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **by)
     if unasked := [say(f"question.{q.question}") for q in asked if q.state == "not_asked"]:
         yield say("remains.not_asked", names=", ".join(unasked))
-
-
-def _enforced(doc: ReportDocument) -> list[Assertion]:
-    return [a for a in assertions.of(doc) if not a.condition and a.finding.mode == "enforce" and a.measured]
 
 
 def _mitigations(doc: ReportDocument) -> Iterator[str]:
@@ -90,6 +92,6 @@ def _mitigations(doc: ReportDocument) -> Iterator[str]:
     for step in [s for s in doc.next_steps if s.measured is not None][:LINES]:
         m = step.measured
         if m is not None and math.isfinite(m.of_limit) and math.isfinite(m.useful):
-            told = {"share": what_was_asked.percent(m.of_limit), "measure": plain(m.measure, 30)}
-            now = {"useful": f"{m.useful:.3g}", "now": f"{m.useful_now:.3g}"}
+            told = {"share": percent_at_most(m.of_limit), "measure": plain(m.measure, 30)}
+            now = {"useful": number(m.useful), "now": number(m.useful_now)}
             yield say("mitigations.one", action=clip(prose(step.action, 300), 120), **told, **now)

@@ -38,7 +38,8 @@ def judged(doc: ReportDocument) -> str:
         if stated == WITHHELD:
             return say("file.withheld", who=say(f"file.{who}"))
     if not ruled:
-        return say("file.not_judged")
+        looked = any(f.rule == "precondition:file" for f in doc.findings)
+        return say("file.looked" if looked else "file.not_judged")
     part = doc.evidence.artifact
     if part is None or part.problem:
         return say("file.unread")

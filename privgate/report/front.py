@@ -150,6 +150,8 @@ def sentence(doc: ReportDocument) -> str:
     met = sum(f.outcome is Outcome.PASSED for f in rules)
     broken = sum(f.outcome is Outcome.FAILED for f in rules)
     told = {"policy": plain(doc.policy.name, 40) or say("policy.unnamed"), "rules": len(rules)}
+    if doc.observed:
+        return say("sentence.observed")
     if not rules:
         return say("sentence.no_rule", **told)
     if doc.outcome is Outcome.INCONCLUSIVE:
@@ -185,12 +187,14 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     a = decided[0]
     key = "why.measured" if a.measured and a.threshold else "why.message"
     figures = {"value": a.value, "limit": capital(a.threshold), "margin": what_was_asked.beside(a)}
-    told = say(key, title=a.asked, message=prose(a.finding.message), **figures)
+    # the title of a condition says what should be so
+    asked = say("row.title", title=a.asked) if a.condition else a.asked
+    told = say(key, title=asked, message=prose(a.finding.message), **figures)
     others = ""
     if len(decided) > 1 and count_others:
         n = len(decided) - 1
         met, more = ("why.other_met", "why.one_more") if n == 1 else ("why.others_met", "why.more")
-        others = " " + say(met if doc.approved else more, count=n)
+        others = " " + say(met if a.outcome is Outcome.PASSED else more, count=n)
     return f"{_stop(told)}{others}"
 
 
@@ -208,10 +212,12 @@ def how_sure(doc: ReportDocument) -> str:
         told.append(say("sure.interval", level=number(100 * levels[0])))
     if any(m.kind == "point" for m in found):
         told.append(say("sure.point"))
+    attacks = [m.behind for m in found if isinstance(m.behind, BehindMembership)]
+    told += dict.fromkeys(line for b in attacks for line in _tried(doc, b))
     told += dict.fromkeys(line for m in found for line in _behind(m))
+    if not (found := [m for m in found if not isinstance(m.behind, BehindMembership)]):
+        return " ".join(told)
     least = min(found, key=lambda m: m.n / max(m.population, 1))
-    if about(least.request.metric).limits_attacks and isinstance(least.behind, BehindMembership):
-        return " ".join([*told, *_tried(doc, least.behind)])
     if 0 < least.n < least.population:
         coverage = doc.evidence.influence and doc.evidence.influence.coverage
         claim = capital(plain(coverage.claim, 200)) if coverage else ""
@@ -227,7 +233,7 @@ def how_sure(doc: ReportDocument) -> str:
 def _behind(m: Measurement) -> Iterator[str]:
     """Yield of which people and trainings a figure of influence does not speak."""
     b = BehindInfluence.of(m.behind)
-    if b.beyond:
+    if b.beyond and math.isfinite(m.high):
         yield say("sure.beyond", share=percent_at_most(b.beyond), level=number(100 * (m.confidence or 0)))
     if b.own_coins:
         yield say("sure.own_coins")
@@ -284,7 +290,7 @@ def steps(doc: ReportDocument, room: int = 900) -> list[str]:
         return told
     if doc.approved:
         return [say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires))]
-    return [say("next.read")]
+    return [say("next.observed" if doc.outcome.releases else "next.read")]
 
 
 #: how the advice of every refused rule without a number of its own begins: it is said once

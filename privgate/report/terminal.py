@@ -36,7 +36,7 @@ def headline(doc: ReportDocument) -> str:
 
 def lines(doc: ReportDocument) -> Iterator[str]:
     """Yield what follows the headline; a precondition that holds is not worth a line."""
-    if doc.approved and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
+    if (doc.approved or doc.observed) and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
         yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
     yield from _totals(doc)
     yield from reasons(doc, advice=True)
@@ -54,10 +54,8 @@ def _totals(doc: ReportDocument) -> Iterator[str]:
     counts = {"approve": ended[Outcome.PASSED], "refuse": ended[Outcome.FAILED]}
     counts |= {"undecided": ended[Outcome.INCONCLUSIVE], "warn": ended[Outcome.WARNED]}
     yield f"  {say('terminal.total', rules=len(rules), **counts)}"
-    rooms = [(room, a) for a in rules if a.measured and (room := what_was_asked.room(a)) < math.inf]
-    if rooms:
-        least = min(rooms, key=lambda found: found[0])[1]
-        yield f"  {say('terminal.margin', rule=least.asked, margin=what_was_asked.margin(least))}"
+    if least := what_was_asked.smallest(rules):
+        yield f"  {say('terminal.margin', **least)}"
 
 
 def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Asked:
     question : str
         Of ``QUESTIONS``.
     state : str
-        ``approved``, ``refused``, ``undecided`` or ``not_asked``.
+        ``approved``, ``refused``, ``undecided``, ``only_warned`` or ``not_asked``.
     told : str
         The same in a sentence: the rule that decides it, and how far its figure is from its limit.
     """
@@ -62,16 +62,19 @@ def _judged(a: Assertion, question: str) -> bool:
 def _of(question: str, found: list[Assertion], looked: list[Assertion]) -> Asked:
     name = say(f"question.{question}")
     enforced = [a for a in found if a.finding.mode == "enforce" and a.finding.applies]
-    if not enforced and looked:
-        first = looked[0]
-        state = {Outcome.FAILED: "refused", Outcome.INCONCLUSIVE: "undecided"}.get(first.outcome, "approved")
+    if not found and looked:
+        first, ended = looked[0], {Outcome.WARNED: "only_warned", Outcome.PASSED: "approved"}
+        state = {Outcome.FAILED: "refused", **ended}.get(first.outcome, "undecided")
         return Asked(question, state, f"{name}: {prose(first.finding.message)}.", first)
-    if not enforced:
+    if not found:
         return Asked(question, "not_asked", say("question.not_asked", name=name))
-    worst = max(enforced, key=lambda a: (a.outcome.rank, -room(a)))
+    worst = max(enforced or found, key=lambda a: (a.outcome.rank, -room(a)))
     state = {Outcome.FAILED: "refused", Outcome.INCONCLUSIVE: "undecided"}.get(worst.outcome, "approved")
-    key = "warned" if worst.outcome is Outcome.WARNED else state
-    told = {"name": name, "value": worst.value, "limit": worst.threshold, "margin": beside(worst)}
+    state = state if enforced else "only_warned"
+    key = "warned" if enforced and worst.outcome is Outcome.WARNED else state
+    share = assertions.unit(worst.finding) == "fraction" and about(worst.finding.metric).per_unit
+    value = f"{worst.value} ({worst.asked})" if share else worst.value  # a share says nothing without of whom
+    told = {"name": name, "value": value, "limit": worst.threshold, "margin": beside(worst)}
     return Asked(question, state, say(f"question.{key}", **told), worst)
 
 
@@ -97,10 +100,21 @@ def margin(a: Assertion) -> str:
     if share == -math.inf:
         return say("margin.unlimited")
     if math.isfinite(share):
-        return say("margin.left" if share >= 0 else "margin.over", share=percent(abs(share)))
+        side = "_min" if f.direction == "min" else "_guess" if about(f.metric).guessing else ""
+        told = percent(abs(share))
+        if share < 0 and told == percent(0):
+            return say("margin.beyond")
+        return say(f"margin.{'left' if share >= 0 else 'over'}{side}", share=told)
     ends = (f.low, f.limit, f.high)
     both = a.measured and all(map(math.isfinite, ends)) and f.low <= f.limit <= f.high and f.low < f.high
     return say("margin.both") if both else ""
+
+
+def smallest(found: list[Assertion]) -> Mapping[str, str]:
+    """Return which rule has the smallest margin, and the margin; empty where none of them has one."""
+    rooms = [(share, a) for a in found if a.measured and (share := room(a)) < math.inf]
+    least = min(rooms, key=lambda known: known[0])[1] if rooms else None
+    return {"rule": least.asked, "margin": margin(least)} if least else {}
 
 
 def beside(a: Assertion) -> str:
@@ -116,5 +130,5 @@ def percent(share: float) -> str:
 
 def template(doc: ReportDocument) -> list[Mapping[str, Any]]:
     """Return the questions as page one shows them."""
-    tone = {"approved": "good", "refused": "bad", "undecided": "open", "not_asked": "care"}
+    tone = {"approved": "good", "refused": "bad", "undecided": "open", "only_warned": "care", "not_asked": "care"}
     return [{"tone": tone[a.state], "told": words.capital(a.told)} for a in of(doc)]

@@ -151,8 +151,8 @@ def test_page_one_answers_the_four_questions(runs):
         "Influence of one person on any answer: unlimited. At most 2.72-fold (1 nat) is allowed, nothing limits it."
     )
     assert told["how_sure"] == (
-        "Intervals hold at 95 % confidence. It is a mean over 13 runs of training, not of this very model. "
-        "All 150 people or records were measured."
+        "Intervals hold at 95 % confidence. 141 members of 150 and 141 candidates were tried. It is a mean over 13 "
+        "runs of training, not of this very model. All 150 people or records were measured."
     )
     assert told["steps"][0].startswith("Search for the cheapest change that passes: privgate advise")
     assert [r["result"] for r in told["rows"]] == [

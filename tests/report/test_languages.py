@@ -14,12 +14,8 @@ from privgate.report import sentences
 from privgate.report.sentences import LANGUAGES, SENTENCES, spoken
 
 #: what only a translation holds: its name, its marks, and words that English takes from rules and units
-OWN = {
-    "code",
-    "marks",
-    *(f"title.share.{w}" for w in ("own", "beside", "domain")),
-    *(f"title.{name}" for name in rules.ALL),
-}
+SHARES = {f"title.share.{of}" for of in ("dtp", "pdtp", "pdtp.beside", "sensitivity", "sensitivity.beside")}
+OWN = {"code", "marks", *SHARES, *(f"title.{name}" for name in rules.ALL)}
 UNITS = {f"unit.{n}" for n in ("people", "person", "records", "record", "expectations", "residual deviations")}
 FOREIGN = [name for name in LANGUAGES if name != "en"]
 #: the terminal speaks English alone

@@ -59,7 +59,9 @@ class CandidatesRule(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""
         if measurement.problem:
-            return "pass candidates=(X, y), people from the same population who were not trained on; see the message"
+            return (
+                "pass enough candidates=(X, y), people of the same population who were not trained on; see the message"
+            )
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
@@ -110,7 +112,7 @@ class MembershipRule(CandidatesRule):
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
-        return f"{said}: about {needed:,} candidates decide it, if the figure stays as it is{more}"
+        return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
         """Return the finding; that no upper limit was found is no figure, and is said instead of one."""

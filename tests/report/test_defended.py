@@ -1,0 +1,136 @@
+"""Page one claims no more than its run: margins, who accepted what, what only warns, what was tried."""
+
+import json
+
+import pytest
+
+from privgate.report import defence, front, sentences, terminal, what_was_asked
+from privgate.report.report_schema import read
+
+
+def changed(doc, rule, **values):
+    """Return a report of which the finding of one rule is changed."""
+    found = [f | values if f["rule"] == rule else f for f in doc["findings"]]
+    return read(json.loads(json.dumps(doc | {"findings": found})))
+
+
+def asked(doc, question):
+    return next(q for q in what_was_asked.of(doc) if q.question == question)
+
+
+@pytest.mark.parametrize(("low", "high", "told"), [
+    (0.5, 0.5475, "52 % of the room between guessing and the limit is left"),
+    (0.63, 0.7, "beyond the limit by at least 30 % of the room between guessing and it"),
+    (0.6000001, 0.7, "beyond the limit"),
+    (0.55, 0.7, "the interval lies on both sides of the limit"),
+])  # fmt: skip
+def test_a_margin_above_guessing_says_of_what_it_is_a_share(runs, low, high, told):
+    outcome = "passed" if high <= 0.6 else "failed" if low > 0.6 else "inconclusive"
+    doc = changed(runs.document("attacked"), "attack_accuracy", low=low, high=high, limit=0.6, outcome=outcome)
+
+    row = next(a for a in what_was_asked.assertions.of(doc) if a.finding.rule == "attack_accuracy")
+    assert what_was_asked.margin(row) == told
+
+
+@pytest.mark.parametrize(("value", "told"), [
+    (15.0, "50 % of the limit more than it asks for"), (5.0, "at least 50 % of the limit too little"),
+])  # fmt: skip
+def test_a_least_value_has_its_margin_on_the_other_side(runs, value, told):
+    outcome = "passed" if value >= 10 else "failed"
+    doc = changed(runs.document("attacked"), "deletion_capacity", value=value, low=value, high=value, outcome=outcome)
+
+    row = next(a for a in what_was_asked.assertions.of(doc) if a.finding.rule == "deletion_capacity")
+    assert what_was_asked.margin(row) == told
+
+
+def test_only_a_waiver_that_applies_is_told_as_accepted_and_a_waived_rule_is_a_warning(runs):
+    refused, waived = (defence.view(read(runs.document(kind))) for kind in ("attacked", "waived"))
+
+    told = [line for line in refused["remains"] if "by waiver" in line]
+    assert len(told) == 1  # the other one has expired
+    assert "Members found" in told[0]
+    assert not any("Nobody accepted a risk" in line for line in refused["remains"])
+    assert waived["weighed"] != [sentences.say("weighed.none")]
+    assert "waived up to 2" in waived["weighed"][0]
+
+
+def test_what_is_enforced_and_warns_is_not_called_what_the_policy_only_warns_of(runs):
+    said = "the operator states that the file is not downloadable: its answers were judged, not the file"
+    doc = changed(runs.document("certified"), "dtp", outcome="warned", message=said)
+
+    assert any(said in line for line in defence.view(doc)["weighed"])
+
+
+def test_a_question_that_a_rule_only_warns_of_was_asked(runs):
+    doc = changed(runs.document("certified"), "dtp", mode="warn")
+
+    found = asked(doc, "influence")
+    assert found.state == "only_warned"
+    assert "this policy only warns" in found.told
+    assert "influence of one person" not in " ".join(defence.view(doc)["remains"]).partition("not asked")[2]
+    assert defence.view(doc)["harms"][0]["likely"] != sentences.say("likely.not_asked")
+
+
+def test_other_rules_approve_as_well_only_where_they_do(runs):
+    doc = runs.document("attacked")
+    findings = [f | {"outcome": "warned", "mode": "warn"} for f in doc["findings"] if f["metric"]]
+
+    assert "approve as well" not in front.why(read(doc | {"findings": findings, "outcome": "warned", "approved": True}))
+
+
+@pytest.mark.parametrize("outcome", ["failed", "passed"])
+def test_a_run_that_only_observed_neither_releases_nor_refuses(runs, outcome):
+    doc = runs.document("observed")
+    findings = [f | {"outcome": outcome, "advice": ""} if f["metric"] else f for f in doc["findings"]]
+    told = read(doc | {"findings": findings, "outcome": outcome, "next_steps": []})
+
+    assert front.sentence(told) == sentences.say("sentence.observed")
+    assert "observed only" in terminal.render(told).splitlines()[1]
+    assert not any("signed" in step for step in front.steps(told))
+    assert (front.steps(told) == [sentences.say("next.observed")]) == (outcome == "passed")
+
+
+def test_a_share_is_told_with_whose_it_is_and_never_equal_to_a_limit_that_it_exceeds(runs):
+    doc = runs.document("shares")
+    rule = next(f["rule"] for f in doc["findings"] if f["metric"] == "pdtp")
+    low = 0.2 * (1 + 1e-15)
+    broken = changed(doc, rule, value=0.9, low=low, high=0.9, limit=0.2, outcome="failed", mode="enforce")
+
+    told = next(a for a in what_was_asked.assertions.of(broken) if a.finding.rule == rule)
+    assert told.value == "over 20 % to 90 %"
+    assert what_was_asked.margin(told) == "beyond the limit"
+    assert told.asked in asked(broken, "influence").told
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_a_share_of_people_asked_about_themselves_is_no_share_of_any_answer(runs, language):
+    with sentences.spoken(language):
+        table = sentences._table(language)
+        titles = {f.metric: what_was_asked.assertions.title(f) for f in read(runs.document("shares")).findings}
+        moved = next(f for f in read(runs.document("regressor")).findings if f.rule == "share")
+        about = what_was_asked.assertions.title(moved)
+    assert titles["pdtp"].startswith(table["title.share.pdtp"].partition("{")[0])
+    assert titles["dtp"].startswith(table["title.share.dtp"].partition("{")[0])
+    assert "0,1" in about  # a share of the usual error, not a factor
+    assert about.startswith(table["title.share.sensitivity"].partition("{")[0])
+
+
+def test_how_sure_tells_who_was_tried_beside_who_was_measured(runs):
+    told = front.how_sure(read(runs.document("unattacked")))
+
+    assert "members of 400" in told
+    assert "people or records were measured" in told
+
+
+def test_an_epsilon_is_told_with_its_delta_wherever_it_is_told(runs):
+    claim = next(h for h in defence.view(read(runs.document("private")))["harms"] if "claim" in h["what"])
+
+    assert "at delta 1×10⁻⁵" in claim["likely"]
+
+
+def test_a_limit_that_nothing_reaches_is_not_said_to_be_exceeded(runs):
+    doc = runs.document("screened")
+    for m in doc["evidence"]["measurements"]:
+        m |= {"high": "inf", "kind": "confidence", "behind": {**(m["behind"] or {}), "beyond": 0.01}}
+
+    assert "may exceed" not in front.how_sure(read(doc))
