@@ -137,5 +137,6 @@ def kinds_tested(doc: ReportDocument) -> set[str]:
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter as a capital."""
-    return text[:1].upper() + text[1:]
+    """Return a text with its first letter as a capital; a name of code stays as it is written."""
+    named = "_" in text.split(" ", 1)[0] or text.startswith("privgate ")
+    return text if named else text[:1].upper() + text[1:]

@@ -37,7 +37,7 @@ def told(runs, *findings, **kw):
         ([("dtp", "passed")], "approved", "DTP-1"),
         ([("pdtp", "passed")], "approved for direct queries only", ""),
         ([("pdtp", "passed"), ("dtp", "passed")], "approved", "DTP-1"),
-        ([("pdtp", "passed"), ("dtp", "warned")], "approved for direct queries only, with warnings", ""),
+        ([("pdtp", "passed"), ("dtp", "warned")], "approved for direct queries only with warnings", ""),
         ([("dtp", "passed"), ("attack_accuracy", "failed")], "refused", ""),
         ([("dtp", "inconclusive")], "undecided: not enough evidence", ""),
         ([("attack_accuracy", "passed")], "approved", ""),
