@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.lab.attributes.feature_adversaries import Inversion, Seen, normal, theorem_5
 from privgate.membership.attacks.attack_base import Signals
@@ -37,11 +38,15 @@ def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterat
     say("Theorem 3 is done")
     for r in RATIOS[3:]:
         rng = np.random.default_rng([5, int(100 * r)])
+        found = [inversion(tau, r, rng) for tau in INFLUENCES]
         yield Table(
             f"Yeom et al. (2020), Theorem 5 and Figure 1, simulated normal errors, sigma_D / sigma_S = {r:g}",
-            [inversion(tau, r, rng) for tau in INFLUENCES],
-            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",),
-        )
+            [row for pair in found for row in pair],
+            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",
+             "Definition 6 beside a simulator who knows the prior alone; one who knows as much of the feature's effect "
+             "as is left to strangers has Definition 5's advantage."),
+            picture(r, found),
+        )  # fmt: skip
 
 
 def theorem_3(r: float) -> float:
@@ -72,15 +77,34 @@ def oracle(r: float, rng: Generator) -> list[Row]:
     return made
 
 
-def inversion(tau: float, r: float, rng: Generator) -> Row:
-    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau."""
+def definition_6(tau: float, inside: float) -> float:
+    """Return Adversary 4's advantage on members over a simulator who knows two equally frequent values alone."""
+    return 0.5 * math.erf(tau / (2 * math.sqrt(2) * inside))
+
+
+def picture(r: float, found: list[tuple[Row, Row]]) -> Picture:
+    """Return Figure 1 at one ratio: both definitions as formulas, and simulated."""
+    tau = np.linspace(0, INFLUENCES[-1], 81)
+    return Picture(f"yeom-1-{r:g}", "influence tau, in units of sigma_S", "advantage of Adversary 4", [
+        Series("Definition 5, Theorem 5", tau.tolist(), [theorem_5(float(t), 1.0, r) for t in tau]),
+        Series("Definition 6", tau.tolist(), [definition_6(float(t), 1.0) for t in tau]),
+        Series("Definition 5, simulated", INFLUENCES, [float(a.obtained or 0) for a, _ in found], "dots"),
+        Series("Definition 6, simulated", INFLUENCES, [float(b.obtained or 0) for _, b in found], "dots"),
+    ])  # fmt: skip
+
+
+def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
+    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau, by both definitions."""
     right = []
     for deviation in (1.0, r):
         t = rng.integers(0, 2, TRIALS)
         residual = deviation * rng.normal(size=(TRIALS, 1)) + tau * (t[:, None] - np.arange(2))
         seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5, residual)
         right.append(float((Inversion().guess(seen, rng) == t).mean()))
-    return _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1])
+    return (
+        _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1]),
+        _row(f"tau = {tau:g} sigma_S: advantage by Definition 6", definition_6(tau, 1.0), right[0] - 0.5),
+    )
 
 
 def _row(what: str, due: float, found: float) -> Row:
