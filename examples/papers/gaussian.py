@@ -23,6 +23,7 @@ TRIALS = 40_000
 #: sigma_D / sigma_S, and tau in units of sigma_S
 RATIOS = (1.0, 1.05, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 INFLUENCES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+PRIOR_ALONE = "Definition 6 beside a simulator who knows the prior alone, and nobody's answers."
 #: largest standard error of a difference of two shares
 ERROR = math.sqrt(0.5 / TRIALS)
 
@@ -42,11 +43,9 @@ def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterat
         yield Table(
             f"Yeom et al. (2020), Theorem 5 and Figure 1, simulated normal errors, sigma_D / sigma_S = {r:g}",
             [row for pair in found for row in pair],
-            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",
-             "Definition 6 beside a simulator who knows the prior alone; one who knows as much of the feature's effect "
-             "as is left to strangers has Definition 5's advantage."),
-            picture(r, found),
-        )  # fmt: skip
+            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.", PRIOR_ALONE),
+        )
+    yield figure_1()
 
 
 def theorem_3(r: float) -> float:
@@ -82,19 +81,23 @@ def definition_6(tau: float, inside: float) -> float:
     return 0.5 * math.erf(tau / (2 * math.sqrt(2) * inside))
 
 
-def picture(r: float, found: list[tuple[Row, Row]]) -> Picture:
-    """Return Figure 1 at one ratio: both definitions as formulas, and simulated."""
-    tau = np.linspace(0, INFLUENCES[-1], 81)
-    return Picture(f"yeom-1-{r:g}", "influence tau, in units of sigma_S", "advantage of Adversary 4", [
-        Series("Definition 5, Theorem 5", tau.tolist(), [theorem_5(float(t), 1.0, r) for t in tau]),
-        Series("Definition 6", tau.tolist(), [definition_6(float(t), 1.0) for t in tau]),
-        Series("Definition 5, simulated", INFLUENCES, [float(a.obtained or 0) for a, _ in found], "dots"),
-        Series("Definition 6, simulated", INFLUENCES, [float(b.obtained or 0) for _, b in found], "dots"),
-    ])  # fmt: skip
+def figure_1() -> Table:
+    """Return Figure 1 whole: Theorem 5 at every ratio, and Definition 6."""
+    tau = np.linspace(0, INFLUENCES[-1], 161)
+    curves = {f"sigma_D / sigma_S = {r:g}": [theorem_5(float(t), 1.0, r) for t in tau] for r in RATIOS[3:]}
+    curves["Definition 6"] = [definition_6(float(t), 1.0) for t in tau]
+    rows = [Row(f"{name}: largest advantage", None, max(y), f"at tau = {tau[int(np.argmax(y))]:g} sigma_S")
+            for name, y in curves.items()]  # fmt: skip
+    return Table(
+        "Yeom et al. (2020), Figure 1 and Definition 6, closed forms", rows,
+        ("the paper draws the curves and prints no number; it leaves Definition 6 to others",),
+        Picture("yeom-1", "influence tau, in units of sigma_S", "advantage of Adversary 4",
+                [Series(name, tau.tolist(), y) for name, y in curves.items()]),
+    )  # fmt: skip
 
 
 def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
-    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau, by both definitions."""
+    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau: both definitions."""
     right = []
     for deviation in (1.0, r):
         t = rng.integers(0, 2, TRIALS)

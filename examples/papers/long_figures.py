@@ -46,8 +46,8 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
 def dtp(codes: Index, y: Index, alive: Bool, alpha: float = 1.0) -> tuple[Float, Index]:
     """Return DTP in nats of each distinct record of a naive Bayes of two classes, and each record's place among them.
 
-    Counts are smoothed by ``alpha``, the prior is not, and the maximum is over all questions. Without a record only its class's
-    score moves, by what depends on which attributes agree; log-odds add up, so that their extremes do as well.
+    Counts are smoothed by ``alpha``, the prior is not, and the maximum is over all questions. Without a record only the
+    score of its class moves, by what depends on which attributes agree; log-odds add up, and so do their extremes.
     """
     kept, place = np.unique(np.column_stack([codes, y])[alive], axis=0, return_inverse=True)
     sizes = codes.max(axis=0) + 1

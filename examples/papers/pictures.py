@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Self
 
 import numpy as np
@@ -81,7 +82,7 @@ class Picture:
         path = folder / f"{self.name}.svg"
         with mpl.rc_context(dict(SETTINGS)):
             figure = Figure(figsize=(7.0, 3.4), layout="constrained")
-            figure.suptitle(title, fontsize=10)
+            figure.suptitle(fill(title, 90), fontsize=10)
             shown = self.of(self.payload())
             shown.images(figure) if shown.series[0].kind == "image" else shown.curves(figure.add_subplot())
             FigureCanvasSVG(figure).print_svg(str(path), metadata={"Date": None, "Creator": None})

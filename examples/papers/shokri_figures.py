@@ -12,7 +12,7 @@ from papers import datasets, networks
 from papers.datasets import Data
 from papers.networks import Settings
 from papers.pictures import Picture, Series
-from papers.shokri2017 import Answered, Bool, Float, Index, Say, judged, split, subsets
+from papers.shokri2017 import Answered, Bool, Float, Say, judged, split, subsets
 from papers.table import Row, Table
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet

@@ -27,21 +27,23 @@ def run(folder: Path, fleet: Fleet, say: Callable[[str], None]) -> Iterator[Tabl
     from sklearn.tree import DecisionTreeRegressor
 
     data = warfarin(folder)
-    yield errors(3, "a deep tree", lambda: DecisionTreeRegressor(max_depth=14, random_state=0), data.X, data.y,
-                 (0.3899, 0.9507))  # fmt: skip
+    yield errors(3, "a deep tree", lambda: DecisionTreeRegressor(max_depth=14, random_state=0), (data.X, data.y),
+                 due=(0.3899, 0.9507))  # fmt: skip
     # few patients and random features beside theirs: ridge overfits where features are as many as records
     rng = np.random.default_rng(4)
     few = rng.permutation(len(data.y))[:120]
     wide = np.hstack([data.X[few], rng.normal(size=(120, 170))])
-    yield errors(4, "ridge, 120 patients, 170 random features more", lambda: Ridge(20.0), wide, data.y[few],
-                 (0.2774, 0.8884))  # fmt: skip
+    yield errors(4, "ridge, 120 patients, 170 random features more", lambda: Ridge(20.0), (wide, data.y[few]),
+                 due=(0.2774, 0.8884))  # fmt: skip
     say("Figures 3 and 4 are done")
     yield figure_2c(say)
 
 
-def errors(number: int, what: str, make: Callable[[], Any], X: Float, y: Float, due: tuple[float, float]) -> Table:
+def errors(
+    number: int, what: str, make: Callable[[], Any], data: tuple[Float, Float], *, due: tuple[float, float]
+) -> Table:
     """Return Figure 3 or 4: errors on training and test records beside normal ones of the same deviation."""
-    rng = np.random.default_rng(number)
+    (X, y), rng = data, np.random.default_rng(number)
     gathered: tuple[list[Float], list[Float]] = ([], [])
     for _ in range(SPLITS):
         inside = rng.permutation(len(y)) < 3 * len(y) // 4
@@ -56,8 +58,9 @@ def errors(number: int, what: str, make: Callable[[], Any], X: Float, y: Float, 
         deviation = float(np.sqrt(np.mean(found**2)))
         density = np.histogram(found, bins)[0] / len(found) / (bins[1] - bins[0])
         normal = np.exp(-((middle / deviation) ** 2) / 2) / deviation / np.sqrt(2 * np.pi)
+        peak = float(density[30] / normal[30])
         rows += [Row(f"{name} error, root mean square", published, deviation),
-                 Row(f"{name}: height at 0, times the normal curve's", None, float(density[30] / normal[30]))]  # fmt: skip
+                 Row(f"{name}: height at 0, times the normal curve's", None, peak)]  # fmt: skip
         series += [Series(f"{name} errors", middle.tolist(), density.tolist(), "steps"),
                    Series(f"{name}, normal", middle.tolist(), normal.tolist())]  # fmt: skip
     notes = (f"{SPLITS} random splits 75-25; the paper has 1,000 and does not print its curves",)
