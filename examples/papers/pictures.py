@@ -89,11 +89,12 @@ class Picture:
         return path
 
     def curves(self, axes: Any) -> None:
-        """Draw lines, dots and steps."""
+        """Draw lines, dots and steps; many dots are opaque, for each one's style is text of its own."""
+        few = sum(len(s.x) for s in self.series if s.kind == "dots") < 100
         for i, one in enumerate(self.series):
             look = {"color": COLOURS[i % 6], "label": one.label}
             if one.kind == "dots":
-                axes.plot(one.x, one.y, MARKS[i % 6], markersize=5, alpha=0.75, **look)
+                axes.plot(one.x, one.y, MARKS[i % 6], markersize=5, alpha=0.75 if few else None, **look)
             else:
                 style = "steps-mid" if one.kind == "steps" else "default"
                 axes.plot(one.x, one.y, linestyle=DASHES[i % 6], drawstyle=style, **look)
