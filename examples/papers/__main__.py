@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a table instead of Markdown.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; one a core if absent.")
 @click.option("--keep", type=click.Path(path_type=Path), default=None, help="Keep results there, and go on from them.")
+@click.option("--pictures", type=click.Path(path_type=Path), default=None, help="Write figures there, as SVG.")
 @click.option("--most-minutes", default=0.0, help="Begin no experiment after so many minutes; no end, if 0.")
 def experiment(  # noqa: PLR0917  click passes each option by its name
     name: str | None,
@@ -36,6 +37,7 @@ def experiment(  # noqa: PLR0917  click passes each option by its name
     as_json: bool,  # noqa: FBT001  click passes it by its name
     jobs: int | None,
     keep: Path | None,
+    pictures: Path | None,
     most_minutes: float,
 ) -> None:
     """Run an experiment of the papers and print published figures next to those obtained.
@@ -68,6 +70,8 @@ def experiment(  # noqa: PLR0917  click passes each option by its name
                 for table in tables:
                     click.echo(json.dumps(table.payload()) if as_json else table.text())
                     shown.append(table.payload())
+                    if pictures and table.picture:
+                        table.picture.write(pictures, table.title)
             except Exception as exc:  # others run behind one that fails
                 if name != "all":
                     raise

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.lab.attributes.feature_adversaries import Inversion, Seen, normal, theorem_5
 from privgate.membership.attacks.attack_base import Signals
@@ -22,6 +23,7 @@ TRIALS = 40_000
 #: sigma_D / sigma_S, and tau in units of sigma_S
 RATIOS = (1.0, 1.05, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 INFLUENCES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+PRIOR_ALONE = "Definition 6 beside a simulator who knows the prior alone, and nobody's answers."
 #: largest standard error of a difference of two shares
 ERROR = math.sqrt(0.5 / TRIALS)
 
@@ -37,11 +39,13 @@ def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterat
     say("Theorem 3 is done")
     for r in RATIOS[3:]:
         rng = np.random.default_rng([5, int(100 * r)])
+        found = [inversion(tau, r, rng) for tau in INFLUENCES]
         yield Table(
             f"Yeom et al. (2020), Theorem 5 and Figure 1, simulated normal errors, sigma_D / sigma_S = {r:g}",
-            [inversion(tau, r, rng) for tau in INFLUENCES],
-            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.",),
+            [row for pair in found for row in pair],
+            (f"{TRIALS} members and as many others; one standard error is at most {ERROR:.4f}.", PRIOR_ALONE),
         )
+    yield figure_1()
 
 
 def theorem_3(r: float) -> float:
@@ -72,15 +76,38 @@ def oracle(r: float, rng: Generator) -> list[Row]:
     return made
 
 
-def inversion(tau: float, r: float, rng: Generator) -> Row:
-    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau."""
+def definition_6(tau: float, inside: float) -> float:
+    """Return Adversary 4's advantage on members over a simulator who knows two equally frequent values alone."""
+    return 0.5 * math.erf(tau / (2 * math.sqrt(2) * inside))
+
+
+def figure_1() -> Table:
+    """Return Figure 1 whole: Theorem 5 at every ratio, and Definition 6."""
+    tau = np.linspace(0, INFLUENCES[-1], 161)
+    curves = {f"sigma_D / sigma_S = {r:g}": [theorem_5(float(t), 1.0, r) for t in tau] for r in RATIOS[3:]}
+    curves["Definition 6"] = [definition_6(float(t), 1.0) for t in tau]
+    rows = [Row(f"{name}: largest advantage", None, max(y), f"at tau = {tau[int(np.argmax(y))]:g} sigma_S")
+            for name, y in curves.items()]  # fmt: skip
+    return Table(
+        "Yeom et al. (2020), Figure 1 and Definition 6, closed forms", rows,
+        ("the paper draws the curves and prints no number; it leaves Definition 6 to others",),
+        Picture("yeom-1", "influence tau, in units of sigma_S", "advantage of Adversary 4",
+                [Series(name, tau.tolist(), y) for name, y in curves.items()]),
+    )  # fmt: skip
+
+
+def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
+    """Return Adversary 4 on a feature of two equally frequent values that moves the answer by tau: both definitions."""
     right = []
     for deviation in (1.0, r):
         t = rng.integers(0, 2, TRIALS)
         residual = deviation * rng.normal(size=(TRIALS, 1)) + tau * (t[:, None] - np.arange(2))
         seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5, residual)
         right.append(float((Inversion().guess(seen, rng) == t).mean()))
-    return _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1])
+    return (
+        _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1]),
+        _row(f"tau = {tau:g} sigma_S: advantage by Definition 6", definition_6(tau, 1.0), right[0] - 0.5),
+    )
 
 
 def _row(what: str, due: float, found: float) -> Row:

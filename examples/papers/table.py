@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from papers.pictures import Picture
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -37,11 +39,14 @@ class Table:
     rows : sequence of Row
     notes : sequence of str
         What differs from the paper; always shown.
+    picture : Picture, optional
+        The figure itself, where one was made.
     """
 
     title: str
     rows: Sequence[Row]
     notes: Sequence[str] = field(default_factory=tuple)
+    picture: Picture | None = None
 
     def text(self) -> str:
         """Return the table as Markdown."""
@@ -53,12 +58,14 @@ class Table:
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
         rows = [{"what": r.what, "published": r.published, "obtained": r.obtained, "note": r.note} for r in self.rows]
-        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+        drawn = {"picture": self.picture.payload()} if self.picture else {}
+        return {"title": self.title, "rows": rows, "notes": list(self.notes)} | drawn
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> Self:
         """Return the table of a ``payload``."""
-        return cls(payload["title"], tuple(Row(**row) for row in payload["rows"]), tuple(payload["notes"]))
+        picture = Picture.of(payload["picture"]) if "picture" in payload else None
+        return cls(payload["title"], tuple(Row(**row) for row in payload["rows"]), tuple(payload["notes"]), picture)
 
 
 def shown(value: float | None) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.datasets import Doses, warfarin
+from papers.gaussian import theorem_3
+from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.lab.attributes.feature_adversaries import ALL, Seen, normal
 from privgate.membership.attacks.attack_base import Signals
@@ -24,6 +26,7 @@ SHAPE = (
     "The paper draws curves and prints no figure: advantage grows with sigma_D / sigma_S, Adversary 7 does better than "
     "Adversary 6, and better than Adversary 4 where trees are deep."
 )
+SIMULATED = "Definition 6: Adversary 4 on members, less a simulator"
 DEPTHS = (2, 4, 6, 8, 12, 20)
 
 
@@ -36,6 +39,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     data = warfarin(folder)
     models: dict[str, Callable[[], Any]] = {"ridge": lambda: Ridge(1.0)}
     models |= {f"tree of depth {d}": tree(DecisionTreeRegressor, d) for d in DEPTHS}
+    seen = list[dict[str, float]]()
     for name, make in models.items():
         rng = np.random.default_rng(7)
         each: list[dict[str, float]] = []
@@ -43,12 +47,31 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
             members = rng.permutation(len(data.y)) < len(data.y) // 2
             each.append(figures(make, data, members, rng))
         say(f"{name}: {SPLITS} splits")
-        rows = [Row(what, None, float(np.mean([e[what] for e in each]))) for what in each[0]]
+        means = {what: float(np.mean([e[what] for e in each])) for what in each[0]}
+        seen.append(means)
+        rows = [Row(what, None, value) for what, value in means.items()]
         yield Table(
             f"Yeom et al. (2020), Figures 2 and 5, warfarin dosing, {name}",
             rows,
             (f"{len(data.y)} patients with dose and VKORC1 (the paper has 4,819), means of {SPLITS} halves.", SHAPE),
         )
+    yield together(dict(zip(models, seen, strict=True)))
+
+
+def together(models: dict[str, dict[str, float]]) -> Table:
+    """Return Figures 2a, 2b and 5 as one: every model's advantages against its overfitting, beside Theorem 3."""
+    seen = list(models.values())
+    ratios = [s["sigma_D / sigma_S"] for s in seen]
+    grid = np.linspace(1.0, max(ratios), 60)
+    series = [Series("Theorem 3", grid.tolist(), [theorem_3(float(r)) for r in grid])]
+    series += [Series(w, ratios, [s[w] for s in seen], "dots") for w in seen[0] if w.startswith("Adversary")]
+    series.append(Series(SIMULATED, ratios, [s[SIMULATED] for s in seen], "dots"))
+    densities = "Adversary 2, error_densities: advantage"
+    rows = [Row(f"{name}: {densities}", theorem_3(max(r, 1.0)), s[densities])
+            for (name, s), r in zip(models.items(), ratios, strict=True)]  # fmt: skip
+    return Table("Yeom et al. (2020), Figures 2a, 2b and 5, warfarin dosing, all models", rows,
+                 ("first column: Theorem 3 at the model's own sigma_D / sigma_S",),
+                 Picture("yeom-2-5", "sigma_D / sigma_S", "advantage", series))  # fmt: skip
 
 
 def tree(kind: Any, depth: int) -> Callable[[], Any]:
@@ -60,6 +83,8 @@ def figures(
     make: Callable[[], Any], data: Doses, members: NDArray[np.bool_], rng: np.random.Generator
 ) -> dict[str, float]:
     """Return errors and advantages of one model, trained on the members."""
+    from sklearn.linear_model import LogisticRegression
+
     X, y = data.X, data.y
     model = make().fit(X[members], y[members])
     residual = y - model.predict(X)
@@ -74,6 +99,11 @@ def figures(
         found[f"Adversary 2, {adversary}: advantage"] = Decisions.of(decided, members).advantage
     columns = np.arange(X.shape[1])[data.genes]
     truth = X[:, columns].argmax(axis=1)
+    # Definition 6: a simulator who knows people, and no model; the best of two stands for the best there is
+    rest = np.column_stack([np.delete(X, columns, axis=1), y])
+    guesser = LogisticRegression(max_iter=1000).fit(rest[~members], truth[~members])
+    simulated = max(float((guesser.predict(rest[members]) == truth[members]).mean()),
+                    float((truth[members] == np.bincount(truth[~members]).argmax()).mean()))  # fmt: skip
     errors = []
     for k in range(len(columns)):
         asked = X.copy()
@@ -87,4 +117,6 @@ def figures(
         found[f"{one.source.partition(';')[0].rpartition(', ')[2]}, VKORC1: advantage"] = float(
             right[members].mean() - right[~members].mean()
         )
+        if "Adversary 4" in one.source:
+            found[SIMULATED] = float(right[members].mean()) - simulated
     return found
