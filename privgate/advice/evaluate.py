@@ -61,7 +61,8 @@ def steps(
     path = None
     if cheap(run, candidates.NOTHING, times=candidates.MOST_REMOVED):
         asked = unit_limits(policy.asked_of(conditions(gate.identity(run))))
-        if (found := search.removal(asked)) is not None:
+        # the path alone: a check has tried too little to say that nothing but leaving people out is left
+        if (found := candidates.removals(subject, asked)) is not None:
             best, gone = candidates.fewest(found, min(asked)), tuple(found.upper)
             path = Removals(meaning=found.meaning, path=gone, limit=min(asked), best=best, stopped=found.stopped)
     told = []
