@@ -182,7 +182,7 @@ class Point(BaseModel):
     change : Change
     outcome : str
         Of the search; says nothing final.
-    rule, value, limit, unit, of_limit, why
+    rule, value, limit, unit, of_limit, why, chance
         See ``probe.Risk``.
     useful, useful_error : float
         Cross-validated measure and its standard error; larger is better; NaN where it was not needed or failed.
@@ -213,6 +213,7 @@ class Point(BaseModel):
     unit: str = ""
     of_limit: Number = math.nan
     why: str = ""
+    chance: Number = math.nan
     useful: Number = math.nan
     useful_error: Number = math.nan
     floor: Number = math.nan

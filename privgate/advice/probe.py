@@ -51,6 +51,8 @@ class Risk:
         Value over limit: above 1 is too much; infinite where the rule failed without a number, NaN where it is open.
     why : str
         The sentence of the rule, for whoever asks.
+    chance : float
+        Value over limit of the nearest enforced rule that other randomness may decide otherwise; 0 where there is none.
     """
 
     outcome: Outcome
@@ -60,6 +62,7 @@ class Risk:
     unit: str = ""
     of_limit: float = math.nan
     why: str = ""
+    chance: float = math.nan
 
 
 def probe(
@@ -152,9 +155,11 @@ def of(verdict: Verdict) -> Risk:
     outcome = verdict.outcome
     if told_of is None:
         return Risk(outcome)
-    return Risk(
-        outcome, told_of.rule, unsafe(told_of), told_of.limit, told_of.unit, _of_limit(told_of), told_of.message
-    )
+    estimated = {request.key for request, m in verdict.evidence.measurements.items() if m.kind == "confidence"}
+    near = [_of_limit(f) for f in enforced if f.request in estimated]
+    chance = max((math.inf if math.isnan(v) else v for v in near), default=0.0)
+    number, of_limit = unsafe(told_of), _of_limit(told_of)
+    return Risk(outcome, told_of.rule, number, told_of.limit, told_of.unit, of_limit, told_of.message, chance)
 
 
 def _nearness(finding: Finding) -> tuple[int, float]:
@@ -265,13 +270,18 @@ FINALISTS = 3
 def finalists(points: Sequence[Point], policy: Policy) -> list[Point]:
     """Return which candidates that pass a whole check looks at, the most useful first."""
     good = [p for p in points if p.number > 0 and p.passes and not p.change.games]
-    ranked = sorted(front(good) or good, key=lambda p: -p.useful)
-    if not (ranked and rests_on_levels(policy)):
-        return ranked[:FINALISTS]
-    # halving ends close to the limit, where other randomness decides: as useful within the noise, and room to spare
-    best = ranked[0]
+    if not (good and rests_on_levels(policy)):
+        return sorted(front(good) or good, key=lambda p: -p.useful)[:FINALISTS]
+    # halving ends close to the limit, where other randomness decides: as useful within the noise, and room to spare;
+    # a certificate that stands at its limit holds with any randomness
+    best = max(good, key=lambda p: p.useful)
     least = best.useful - (0.0 if math.isnan(best.useful_error) else best.useful_error)
-    return [min((p for p in ranked if p.useful >= least), key=lambda p: p.of_limit)]
+    return [min((p for p in good if p.useful >= least), key=lambda p: (_by_chance(p), -p.useful))]
+
+
+def _by_chance(point: Point) -> float:
+    near = point.of_limit if math.isnan(point.chance) else point.chance
+    return math.inf if math.isnan(near) else near
 
 
 def confirm(
