@@ -283,9 +283,8 @@ class Search:
         self.at_once(run)
         shards = list(candidates.sharded(self.subject, limits))
         ways = list(self._first(candidates.together(self.subject)))
-        if self._trains():  # theorems about shards need few trainings, whatever the learner costs
-            for change in shards[:1]:
-                self.one(change)
+        if self._trains():  # certificates of shards need few trainings, whatever the learner costs
+            self._in_shards(shards)
         ways += self._first(self._scales())
         for change in (
             *candidates.early(self.subject),
@@ -299,6 +298,13 @@ class Search:
             ways = [w for w in ways if w.step(self.one)]
         self.left += candidates.skipped(self.subject, self.policy, public=self.public is not None)
         self.removal(limits)
+
+    def _in_shards(self, shards: Iterable[Change]) -> None:
+        """Try more shards while fewer leak too much: everybody is limited, and attacks alone are left."""
+        for change in shards:
+            point = self.one(change)
+            if point is None or point.passes or not point.worth or math.isnan(point.of_limit):
+                return
 
     def _trains(self) -> bool:
         """Return whether measuring everybody takes many trainings."""

@@ -338,6 +338,32 @@ def test_a_first_move_that_is_too_strong_is_halved_at_once_until_its_risk_is_mea
     assert (way.low, way.high) == (0.125, 0.25)
 
 
+@pytest.mark.parametrize(
+    ("ends", "tried"),
+    [
+        ([(1.07, 0.8), (1.04, 0.8), (0.9, 0.8)], 3),  # XGBoost and LightGBM on Adult: attacks reach into 4 and 10
+        ([(0.9, 0.8)], 1),
+        ([(1.07, 0.8), (math.nan, 0.5)], 2),  # so few records each that all answer alike
+        ([(math.nan, 0.8)], 1),  # more shards take longer still
+        ([None], 1),
+    ],
+)
+def test_more_shards_follow_at_once_while_fewer_leak_and_still_answer(ends, tried, monkeypatch):
+    search, left = Search(Policy.load("pdtp-1"), Subject.local(naive_bayes(), table()), None), iter(ends)
+
+    def one(change):
+        if (end := next(left)) is None:
+            return None
+        outcome = "passed" if end[0] <= 1 else "failed"
+        return Point(number=1, change=change, outcome=outcome, of_limit=end[0], useful=end[1], floor=0.7)
+
+    monkeypatch.setattr(search, "one", one)
+    shards = list(candidates.sharded(search.subject, (1.0,)))
+    search._in_shards(shards)
+    assert len(shards) == 3
+    assert len(ends) - len(list(left)) == tried
+
+
 def test_what_a_report_measures_is_among_what_advise_tries_and_is_trained_once(tmp_path):
     subject, policy = Subject.local(naive_bayes(), table()), Policy.load("dtp-1")
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
