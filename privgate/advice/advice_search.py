@@ -18,7 +18,7 @@ from privgate.advice.advice_page import Advice
 from privgate.advice.candidates import NOTHING, Scale
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.point import Point, Use
-from privgate.advice.probe import FINALISTS, confirm, finalists, rests_on_levels
+from privgate.advice.probe import FINALISTS, finalists, rests_on_levels
 from privgate.check import gate, prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.families import answering as families
@@ -348,23 +348,23 @@ class Search:
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
-        chosen = finalists(self.points, self.policy)
-        found, left = confirm(
-            chosen,
-            self.policy,
-            self.subject,
-            fleet=self.fleet,
-            limits=self.limits,
-            tell=self.tell,
-        )
-        self.left += left
-        unasked = len(chosen) - len(found) - len(left)
-        if others := len(self.passing) - len(chosen) + unasked:
-            one = unasked or rests_on_levels(self.policy)
-            why = "its level allows one try" if one else f"{FINALISTS} at most"
-            self.left.append(f"a whole check of {others} more that were approved in the search: {why}")
-        for point in found:
-            self.points[point.number] = self.again(point)
+        chosen, left = finalists(self.points, self.policy), len(self.passing)
+        for point in chosen:
+            candidate, left = changed(self.subject, point.change), left - 1
+            try:
+                checked = gate.evaluate(self.policy, candidate, fleet=self.fleet, limits=self.limits)
+            except PrivgateError as exc:
+                self.left.append(f"{point.change.says}: not confirmed: {exc}")
+                continue
+            self.points[point.number] = self.again(probing.confirmed(point, checked))
+            self.tell(f"  checked again, {checked.outcome.word}: {point.change.says}")
+            if probing.one_try(self.policy, checked):
+                why = "its level allows one try"
+                break
+        else:
+            why = "its level allows one try" if rests_on_levels(self.policy) else f"{FINALISTS} at most"
+        if left:
+            self.left.append(f"a whole check of {left} more that were approved in the search: {why}")
 
 
 def cheap(run: Run, change: Change, *, times: int = 1) -> bool:

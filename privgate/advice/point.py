@@ -289,7 +289,7 @@ class Tried(BaseModel):
     def best(self) -> tuple[Point, ...]:
         """Candidates that pass, a whole check agreeing, the most useful first, and no gaming among them."""
         good = [p for p in self.points[1:] if p.stands and not p.change.games]
-        return tuple(sorted(good, key=lambda p: (-_finite(p.useful, -math.inf), p.of_limit)))
+        return tuple(sorted(good, key=lambda p: (-p.useful, p.of_limit)))
 
 
 def front(points: Sequence[Point]) -> list[Point]:
@@ -300,7 +300,3 @@ def front(points: Sequence[Point]) -> list[Point]:
         if not found or p.useful > found[-1].useful:
             found.append(p)
     return found
-
-
-def _finite(value: float, otherwise: float) -> float:
-    return value if math.isfinite(value) else otherwise

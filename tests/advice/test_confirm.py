@@ -38,7 +38,7 @@ rules:
 """
 
 
-def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
+def test_an_audit_is_told_by_what_it_found_and_allows_more_thanone_try():
     policy = Policy.load("dp-trained")
     [rule] = [r for r in policy.rules if r.metric == "dp_epsilon_lower_bound"]
     behind = BehindClaim(claimed_epsilon=8.0)
@@ -47,7 +47,7 @@ def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
     assert finding.outcome.releases
     assert probing.unsafe(finding) == 0.7
     checked = SimpleNamespace(evidence=SimpleNamespace(measurements={rule.request(): audit}))
-    assert not confirming._one_try(policy, checked)
+    assert not confirming.one_try(policy, checked)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_what_rests_on_a_level_is_known_and_an_audit_does_not():
 
 
 @pytest.mark.parametrize(("kind", "tried"), [("exact", FINALISTS), ("bound", FINALISTS), ("confidence", 1)])
-def test_limits_whose_level_nobody_names_have_one_try(kind, tried, monkeypatch):
+def test_limits_whose_level_nobody_names_haveone_try(kind, tried, monkeypatch):
     policy, asked = Policy.load("pdtp-1"), []
 
     def evaluate(judge, *_, **__):

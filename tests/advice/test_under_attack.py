@@ -158,6 +158,10 @@ def test_a_certificate_at_its_limit_has_more_room_than_an_estimate_beside_its_ow
     unknown = Point(number=3, useful=0.863, **about)
     for order in ((estimated, certified, unknown), (unknown, certified, estimated)):
         assert finalists(order, Policy.load("attacks-1")) == [certified]
+    # the one try goes to room, though it costs more than the noise; where nothing has room, to what is as useful
+    roomy = Point(number=4, of_limit=0.93, chance=0.93, useful=0.83, **about)
+    assert finalists((estimated, roomy), Policy.load("attacks-1")) == [roomy]
+    assert finalists((estimated, unknown), Policy.load("attacks-1")) == [estimated]
 
 
 @pytest.mark.parametrize(("kind", "chance"), [("confidence", 0.95), ("bound", 0.0), ("exact", 0.0)])
