@@ -16,6 +16,7 @@ from privgate.advice.apply import apply
 from privgate.advice.change import Change
 from privgate.advice.point import Point, Use
 from privgate.advice.probe import FINALISTS
+from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import BehindClaim, Evidence, Measurement
 from privgate.kernel.sample import upper_limit
@@ -91,7 +92,7 @@ def passing(count):
 
 def wrong(policy, monkeypatch, rng):
     """Return in how many searches a candidate stands whose attack is right in exactly as many cases as is allowed."""
-    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, 0.6, rng))
+    monkeypatch.setattr(gate, "evaluate", lambda judge, *_, **__: found(judge, 0.6, rng))
     about, stood = subject(), 0
     for _ in range(SEARCHES):
         search = Search(policy, about, None, points=passing(CANDIDATES))
@@ -116,7 +117,7 @@ def test_what_rests_on_a_level_is_known_and_an_audit_does_not():
 
 
 @pytest.mark.parametrize(("kind", "tried"), [("exact", FINALISTS), ("bound", FINALISTS), ("confidence", 1)])
-def test_limits_whose_level_nobody_names_haveone_try(kind, tried, monkeypatch):
+def test_limits_whose_level_nobody_names_have_one_try(kind, tried, monkeypatch):
     policy, asked = Policy.load("pdtp-1"), []
 
     def evaluate(judge, *_, **__):
@@ -125,7 +126,7 @@ def test_limits_whose_level_nobody_names_haveone_try(kind, tried, monkeypatch):
         findings = tuple(r.judge(measured[r.request()]) for r in judge.rules)
         return Verdict({}, findings, Evidence({}, (), measured))
 
-    monkeypatch.setattr(confirming.gate, "evaluate", evaluate)
+    monkeypatch.setattr(gate, "evaluate", evaluate)
     search = Search(policy, subject(), None, points=passing(CANDIDATES))
     search._confirm()
     assert len(asked) == tried
@@ -137,7 +138,7 @@ def test_limits_whose_level_nobody_names_haveone_try(kind, tried, monkeypatch):
 @pytest.mark.parametrize("accuracy", [0.5, 0.7])
 def test_where_a_rule_may_be_passed_by_chance_one_is_tried_whatever_comes_of_it(accuracy, policy, monkeypatch):
     rng = np.random.default_rng(2)
-    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, accuracy, rng))
+    monkeypatch.setattr(gate, "evaluate", lambda judge, *_, **__: found(judge, accuracy, rng))
     search = Search(policy, subject(), None, points=passing(CANDIDATES))
     search._confirm()
     assert [p.number for p in search.points if p.confirmed] == [1]
