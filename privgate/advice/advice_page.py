@@ -135,8 +135,6 @@ def _legend() -> str:
     return "".join(made)
 
 
-# Risk against usefulness in the letters of a terminal: what stands left of the bar keeps the limit.
-
 _LETTERS, _LINES = 56, 12  # of the drawing in a terminal
 
 
@@ -188,8 +186,6 @@ def _cost(p: Point, present: Point) -> str:
     lost = "" if math.isnan(present.useful) else f" ({p.useful - present.useful:+.4f})"
     return f"{lost}, measured with {p.trainings} trainings: {p.change.says}"
 
-
-# Advice for people: a table for the terminal, and one page with risk against usefulness for the browser.
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;"
@@ -299,9 +295,6 @@ def page(advice: Tried) -> str:
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><main><h1>{title}</h1>{html(advice)}</main></body></html>"
     )
-
-
-# Advice: everything that a search tried, as a file, and as a page that a notebook shows.
 
 
 class Advice(Tried):

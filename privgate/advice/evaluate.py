@@ -165,9 +165,6 @@ def _everybody(policy: Policy, verdict: Verdict, run: Run) -> NextStep | None:
     )
 
 
-# What a check would cost, and what looking for a way out would, were it to block.
-
-
 def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
     """Return what a check would cost in sentences, and what ``privgate advise`` would take if the check blocks."""
     found = costs(policy, subject, fleet=fleet, limits=limits)
@@ -175,9 +172,6 @@ def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Bud
         return found.said
     search = planned(policy, subject, found.planned, found.each, fleet.workers)
     return [*found.said, f"if it refuses: {search.action}: {search.effect}; {search.cost}"]
-
-
-# A check whose refusal names the way out: the gate's route, then what would pass.
 
 
 def evaluate(

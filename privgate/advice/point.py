@@ -169,9 +169,6 @@ def _useful(subject: Subject, name: str, answered: Float, held: Index) -> tuple[
     return useful, alike, bool(np.ptp(numbers) > 1e-9 * deviation)
 
 
-# Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both.
-
-
 class Point(BaseModel):
     """One candidate.
 
