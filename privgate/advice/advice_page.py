@@ -13,6 +13,7 @@ from privgate.advice.point import Point, Tried, front
 from privgate.documents import LARGE, strict_json
 from privgate.errors import UsageError
 from privgate.evidence import encode
+from privgate.outcome import Outcome
 
 # Risk against usefulness as a self-contained SVG: what lies left of the dashed line keeps the limit.
 
@@ -120,7 +121,7 @@ def _labels(places: dict[int, tuple[float, float]]) -> Iterator[str]:
 
 
 def _legend() -> str:
-    y, shown = _HEIGHT - 14, ((_PASSES, _PASSES, 2, 5, "passes"), (_FAILS, "#fff", 2, 5, "does not pass"),
+    y, shown = _HEIGHT - 14, ((_PASSES, _PASSES, 2, 5, "approved"), (_FAILS, "#fff", 2, 5, "refused or undecided"),
                               (_PASSES, _PASSES, 4, 7, "advised"))  # fmt: skip
     made, x = [], float(_LEFT)
     for color, inside, width, r, words in shown:
@@ -129,12 +130,10 @@ def _legend() -> str:
             f'<rect x="{x:.0f}" y="{y - r - 4:.0f}" width="{2 * r}" height="{2 * r}" rx="{r}" fill="{inside}" '
             f'stroke="{color}" stroke-width="{width}"/><text x="{x + 22:.0f}" y="{y}">{words}</text>'
         )
-        x += 118
+        x += 40 + 7 * len(words)
     made.append(f'<text x="{x:.0f}" y="{y}" fill="{_SOFT}">the line: beaten in both by none</text>')
     return "".join(made)
 
-
-# Risk against usefulness in the letters of a terminal: what stands left of the bar keeps the limit.
 
 _LETTERS, _LINES = 56, 12  # of the drawing in a terminal
 
@@ -154,7 +153,8 @@ def drawn(advice: Tried) -> Iterator[str]:
         down = round((high - max(p.useful, low)) / (high - low) * (_LINES - 1))
         rows[down][_column(p.of_limit)] = "@" if p.number in best else "o" if p.passes else "x"
     least = "; the lowest line holds what is lower" if any(p.useful < low for p in shown) else ""
-    yield f"{advice.measure} against risk over the limit: o passes, x does not, @ advised, | the limit{least}"
+    signs = "o approved, x refused or undecided, @ advised, | the limit"
+    yield f"{advice.measure} against risk over the limit: {signs}{least}"
     for k, row in enumerate(rows):
         label = f"{high:.4g}" if k == 0 else f"{low:.4g}" if k == _LINES - 1 else ""
         yield f"{label:>8} {''.join(row).rstrip()}"
@@ -187,8 +187,6 @@ def _cost(p: Point, present: Point) -> str:
     return f"{lost}, measured with {p.trainings} trainings: {p.change.says}"
 
 
-# Advice for people: a table for the terminal, and one page with risk against usefulness for the browser.
-
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;"
     "background:#fff}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;"
@@ -203,34 +201,47 @@ def summary(advice: Tried) -> str:
     if present.passes:
         return "The model as it stands keeps every rule in the search; check it."
     if not advice.best:
-        return f"No change that was tried keeps {advice.policy} and answers well: {_why_none(advice)}."
-    found = advice.best[0]
-    cost = f"{advice.measure} {present.useful:.4f} becomes {found.useful:.4f}" if not math.isnan(found.useful) else ""
+        return f"No change that was tried keeps {advice.policy} and answers well. {_why_none(advice)}"
+    found, useful = advice.best[0], f"{present.useful:.4f} becomes "
+    cost = f"{advice.measure[:1].upper()}{advice.measure[1:]} {'' if math.isnan(present.useful) else useful}"
+    cost += f"{found.useful:.4f}"
     if not math.isnan(found.confirmed_useful):
-        cost += f" ({found.confirmed_useful:.4f} on folds that the search did not choose by)"
+        cost += f", and {found.confirmed_useful:.4f} on folds that the search did not choose by"
     says, saw = found.change.says, f"{found.confirmed_value:.3g}, and the search saw {found.value:.3g}"
     return (
-        f"{says[:1].upper()}{says[1:]}: {_number(found)} where {found.limit:g} is allowed; the model as it stands has "
-        f"{_number(present)}; {cost}. A whole check with other randomness agrees: {saw}; it was chosen among "
+        f"{says[:1].upper()}{says[1:]}: {_number(found)} where {found.limit:g} is allowed. The model as it stands has "
+        f"{_number(present)}. {cost}. A whole check with other randomness agrees: {saw}. It was chosen among "
         f"{len(advice.points) - 1} candidates."
     )
 
 
 def _why_none(advice: Tried) -> str:
-    """Return what ended the candidates, and which was nearest."""
+    """Return in sentences what ended the candidates, and which was nearest."""
     tried, ends = [p for p in advice.points[1:] if not p.change.games], dict[str, list[Point]]()
     for p in tried:
-        useless, beyond = not p.worth and not math.isnan(p.useful), not p.passes and not math.isnan(p.of_limit)
-        end = (
-            "leak more than is allowed, or may" if beyond else "are undecided" if not p.passes else "stand in no check"
-        )
-        ends.setdefault("answer no better than whoever ignores the features" if useless else end, []).append(p)
-    said = [f"of {len(tried)} candidates " + ", ".join(f"{len(found)} {end}" for end, found in ends.items())]
-    if near := ends.get("leak more than is allowed, or may"):
+        ends.setdefault(_end(p), []).append(p)
+    counted = ", ".join(f"{len(found)} {end}" for end, found in ends.items())
+    said = [f"Of {len(tried)} candidates: {counted}."] if tried else ["Nothing was tried.", *advice.left[:1]]
+    if near := ends.get(_BEYOND):
         least = min(near, key=lambda p: p.of_limit)
-        said.append(f"the nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule})")
-    said += [f"one reason: {p.why}" for p in ends.get("are undecided", [])[:1]]
-    return "; ".join(said if tried else ["nothing was tried", *advice.left[:1]])
+        said.append(f"The nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule}).")
+    said += [f"One reason: {p.why}." for p in ends.get(_UNDECIDED, [])[:1]]
+    if advice.measure == "accuracy" and advice.points[0].useful <= advice.points[0].floor:
+        said.append("The model as it stands answers no better either: where labels are rare, try --measure auc.")
+    return " ".join(said)
+
+
+_BEYOND, _UNDECIDED = "beyond the limit or perhaps so", "undecided"
+
+
+def _end(p: Point) -> str:
+    if not p.worth and not math.isnan(p.useful):
+        return "no better than an answer that ignores the features"
+    if not p.passes:
+        return _UNDECIDED if math.isnan(p.of_limit) else _BEYOND
+    if p.confirmed and Outcome(p.confirmed).releases:
+        return "no better than that on other folds"
+    return "not approved by a whole check" if p.confirmed else "approved in the search alone"
 
 
 def _number(point: Point) -> str:
@@ -243,8 +254,9 @@ def _number(point: Point) -> str:
 def _rows(advice: Tried) -> Iterator[tuple[str, ...]]:
     for p in advice.points:
         again = "" if math.isnan(p.confirmed_value) else f" at {p.confirmed_value:.3g}"
-        result = p.outcome + (f", a whole check: {p.confirmed}{again}" if p.confirmed else "")
-        other = "" if math.isnan(p.confirmed_useful) else f", other folds {p.confirmed_useful:.4f}"
+        whole = f", a whole check: {Outcome(p.confirmed).word}{again}" if p.confirmed else ""
+        result, folds = Outcome(p.outcome).word + whole, p.confirmed_useful
+        other = f", other folds {'unknown' if math.isinf(folds) else f'{folds:.4f}'}" if not math.isnan(folds) else ""
         useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}{other}"
         risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {p.limit:g}"
         why = f" ({p.why})" if math.isnan(p.of_limit) and p.why else ""
@@ -283,9 +295,6 @@ def page(advice: Tried) -> str:
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><main><h1>{title}</h1>{html(advice)}</main></body></html>"
     )
-
-
-# Advice: everything that a search tried, as a file, and as a page that a notebook shows.
 
 
 class Advice(Tried):

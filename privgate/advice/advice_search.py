@@ -18,11 +18,10 @@ from privgate.advice.advice_page import Advice
 from privgate.advice.candidates import NOTHING, Scale
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.point import Point, Use
-from privgate.advice.probe import confirm, finalists
+from privgate.advice.probe import FINALISTS, finalists, rests_on_levels
 from privgate.check import gate, prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.families import answering as families
-from privgate.influence.risky_removal import RiskyRemoval
 from privgate.policy import Policy, problems
 from privgate.policy.judging import conditions
 from privgate.run.run import Budget, Run
@@ -153,7 +152,7 @@ class Search:
 
     def tried(self, change: Change) -> Point:
         """Measure one candidate once, keep it and return it; one that cannot be trained never passes."""
-        if (known := next((p for p in self.points if _same(p.change, change)), None)) is not None:
+        if (known := self._known(change)) is not None:
             return known
         start, calls, present = time.monotonic(), self.fleet.calls, change == NOTHING
         use, risk = Use(), probing.Risk(Outcome.INCONCLUSIVE)
@@ -182,6 +181,11 @@ class Search:
         self.tell(told(point, self.measure))
         return point
 
+    def _known(self, change: Change) -> Point | None:
+        """Return what was measured of a change that makes the same of the subject; None where nothing was."""
+        alike = change.model_copy(update={"says": ""})
+        return next((p for p in self.points if p.change.model_copy(update={"says": ""}) == alike), None)
+
     def _risk(self, change: Change, candidate: Subject, *, pruned: bool) -> probing.Risk:
         # the model as it stands needs no number: a large one with much randomness may take longer than all others
         seconds = self.remaining if pruned else min(self.remaining, PRESENT * self.seconds)
@@ -209,12 +213,18 @@ class Search:
         if not point.stands:
             return point
         candidate = rehearsed(changed(self.subject, point.change))
-        use = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
+        try:
+            use = usefulness.cross_validated(candidate, self.fleet, self.measure, draw=usefulness.AGAIN)
+        except PrivgateError as exc:
+            self.left.append(f"{point.change.says}: its usefulness on other folds: {exc}")
+            use = Use()
+        if math.isnan(use.mean) or math.isnan(use.floor):  # what could not be asked again does not stand
+            return point.model_copy(update={"confirmed_useful": -math.inf})
         return point.model_copy(update={"confirmed_useful": use.mean, "floor": max(point.floor, use.floor)})
 
     def one(self, change: Change) -> Point | None:
         """Measure one candidate while there is time; say that there was none, where there is not."""
-        if self.remaining >= 0:
+        if self.remaining >= 0 or self._known(change) is not None:
             return self.tried(change)
         self.left.append(f"{change.says}: the time is spent")
         return None
@@ -257,15 +267,14 @@ class Search:
                 if way.found is not None:
                     break
 
-    def removal(self, limits: tuple[float, ...]) -> RiskyRemoval | None:
-        """Return how the largest value falls without people; leaving some out is tried where nothing else passes."""
-        found = candidates.removals(self.subject, limits)
-        if found is not None and not self.passing:
-            key = self.fleet.ledger.drawn(b"left out", self.fleet.context(self.subject))
-            draw = digest.generator(key.hex(), digits=64)
-            for change in candidates.left_out(self.subject, found, min(limits), draw):
-                self.one(change)
-        return found
+    def removal(self, limits: tuple[float, ...]) -> None:
+        """Try leaving people out where nothing else passes."""
+        if self.passing or (found := candidates.removals(self.subject, limits)) is None:
+            return
+        key = self.fleet.ledger.drawn(b"left out", self.fleet.context(self.subject))
+        draw = digest.generator(key.hex(), digits=64)
+        for change in candidates.left_out(self.subject, found, min(limits), draw):
+            self.one(change)
 
     def _every_way(self) -> None:
         """Try every way of changing a model that does not pass as it stands."""
@@ -274,9 +283,8 @@ class Search:
         self.at_once(run)
         shards = list(candidates.sharded(self.subject, limits))
         ways = list(self._first(candidates.together(self.subject)))
-        if self._trains():  # theorems about shards need few trainings, whatever the learner costs
-            for change in shards[:1]:
-                self.one(change)
+        if self._trains():  # certificates of shards need few trainings, whatever the learner costs
+            self._in_shards(shards)
         ways += self._first(self._scales())
         for change in (
             *candidates.early(self.subject),
@@ -289,8 +297,14 @@ class Search:
                 ways = [w for w in ways if w.found]
             ways = [w for w in ways if w.step(self.one)]
         self.left += candidates.skipped(self.subject, self.policy, public=self.public is not None)
-        if not self.passing:
-            self.removal(limits)
+        self.removal(limits)
+
+    def _in_shards(self, shards: Iterable[Change]) -> None:
+        """Try more shards while fewer leak too much: everybody is limited, and attacks alone are left."""
+        for change in shards:
+            point = self.one(change)
+            if point is None or point.passes or not point.worth or math.isnan(point.of_limit):
+                return
 
     def _trains(self) -> bool:
         """Return whether measuring everybody takes many trainings."""
@@ -334,22 +348,23 @@ class Search:
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""
-        found, left = confirm(
-            finalists(self.points, self.policy),
-            self.policy,
-            self.subject,
-            fleet=self.fleet,
-            limits=self.limits,
-            tell=self.tell,
-        )
-        self.left += left
-        for point in found:
-            self.points[point.number] = self.again(point)
-
-
-def _same(one: Change, other: Change) -> bool:
-    """Return whether two changes make the same of a subject, whatever they say."""
-    return one.model_copy(update={"says": ""}) == other.model_copy(update={"says": ""})
+        chosen, left = finalists(self.points, self.policy), len(self.passing)
+        for point in chosen:
+            candidate, left = changed(self.subject, point.change), left - 1
+            try:
+                checked = gate.evaluate(self.policy, candidate, fleet=self.fleet, limits=self.limits)
+            except PrivgateError as exc:
+                self.left.append(f"{point.change.says}: not confirmed: {exc}")
+                continue
+            self.points[point.number] = self.again(probing.confirmed(point, checked))
+            self.tell(f"  checked again, {checked.outcome.word}: {point.change.says}")
+            if probing.one_try(self.policy, checked):
+                why = "its level allows one try"
+                break
+        else:
+            why = "its level allows one try" if rests_on_levels(self.policy) else f"{FINALISTS} at most"
+        if left:
+            self.left.append(f"a whole check of {left} more that were approved in the search: {why}")
 
 
 def cheap(run: Run, change: Change, *, times: int = 1) -> bool:
@@ -371,7 +386,7 @@ def told(point: Point, measure: str) -> str:
     risk = "unknown" if math.isnan(point.of_limit) else f"{point.of_limit:.3g} of the limit"
     useful = "" if math.isnan(point.useful) else f", {measure} {point.useful:.4f}"
     open_why = f" ({point.why})" if math.isnan(point.of_limit) and point.why else ""
-    return f"{point.number:>3} {point.outcome:<12} {point.change.says}: {risk}{useful}{open_why}"
+    return f"{point.number:>3} {Outcome(point.outcome).word:<9} {point.change.says}: {risk}{useful}{open_why}"
 
 
 def named(policy: Policy) -> str:

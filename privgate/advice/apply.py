@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate import registry
 from privgate.advice.advice_page import Advice
 from privgate.advice.change import BY_NAME, EARLY, KNOBS, Change, Place, Replacement, changed, learners
-from privgate.advice.point import Point, Use
+from privgate.advice.point import Point
 from privgate.arrays import Float
 from privgate.errors import PrivgateError, UsageError
 from privgate.evidence import Count
@@ -273,7 +273,7 @@ def apply(
     point = known[number]
     if point.change.games:
         raise UsageError(f"candidate {number} is not advised: {point.change.games}")
-    if why := Use(point.useful, floor=point.floor).useless(advice.measure):
+    if why := point.useless(advice.measure):
         raise UsageError(f"candidate {number} is not advised: {why}")
     if point.change.kind == "pretrained" and public is None:
         raise UsageError(

@@ -94,9 +94,6 @@ def _keyed(subject: Subject, place: tuple[str | int, ...], params: Mapping[str, 
     return at
 
 
-# -- differential privacy ---------------------------------------------------------------------------------------------
-
-
 def why_not_private(subject: Subject, policy: Policy) -> str:
     """Return why training with differential privacy is not tried; empty if it is."""
     name = next((n for _, n, _ in learners(subject.recipe.payload)), "")
@@ -186,8 +183,6 @@ def _delta(subject: Subject, policy: Policy) -> float:
 def _about_epsilon(policy: Policy) -> list[DpEpsilon]:
     return [r for r in policy.rules if isinstance(r, DpEpsilon) and r.mode == "enforce"]
 
-
-# What can be changed about a subject: knobs of its recipe, shards, other releases, and people left out.
 
 SHARDS = (4, 10, 20)  # members of an ensemble that are tried
 #: people left out at most: of all, and so many

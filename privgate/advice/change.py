@@ -193,8 +193,6 @@ def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, 
         yield from _inside(value, (*place, "params", key))
 
 
-# One change to what is judged: other parameters, shards, another release, or people left out.
-
 Kind = Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "release"]
 
 

@@ -61,7 +61,8 @@ def steps(
     path = None
     if cheap(run, candidates.NOTHING, times=candidates.MOST_REMOVED):
         asked = unit_limits(policy.asked_of(conditions(gate.identity(run))))
-        if (found := search.removal(asked)) is not None:
+        # the path alone: a check has tried too little to say that nothing but leaving people out is left
+        if (found := candidates.removals(subject, asked)) is not None:
             best, gone = candidates.fewest(found, min(asked)), tuple(found.upper)
             path = Removals(meaning=found.meaning, path=gone, limit=min(asked), best=best, stopped=found.stopped)
     told = []
@@ -164,9 +165,6 @@ def _everybody(policy: Policy, verdict: Verdict, run: Run) -> NextStep | None:
     )
 
 
-# What a check would cost, and what looking for a way out would, were it to block.
-
-
 def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> list[str]:
     """Return what a check would cost in sentences, and what ``privgate advise`` would take if the check blocks."""
     found = costs(policy, subject, fleet=fleet, limits=limits)
@@ -174,9 +172,6 @@ def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Bud
         return found.said
     search = planned(policy, subject, found.planned, found.each, fleet.workers)
     return [*found.said, f"if it refuses: {search.action}: {search.effect}; {search.cost}"]
-
-
-# A check whose refusal names the way out: the gate's route, then what would pass.
 
 
 def evaluate(

@@ -110,11 +110,11 @@ class Use(NamedTuple):
             return ""
         if math.isinf(self.floor):
             return "it answers everybody the same"
-        if math.isnan(self.mean) or math.isnan(self.floor):
+        if not math.isfinite(self.mean) or math.isnan(self.floor):
             return "what it is good for is not known"
         return (
-            f"{measure} {self.mean:.4f}, and advice wants more than {self.floor:.4f}: what an answer that ignores the "
-            f"features reaches, and {MARGIN:g} standard errors"
+            f"{measure} {self.mean:.4f}; advice wants more than {self.floor:.4f}, which is {MARGIN:g} standard errors "
+            "above an answer that ignores the features"
         )
 
     def told(self) -> dict[str, float]:
@@ -156,9 +156,10 @@ def _useful(subject: Subject, name: str, answered: Float, held: Index) -> tuple[
         measure, truth = MEASURES[name], subject.label_codes
         shown = subject.release.shown(np.exp(answered))
         shares = np.bincount(truth[kept], minlength=shown.shape[1]) / len(kept)
-        labels = shown.argmax(axis=1)
+        # by accuracy labels alone count; what ranks rare cases well may give everybody the same label
+        answers = shown.argmax(axis=1) if name == "accuracy" else shown
         alike = measure(np.tile(shares, (len(held), 1)), truth[held])
-        return measure(shown, truth[held]), alike, bool((labels != labels[0]).any())
+        return measure(shown, truth[held]), alike, bool((answers != answers[0]).any())
     mean, deviation = subject.scale
     y, numbers = subject.data.y, mean + deviation * answered.ravel()
     wrong, alike = (OF_NUMBERS[name](v, y[held]) for v in (numbers, np.full(len(held), np.mean(y[kept]))))
@@ -166,9 +167,6 @@ def _useful(subject: Subject, name: str, answered: Float, held: Index) -> tuple[
     # fresh noise has mean 0 and is independent of the error: squares add up, and nothing is drawn
     useful = wrong if noise is None else -float(np.hypot(wrong, noise.deviation))
     return useful, alike, bool(np.ptp(numbers) > 1e-9 * deviation)
-
-
-# Candidates as they were measured: risk and usefulness of each, and which of them nobody beats in both.
 
 
 class Point(BaseModel):
@@ -181,7 +179,7 @@ class Point(BaseModel):
     change : Change
     outcome : str
         Of the search; says nothing final.
-    rule, value, limit, unit, of_limit, why
+    rule, value, limit, unit, of_limit, why, chance
         See ``probe.Risk``.
     useful, useful_error : float
         Cross-validated measure and its standard error; larger is better; NaN where it was not needed or failed.
@@ -198,7 +196,7 @@ class Point(BaseModel):
     confirmed_value : float
         The same rule's number there: what searching flattered is the difference.
     confirmed_useful : float
-        Usefulness on other folds than those that the candidate was chosen by.
+        Usefulness on other folds than those that the candidate was chosen by; -inf where they could not say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -212,6 +210,7 @@ class Point(BaseModel):
     unit: str = ""
     of_limit: Number = math.nan
     why: str = ""
+    chance: Number = math.nan
     useful: Number = math.nan
     useful_error: Number = math.nan
     floor: Number = math.nan
@@ -227,6 +226,12 @@ class Point(BaseModel):
     def worth(self) -> bool:
         """Whether it could be trained, and answers better than whoever ignores the features."""
         return self.useful > self.floor
+
+    def useless(self, measure: str) -> str:
+        """Return why it is no advice, whatever its risk, on all folds that were looked at; empty if it is."""
+        again = () if math.isnan(self.confirmed_useful) else (self.confirmed_useful,)
+        said = (Use(useful, floor=self.floor).useless(measure) for useful in (self.useful, *again))
+        return next(filter(None, said), "")
 
     @property
     def passes(self) -> bool:
@@ -281,7 +286,7 @@ class Tried(BaseModel):
     def best(self) -> tuple[Point, ...]:
         """Candidates that pass, a whole check agreeing, the most useful first, and no gaming among them."""
         good = [p for p in self.points[1:] if p.stands and not p.change.games]
-        return tuple(sorted(good, key=lambda p: (-_finite(p.useful, -math.inf), p.of_limit)))
+        return tuple(sorted(good, key=lambda p: (-p.useful, p.of_limit)))
 
 
 def front(points: Sequence[Point]) -> list[Point]:
@@ -292,7 +297,3 @@ def front(points: Sequence[Point]) -> list[Point]:
         if not found or p.useful > found[-1].useful:
             found.append(p)
     return found
-
-
-def _finite(value: float, otherwise: float) -> float:
-    return value if math.isfinite(value) else otherwise

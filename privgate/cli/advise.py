@@ -1,4 +1,4 @@
-"""``privgate advise`` and ``privgate apply``: the cheapest change that passes, and making it the next version."""
+"""``privgate advise`` and ``privgate apply``: the cheapest change that is approved, made the next version."""
 
 import json
 from pathlib import Path
@@ -41,10 +41,10 @@ _public = click.option(
 def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path | None, **settings: Any) -> int:
     """Search for the cheapest change to the model URI that keeps the policy.
 
-    It turns parameters, puts the learner into shards, leaves out the riskiest people, and coarsens answers. The gate's
-    rules measure each change, with cross-validated usefulness beside it. The best are checked again as a whole with
-    other randomness. Exit 0 if one passes, 1 if none does. What was trained is remembered: an
-    interrupted search goes on.
+    It turns parameters, puts the learner into shards, coarsens answers, and leaves out the riskiest people last. The
+    gate's rules measure each change, with cross-validated usefulness beside it. The best are checked again as a whole
+    with other randomness. Exit 0 if one is approved there, or the model as it stands keeps the policy; else 1.
+    What was trained is remembered: an interrupted search goes on.
     """
     from privgate import registry
     from privgate.advice import advice_page
@@ -120,7 +120,7 @@ def apply(
     uri = f"models:/{registered}/{info.registered_model_version}"
     click.echo(console.plain(f"registered {uri}: {advice.points[number].change.says}"))
     if not advice.points[number].stands:
-        click.echo("  no whole check has shown that it passes: it was chosen by you")
+        click.echo("  no whole check has approved it: it was chosen by you")
     if why := changed_policy(advice):
         click.echo(console.plain(f"  {why}"))
     if not any(option.partition("=")[0] == "--sign-command" for option in options):

@@ -12,9 +12,12 @@ from privgate.advice import point as usefulness
 from privgate.advice import probe as confirming
 from privgate.advice import probe as probing
 from privgate.advice.advice_search import Search
+from privgate.advice.apply import apply
 from privgate.advice.change import Change
-from privgate.advice.point import Point
+from privgate.advice.point import Point, Use
 from privgate.advice.probe import FINALISTS
+from privgate.check import gate
+from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import BehindClaim, Evidence, Measurement
 from privgate.kernel.sample import upper_limit
 from privgate.verdict import Verdict
@@ -36,7 +39,7 @@ rules:
 """
 
 
-def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
+def test_an_audit_is_told_by_what_it_found_and_allows_more_thanone_try():
     policy = Policy.load("dp-trained")
     [rule] = [r for r in policy.rules if r.metric == "dp_epsilon_lower_bound"]
     behind = BehindClaim(claimed_epsilon=8.0)
@@ -45,7 +48,7 @@ def test_an_audit_is_told_by_what_it_found_and_allows_more_than_one_try():
     assert finding.outcome.releases
     assert probing.unsafe(finding) == 0.7
     checked = SimpleNamespace(evidence=SimpleNamespace(measurements={rule.request(): audit}))
-    assert not confirming._one_try(policy, checked)
+    assert not confirming.one_try(policy, checked)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +92,7 @@ def passing(count):
 
 def wrong(policy, monkeypatch, rng):
     """Return in how many searches a candidate stands whose attack is right in exactly as many cases as is allowed."""
-    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, 0.6, rng))
+    monkeypatch.setattr(gate, "evaluate", lambda judge, *_, **__: found(judge, 0.6, rng))
     about, stood = subject(), 0
     for _ in range(SEARCHES):
         search = Search(policy, about, None, points=passing(CANDIDATES))
@@ -123,22 +126,64 @@ def test_limits_whose_level_nobody_names_have_one_try(kind, tried, monkeypatch):
         findings = tuple(r.judge(measured[r.request()]) for r in judge.rules)
         return Verdict({}, findings, Evidence({}, (), measured))
 
-    monkeypatch.setattr(confirming.gate, "evaluate", evaluate)
+    monkeypatch.setattr(gate, "evaluate", evaluate)
     search = Search(policy, subject(), None, points=passing(CANDIDATES))
     search._confirm()
     assert len(asked) == tried
     assert sum(bool(p.confirmed) for p in search.points) == tried
-    assert any("one try" in why for why in search.left) == (tried == 1)
+    more = f"a whole check of {CANDIDATES - tried} more that were approved in the search: "
+    assert search.left == [more + ("its level allows one try" if tried == 1 else "3 at most")]
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.7])
 def test_where_a_rule_may_be_passed_by_chance_one_is_tried_whatever_comes_of_it(accuracy, policy, monkeypatch):
     rng = np.random.default_rng(2)
-    monkeypatch.setattr(confirming.gate, "evaluate", lambda judge, *_, **__: found(judge, accuracy, rng))
+    monkeypatch.setattr(gate, "evaluate", lambda judge, *_, **__: found(judge, accuracy, rng))
     search = Search(policy, subject(), None, points=passing(CANDIDATES))
     search._confirm()
     assert [p.number for p in search.points if p.confirmed] == [1]
     assert search.points[1].stands == (accuracy == 0.5)
+    more = f"a whole check of {CANDIDATES - 1} more that were approved in the search"
+    assert search.left == [f"{more}: its level allows one try"]
+    ends = f"1 not approved by a whole check, {CANDIDATES - 1} approved in the search alone"
+    assert (ends in advice_page.summary(kept(search))) == (accuracy == 0.7)
+
+
+def kept(search):
+    about = {"uri": "", "policy": "", "policy_digest": "", "recipe": "", "data": "", "measure": "accuracy"}
+    refused = search.points[0].model_copy(update={"outcome": "failed"})
+    return advice_page.Advice(**about, points=(refused, *search.points[1:]), left=tuple(search.left))
+
+
+@pytest.mark.parametrize("seen", [Use(float("nan"), 0.1, 0.2), Use(0.9, 0.1, float("nan")), MeasurementError("lost")])
+def test_what_could_not_be_asked_on_other_folds_does_not_stand(seen, fleet, monkeypatch, tmp_path):
+    """An AUC of a fold with one label is no number: unknown is not above the floor."""
+
+    def asked(*_, **__):
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(usefulness, "cross_validated", asked)
+    search = Search(Policy.load("pdtp-1"), subject(), fleet, points=passing(1), measure="accuracy")
+    search.points[1] = search.again(search.points[1].model_copy(update={"confirmed": "passed"}))
+    assert search.points[1].passes
+    assert not search.points[1].stands
+    advice = kept(search)
+    assert advice.best == ()
+    advice.write(tmp_path / "advice.json")
+    assert advice_page.Advice.read(tmp_path / "advice.json").payload() == advice.payload()
+    assert "other folds unknown" in advice_page.text(advice)
+    assert "1 no better than that on other folds" in advice_page.summary(advice)
+    with pytest.raises(UsageError, match="what it is good for is not known"):
+        apply(advice, 1)
+
+
+def test_what_answers_badly_on_other_folds_is_not_applied():
+    points = passing(1)
+    points[1] = points[1].model_copy(update={"confirmed": "passed", "confirmed_useful": 0.4})
+    with pytest.raises(UsageError, match=r"advice wants more than 0\.5000"):
+        apply(kept(Search(Policy.load("pdtp-1"), subject(), None, points=points, measure="accuracy")), 1)
 
 
 def test_the_chosen_candidate_is_measured_on_folds_that_did_not_choose_it(fleet):

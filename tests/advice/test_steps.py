@@ -78,7 +78,7 @@ def test_the_evidence_of_a_check_is_not_touched_by_the_search(blocked, fleet):
 def test_a_report_draws_what_was_measured_and_says_how_long_the_rest_takes(blocked):
     doc = report.document(blocked, hash_key=b"k" * 32)
     page = report.render(doc, "html")
-    assert "What would pass, and what it costs" in page
+    assert "What would be approved, and what it costs" in page
     steps = json.loads(json.dumps(doc))["next_steps"]
     assert sum(s["measured"] is not None for s in steps) in (1, 2, 3)
     assert PLANNED.search(steps[-1]["cost"])
@@ -132,7 +132,7 @@ def test_a_plan_says_what_a_search_would_take(fleet):
     untimed = lambda lines: [re.sub(r"[\d.]+ (m?s|min|h)\b", "a while", line) for line in lines]  # each is timed anew
     said = plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
     assert untimed(said[:-1]) == untimed(costs(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget()).said)
-    assert said[-1].startswith("if it blocks: search for the cheapest change that passes")
+    assert said[-1].startswith("if it refuses: search for the cheapest change that passes")
     assert PLANNED.search(said[-1])
 
 
@@ -161,7 +161,8 @@ def test_a_report_shows_both_ends_of_the_saw_of_removals(fleet):
     assert [float(v) for v in doc["evidence"]["run"]["removals"]["path"]] == pytest.approx([path[0], path[found.best]])
     (told,) = removals.section(report_schema.read(doc)).blocks
     assert told.text.replace("'", "&#39;") in report.render(doc, "html")
-    assert any("people left out, the riskiest among them" in s.action for s in verdict.evidence.run.next_steps)
+    # a check has tried a few parameters only: whether nothing else is left, `privgate advise` alone can say
+    assert not any("left out" in s.action for s in verdict.evidence.run.next_steps)
 
 
 @pytest.mark.parametrize(

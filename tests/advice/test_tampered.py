@@ -194,7 +194,7 @@ def test_data_below_a_store_are_named_whatever_its_folder_is_called(monkeypatch)
     ("use", "why"),
     [
         ({"useful": 0.75, "floor": math.inf}, "answers everybody the same"),
-        ({"useful": 0.76, "floor": 0.77}, "accuracy 0.7600, and advice wants more than 0.7700"),
+        ({"useful": 0.76, "floor": 0.77}, "accuracy 0.7600; advice wants more than 0.7700"),
         ({"useful": math.nan, "floor": 0.5}, "what it is good for is not known"),
         ({"useful": 0.9, "floor": math.nan}, "what it is good for is not known"),
     ],

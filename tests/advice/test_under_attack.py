@@ -19,9 +19,10 @@ from privgate.advice.point import Point
 from privgate.advice.probe import finalists
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
+from privgate.evidence import Evidence, Measurement
 from privgate.membership import board
 from privgate.privacy_claims.audit import AuditEffort, effort_of
-from privgate.verdict import Outcome
+from privgate.verdict import Outcome, Verdict
 
 needs_dp = pytest.mark.skipif(
     any(find_spec(m) is None for m in ("torch", "opacus")), reason="the extra dp is not installed"
@@ -147,6 +148,30 @@ def test_a_finalist_close_to_a_limit_gives_way_to_one_as_useful_with_room():
     assert points("attacks-1", 0.0201) == [7], "0.57 is 0.59 within its error"
     assert points("attacks-1", math.nan) == points("attacks-1", 0.0) == [9]
     assert points("dtp-1", 0.0201) == [9, 8, 7], "what is exact passes again"
+
+
+def test_a_certificate_at_its_limit_has_more_room_than_an_estimate_beside_its_own():
+    """Seen with columns of Adult: 0.583 of 0.6 was 0.609 in the whole check; shards hold 1 nat of 1 each time."""
+    about = {"change": Change(says=""), "outcome": "passed", "floor": 0.5, "useful_error": 0.013}
+    estimated = Point(number=1, of_limit=0.97, chance=0.97, useful=0.861, **about)
+    certified = Point(number=2, of_limit=1.0, chance=0.9, useful=0.86, **about)
+    unknown = Point(number=3, useful=0.863, **about)
+    for order in ((estimated, certified, unknown), (unknown, certified, estimated)):
+        assert finalists(order, Policy.load("attacks-1")) == [certified]
+    # the one try goes to room, though it costs more than the noise; where nothing has room, to what is as useful
+    roomy = Point(number=4, of_limit=0.93, chance=0.93, useful=0.83, **about)
+    assert finalists((estimated, roomy), Policy.load("attacks-1")) == [roomy]
+    assert finalists((estimated, unknown), Policy.load("attacks-1")) == [estimated]
+
+
+@pytest.mark.parametrize(("kind", "chance"), [("confidence", 0.95), ("bound", 0.0), ("exact", 0.0)])
+def test_what_other_randomness_may_decide_is_told_from_what_holds_with_any(kind, chance):
+    policy = Policy.load("pdtp-1")
+    measured = {r.request(): Measurement(r.request(), 0.95, 0.9, 0.95, kind=kind, n=40) for r in policy.rules}
+    findings = tuple(r.judge(measured[r.request()]) for r in policy.rules)
+    risk = probing.of(Verdict({}, findings, Evidence({}, (), measured)))
+    assert risk.of_limit == pytest.approx(0.95)
+    assert risk.chance == pytest.approx(chance)
 
 
 def test_a_warning_about_what_could_not_be_read_is_not_the_risk_that_is_told():

@@ -19,7 +19,6 @@ LONGEST, AVERAGE = 25, 15
 PAGES = ("README.md", "docs/**/*.md", "hooks/**/*.md", "examples/**/*.md", ".github/*.md")
 #: pages that still have sentences that are too long, and why; tests/docs/test_prose.py forbids a further one
 WAITING: dict[str, str] = {
-    "docs/advice.md": "written beside privgate/advice, whose owner rewrites it",
     "docs/mathematics.md": "theorems with their formulas, rewritten last",
 }
 #: what nobody outside understands or what has another name in privgate/vocabulary.py -> what to write

@@ -14,7 +14,7 @@ def section(doc: ReportDocument) -> Section | None:
     if not found:
         return None
     now, measure = found[0][1], found[0][1].measure
-    title = "What would pass, and what it costs"
+    title = "What would be approved, and what it costs"
     points = [(now.of_limit_now, now.useful_now), *((m.of_limit, m.useful) for _, m in found)]
     changes = ["the model as it stands", *(s.action for s, _ in found)]
     costs = ["", *(s.cost for s, _ in found)]
@@ -24,7 +24,8 @@ def section(doc: ReportDocument) -> Section | None:
         return Section("advice", title, [TableBlock(title, columns, rows, (2, 3))])
     said = (
         f"{changes[1]}: {measure} {number(now.useful_now)} becomes {number(points[1][1])}, and the risk "
-        f"{_risk(points[1][0])} of its limit; privgate advise tries more and checks the best as a whole"
+        f"{_risk(points[1][0])} of its limit. No whole check has looked at it: privgate advise tries more, and checks "
+        "the best as a whole"
     )
     svg = charts.tradeoff("advice", title, "Usefulness over risk.", points=points, ylabel=f"{measure}, cross-validated")
     table = TableBlock(title, columns, rows, (2, 3), "Numbers of this chart")
