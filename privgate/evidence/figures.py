@@ -196,6 +196,6 @@ def sure(m: Measurement) -> str:
     """Return how certain a figure is."""
     if m.problem:
         return say("not_measured")
-    kind = {"bound": "bound by proof", "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
+    kind = {"bound": "by certificate", "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
     certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     return kind if m.kind == "point" else f"{kind}, {certain}"
