@@ -292,6 +292,7 @@ def shared_data() -> Callable[[str], Path]:
 @pytest.fixture(scope="session", autouse=True)
 def own_ledger(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Remember nothing outside the test run, in this process or in the commands it starts."""
+    os.environ["PRIVGATE_COLUMNS"] = "100000"  # whole messages; tests of wrapping take it away
     os.environ["PRIVGATE_LEDGER"] = str(tmp_path_factory.mktemp("ledger"))
 
 

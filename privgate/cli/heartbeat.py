@@ -5,6 +5,7 @@ and over; elsewhere each is a line of its own.
 """
 
 import math
+import os
 import re
 import sys
 import textwrap
@@ -98,8 +99,14 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def _width() -> int:
+    """Return how long a line may be: ``PRIVGATE_COLUMNS``, for whoever searches logs for whole messages, or 100."""
+    given = os.environ.get("PRIVGATE_COLUMNS", "")
+    return max(40, int(given)) if given.isdecimal() else WIDTH
+
+
 def wrapped(text: str) -> str:
-    """Return text in lines of at most 100 characters, all but the first further in; a number keeps its unit.
+    """Return text in lines of at most 100 characters, or ``PRIVGATE_COLUMNS``, all but the first further in; a number keeps its unit.
 
     A path or an address that is longer stays whole.
     """
@@ -107,6 +114,6 @@ def wrapped(text: str) -> str:
     for line in text.split("\n"):
         within = line[: len(line) - len(line.lstrip())]
         kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", line.strip())
-        lines += textwrap.wrap(kept, WIDTH, initial_indent=within, subsequent_indent=within + "    ",
+        lines += textwrap.wrap(kept, _width(), initial_indent=within, subsequent_indent=within + "    ",
                                break_long_words=False, break_on_hyphens=False) or [""]  # fmt: skip
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")

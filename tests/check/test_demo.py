@@ -32,6 +32,7 @@ def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsy
     shown_here = dict(list(ALL.items())[:models])
     monkeypatch.setattr("privgate.demo.recipes.recipes", lambda: shown_here)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
+    monkeypatch.delenv("PRIVGATE_COLUMNS")
     monkeypatch.setenv("DISPLAY", ":0")
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)

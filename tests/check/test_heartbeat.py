@@ -87,7 +87,8 @@ def test_a_phase_that_goes_on_is_told_of_with_its_estimate(heard):
     assert "retraining: 5 of 200, about 2.0 h left; still at work, 0 s so far" in heard()
 
 
-def test_lines_fit_and_no_number_loses_its_unit():
+def test_lines_fit_and_no_number_loses_its_unit(monkeypatch):
+    monkeypatch.delenv("PRIVGATE_COLUMNS")
     text = "  + " + " ".join(f"influence {i} nats of {i} % in {i} s" for i in range(60))
     lines = heartbeat.wrapped(text).splitlines()
 
@@ -96,3 +97,5 @@ def test_lines_fit_and_no_number_loses_its_unit():
     assert not any(re.search(r"\d$", line) for line in lines[:-1])
     assert " ".join(" ".join(lines).split()) == text.strip()
     assert heartbeat.wrapped("/" + "long" * 40) == "/" + "long" * 40
+    monkeypatch.setenv("PRIVGATE_COLUMNS", "1000")
+    assert heartbeat.wrapped("one of two " * 50) == ("one of two " * 50).strip()

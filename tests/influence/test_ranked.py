@@ -205,7 +205,7 @@ def test_a_sentence_says_for_whom_it_is_shown():
         "1.22-fold (0.2 nats) (estimate, 95 % confidence); at most 2.72-fold (1 nat) is allowed: approved "
         "(for all but 4.8 % of people at most (95 % sure); approved for direct queries only) (ada)"
     )
-    assert "passed (for everybody (95 % sure); " in said(0.2, 0.2, 0.0).message
+    assert "approved (for everybody (95 % sure); " in said(0.2, 0.2, 0.0).message
     assert said(0.2, 0.2).meaning.startswith("for all but 4.8 % of people at most (95 % sure): without this person")
     assert said(3.0, 3.0).message == (
         "20.1-fold (3 nats) (estimate, 95 % confidence); at most 2.72-fold (1 nat) is allowed: refused (ada)"
