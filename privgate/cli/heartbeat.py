@@ -106,7 +106,7 @@ def _width() -> int:
 
 
 def wrapped(text: str) -> str:
-    """Return text in lines of at most 100 characters, or ``PRIVGATE_COLUMNS``, all but the first further in; a number keeps its unit.
+    """Return text in lines that fit, all but the first further in; a number keeps its unit.
 
     A path or an address that is longer stays whole.
     """

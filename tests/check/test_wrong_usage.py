@@ -9,6 +9,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
 from privgate.__main__ import run
+from privgate.cli import LONG
 from privgate.errors import PrivgateError
 from privgate.registry.client import answering
 from privgate.training.fleet import Fleet
@@ -110,7 +111,7 @@ def test_a_mistake_is_answered_in_a_sentence(here, monkeypatch, capfd, line, cod
     ended = run(line.format(one=ONE, model=model).split())
 
     told = capfd.readouterr()
-    passed = ("Usage:", "Try ", "note: reading ")
+    passed = ("Usage:", "Try ", "note: reading ", *(f"{name}: reading " for name in LONG))
     said = [s for s in told.err.splitlines() if s and not s.startswith(passed)]
     assert ended == code, told.err
     assert words in told.err
