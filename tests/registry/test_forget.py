@@ -117,7 +117,7 @@ def test_a_model_that_is_not_sharded_is_refused_in_one_sentence(registry):
     assert isinstance(ran.exception, UsageError)  # main() makes exit code 2 of it
     said = str(ran.exception) + ran.output
     assert "GaussianNB, not privgate.models.Sharded" in said
-    assert "training it again on data without them" in said
+    assert "train it again on data without these people" in said
     assert len(mlflow.MlflowClient().search_model_versions("name='plain'")) == 1
 
 
