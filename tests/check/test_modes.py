@@ -140,7 +140,7 @@ def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     assert next(iter(verdict.evidence.measurements.values())).n == 20
     assert any("undecided at best" in line for line in said)
     assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
-    assert document["decision"] == "undecided: people were ranked, not measured"
+    assert document["decision"] == "undecided: a ranking of people approves nothing"
     shares = verdict.evidence.influence.engines
     assert [(s.engine, s.answered, s.handed_on) for s in shares] == [("refit", 20, N - 20), ("screen", N - 20, 0)]
     assert len(document["units"]["worst"]) == 10

@@ -201,7 +201,7 @@ def test_a_report_is_printed_in_every_format(stored, capsys):
     assert json.loads(told["json"]) == json.loads(stored.read_text())
     assert told["text"].startswith("REFUSED  salary version 1  by policy many\n")
     assert re.search(
-        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: refused \(record [0-9a-f]{16}\)",
+        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: failed \(record [0-9a-f]{16}\)",
         " ".join(told["text"].split()),
     )
     bill = json.loads(told["cyclonedx"])

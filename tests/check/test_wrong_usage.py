@@ -41,7 +41,7 @@ WRONG = (
     ("check {one} --policy negative.yaml", 2, "negative.yaml:6"),
     ("check {one} --policy word.yaml", 2, "expected a number"),
     ("check {one} --policy rules.yaml", 2, "at least one"),
-    ("check {one} --policy number.yaml", 2, "put it in quotes"),
+    ("check {one} --policy number.yaml", 2, "expected text in quotes"),
     ("check {one} --policy dtp-1 --reportdir out", 2, "--report-dir"),
     ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
     ("check {one} --policy dtp-1 --max-retrains many", 2, "'many' is no whole number"),
