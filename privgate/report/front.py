@@ -212,8 +212,7 @@ def how_sure(doc: ReportDocument) -> str:
         told.append(say("sure.interval", level=number(100 * levels[0])))
     if any(m.kind == "point" for m in found):
         told.append(say("sure.point"))
-    attacks = [m.behind for m in found if isinstance(m.behind, BehindMembership)]
-    told += dict.fromkeys(line for b in attacks for line in _tried(doc, b))
+    told += dict.fromkeys(line for m in found for line in _tried(doc, m))
     told += dict.fromkeys(line for m in found for line in _behind(m))
     if not (found := [m for m in found if not isinstance(m.behind, BehindMembership)]):
         return " ".join(told)
@@ -243,11 +242,14 @@ def _behind(m: Measurement) -> Iterator[str]:
         yield say("sure.stopped")
 
 
-def _tried(doc: ReportDocument, b: BehindMembership) -> Iterator[str]:
+def _tried(doc: ReportDocument, m: Measurement) -> Iterator[str]:
     """Yield how many people attacks were tried on: copies among the candidates, and whoever was not drawn, were not."""
+    b = BehindMembership.of(m.behind)
     if b.members is not None and b.candidates is not None:
         people = number(doc.subject.n_units or doc.subject.n_records)
         yield say("sure.tried", members=number(b.members), people=people, candidates=number(b.candidates))
+        if 0 < m.n < m.population and m.request.option("scope", "record") != "record":
+            yield say("sure.drawn")
 
 
 def _who(m: Measurement) -> str:

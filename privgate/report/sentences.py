@@ -162,6 +162,7 @@ SENTENCES: Mapping[str, str] = {
     "sure.point": "Some figures are estimates without an interval; they approve and refuse nothing.",
     "sure.some": "{count} of {total} {who} were measured.",
     "sure.tried": "{members} members of {people} and {candidates} candidates were tried.",
+    "sure.drawn": "They were drawn at random.",
     "sure.unknown": "Nothing is known of the others.",
     "sure.beyond": "At most {share} of people may exceed the upper limit ({level} % sure).",
     "sure.own_coins": "Training draws: this holds for the recorded seed.",
