@@ -214,6 +214,6 @@ def test_a_report_is_printed_in_every_format(stored, capsys):
     assert {m["type"] for m in model["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]} >= {"privgate:dtp"}
     (head, body) = re.fullmatch(r"---\n(.*?)\n---\n\n(.*)", told["modelcard"], flags=re.DOTALL).groups()
     card = yaml.safe_load(head)
-    assert card["privgate"]["decision"] == "blocked"
+    assert card["privgate"]["decision"] == "refused"
     assert card["model-index"][0]["results"][0]["metrics"][0]["value"] == "inf"
     assert body.startswith("## ⛔ Refused")
