@@ -21,7 +21,7 @@ BUDGET = {
     "package, files": (280, 441),
     "lab, lines": (6_000, 3_787),
     "families, kernel and engines, lines": (7_000, 17_412),
-    "tests, lines": (32_000, 73_365),
+    "tests, lines": (32_000, 73_368),
     "a yes by theorem rests on, lines": (6_000, 14_104),
     "a yes by refits and attacks rests on, lines": (12_000, 57_278),
     "the kernel, lines": (1_500, 3_368),
