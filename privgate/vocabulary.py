@@ -37,7 +37,7 @@ WORDS = (
         ("proof", "bound by proof", "guarantee by theorem"),
     ),
     Word("limit", "What the policy allows.", ("threshold", "bound of the policy", "ceiling")),
-    Word("margin", "How far a figure is from its limit, as a share of the limit.", ("room", "slack", "headroom")),
+    Word("margin", "How far a figure is from its limit, as a share of it; of attacks, above guessing.", ("slack",)),
     Word("condition", "What must hold before any figure counts.", ("precondition", "prerequisite")),
     Word(
         "influence",
