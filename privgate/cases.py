@@ -1,4 +1,4 @@
-"""Cases that limits came from: kept in one file beside the per-unit table, and read again within limits.
+"""Cases that limits came from: kept in one file beside the per-person table, and read again within limits.
 
 A case tells the data: a minimum and one move a person give every record back. ``cases.npz`` is personal data, stays
 with whoever holds the data, and is never uploaded. Evidence names each case by its digest.
@@ -159,7 +159,9 @@ class Yes:
         """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
         found = self.aggregated(upper, asked)
         if not found <= self.limit:
-            return f"rule {self.rule!r} passed, and the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
+            return (
+                f"rule {self.rule!r} approved, and the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
+            )
         if not at_most(found, self.judged):
             return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {found:.6g}"
         return ""

@@ -73,7 +73,7 @@ def again(document: Mapping[str, Any], folder: Path, compared: Callable[[Kept], 
     DigestMismatchError
         A case is not the one that the report names, or the kernel says otherwise of it.
     SubjectError
-        The file cannot be read, or no rule of the report passed by a theorem.
+        The file cannot be read, or no rule of the report approved by a certificate.
     """
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:
@@ -93,7 +93,7 @@ def again(document: Mapping[str, Any], folder: Path, compared: Callable[[Kept], 
         found = yes.aggregated(upper, asked)
         said.append(f"{yes.rule}: the kernel's limits come to {found:.4g} again, at most {yes.limit:g} is allowed")
     if not said:
-        raise SubjectError("no rule of the report passed by a theorem: there is no yes that comes out again")
+        raise SubjectError("no rule of the report approved by a certificate: there is no yes that comes out again")
     return said
 
 

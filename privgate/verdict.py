@@ -106,7 +106,7 @@ class Verdict:
     evidence : Evidence
         What the findings rest on.
     observed : bool
-        The operator only observes: exit code 0, nothing is signed as passed, nothing promoted.
+        The operator only observes: exit code 0, nothing is signed as approved, nothing promoted.
     detail : mapping
         JSON values added after judging: decided_at, expires, waivers listed, comparison.
     """
@@ -155,7 +155,7 @@ class Verdict:
         Raises
         ------
         MeasurementError
-            No rule needed the per-unit table, so there is nothing to draw.
+            No rule needed the per-person table, so there is nothing to draw.
         """
         return self._door("plot")(self)
 
@@ -212,7 +212,7 @@ class Verdict:
 
     @property
     def records(self) -> Any:
-        """The per-unit table as a DataFrame, one row a unit in the data's order."""
+        """The per-person table as a DataFrame, one row a unit in the data's order."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.evidence.records))

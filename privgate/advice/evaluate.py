@@ -99,12 +99,12 @@ def planned(
     whole = min(count * alone, BUDGET)
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action="search for the cheapest change that passes: "
+        action="search for the cheapest change that is approved: "
         f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
         effect=f"{before}up to {count} are measured by the same rules, first moves first, each with its "
         "cross-validated usefulness",
-        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {workers} workers: "
-        f"{plan.span(alone)} for one that passes, less where it fails early, and --budget ends it",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {plan.crew(workers)}: "
+        f"{plan.span(alone)} for one that is approved, less where it is refused early, and --budget ends it",
     )
 
 

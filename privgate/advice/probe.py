@@ -140,7 +140,7 @@ def too_long(run: Run, seconds: float, tell: Callable[[str], None] = lambda _: N
     tell(spans.span(whole))
     if whole <= seconds:
         return ""
-    return f"to show that it passes takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
+    return f"to show that it is approved takes about {spans.span(whole)}, and the search has {spans.span(seconds)} left"
 
 
 def of(verdict: Verdict) -> Risk:

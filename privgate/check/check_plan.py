@@ -219,7 +219,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     more = leave_one_out.worth_more_seeds(run)
     if more:
         pairs += f", {len(run.more_seeds)} where these do not refuse"
-    said.append(f"leave-one-out: {len(sample)} of {run.n_units} units by {engine.name}{pairs}")
+    said.append(f"leave-one-out: {len(sample)} of {run.n_units} people by {engine.name}{pairs}")
     if elsewhere := met_elsewhere.trainings(run):
         said.append(
             f"training draws: {elsewhere} trainings with other coins where these keep the limits, and up to "
@@ -246,7 +246,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     elif run.breaks and not run.limits.full:
         ranking = modes.FOLDS
         said.append(
-            f"riskiest first: {ranking} trainings rank people, and nobody is trained without after a rule is broken; a "
+            f"riskiest first: {ranking} trainings rank people, and nobody is trained without after a rule refuses; a "
             f"model far above its limit takes about {ranking + max(1, 2 * run.fleet.workers)} of these trainings"
         )
     left_out = len(sample) * len(run.seeds)
@@ -265,7 +265,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         least = plan.span(len(sample) * len(run.more_seeds) * estimate.seconds_each / estimate.workers)
         said.append(
             f"where the first {len(run.seeds)} runs do not refuse: {len(sample) * len(run.more_seeds)} retrains in "
-            f"all, about {least} on {estimate.workers} workers"
+            f"all, about {least} on {plan.crew(estimate.workers)}"
         )
     elif run.more_seeds and Need.UPPER_LIMIT in run.asked:
         said.append(
@@ -288,7 +288,7 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
         checked -= round(shared * (checked - 1) / len(sample)) + 1
     handed_on = round(found.handed_on * len(sample))
     left_out = handed_on * len(run.seeds)
-    few = f"no retraining {'by the recipe ' * engine.trains}but the re-check of about {checked - 1} units"
+    few = f"no retraining {'by the recipe ' * engine.trains}but the re-check of about {checked - 1} people"
     said.append(
         f"{f'at most {checked} retrains' if engine.real else few}; {engine.name} takes about "
         f"{plan.span(max(found.engine, 0.1))} of CPU"
@@ -299,14 +299,16 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
         said.append(f"where those drawn leave a limit open, everybody is left out: {len(sample)} trainings")
     if handed_on:
         said.append(
-            f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if a rule "
-            "is broken by the others"
+            f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if the "
+            "others make a rule refuse"
         )
     trained = checked + left_out
     if each:
         busy = plan.span(trained * each)
         wall = plan.span(trained * each / run.fleet.workers)
-        said.append(f"{trained} x {plan.span(each)} = {busy} of training, about {wall} on {run.fleet.workers} workers")
+        said.append(
+            f"{trained} x {plan.span(each)} = {busy} of training, about {wall} on {plan.crew(run.fleet.workers)}"
+        )
     seconds = found.engine + found.theorems + trained * each / run.fleet.workers
     return TrainingPlan(retrains=trained, leave_one_out=left_out, seconds=seconds)
 
@@ -361,7 +363,7 @@ def alternatives(
             continue
         other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
         made = trainings(other, handed_on)
-        took = f", {plan.span(made * each / run.fleet.workers)} on {run.fleet.workers} workers" if each else ""
+        took = f", {plan.span(made * each / run.fleet.workers)} on {plan.crew(run.fleet.workers)}" if each else ""
         said.append(f"{name} could approve this model: up to {made} trainings beside the controls{took}")
     return said or ["no shipped policy could approve this model as it is"]
 

@@ -184,9 +184,9 @@ def _untrue(subject: Subject, records: Mapping[str, Any], found: Float, *, whole
     """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
     whose = _whose(subject, records)
     if whole and sorted(whose) != list(range(len(found))):
-        return "the per-unit table is not of everybody"
+        return "the per-person table is not of everybody"
     fine = (found[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
-    return "" if fine else "the per-unit table limits somebody to less than the kernel does"
+    return "" if fine else "the per-person table limits somebody to less than the kernel does"
 
 
 def upper(subject: Subject, evidence: Any) -> Any:

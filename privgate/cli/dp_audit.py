@@ -73,7 +73,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     if single is not None:
         click.echo(f"  one run    {single.right} of {single.guesses} guesses right: {single.epsilon:.4g}")
     if broken:
-        click.secho(f"  the claim of {o['epsilon']:g} is broken", fg="red")
+        click.secho(f"  the claim of {o['epsilon']:g} is contradicted", fg="red")
     elif o["epsilon"] is not None:
         click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
     return int(broken)

@@ -73,7 +73,7 @@ def remove_risky(
         )
     kept = bool(found.upper[found.best] <= limit)
     click.secho(
-        f"{len(found.removed)} of {len(subject.data.units)} units removed: largest from {found.upper[0]:.4g} to "
+        f"{len(found.removed)} of {len(subject.data.units)} people removed: largest from {found.upper[0]:.4g} to "
         f"{found.upper[found.best]:.4g} nats; {found.stopped}",
         bold=True,
     )

@@ -40,7 +40,7 @@ def recipes() -> dict[str, Shown]:
     )
     return {
         "income-smoothed": Shown(
-            "naive Bayes, smoothing 20: expected to pass",
+            "naive Bayes, smoothing 20: expected to be approved",
             Recipe(CategoricalNB(alpha=20.0, min_categories=sizes), seed=7),
             approved=True,
         ),
@@ -49,7 +49,7 @@ def recipes() -> dict[str, Shown]:
             Recipe(KNeighborsClassifier(50), seed=7),
         ),
         "income-boosted": Shown(
-            "gradient boosting, depth 2, strong regularization: expected to pass",
+            "gradient boosting, depth 2, strong regularization: expected to be approved",
             Recipe(gentle, seed=7),
             approved=True,
         ),

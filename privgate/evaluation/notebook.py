@@ -104,7 +104,7 @@ def plot(verdict: Verdict) -> Picture:
     section = units.section(doc)
     charts = [b for b in section.blocks if isinstance(b, Chart)] if section else []
     if not charts:
-        raise MeasurementError("no rule needed the per-unit table, so there is nothing to draw")
+        raise MeasurementError("no rule needed the per-person table, so there is nothing to draw")
     first = charts[0]
     head, _, body = first.svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)

@@ -1,4 +1,4 @@
-"""What was measured: requests, measurements, the per-unit table, and one typed part a question beside the run's own."""
+"""What was measured: requests, measurements, the per-person table, and one part a question beside the run."""
 
 from privgate.evidence.attack_facts import (
     SIGNS,

@@ -312,7 +312,7 @@ class CollusionSign(EvidenceModel):
 
     name: Sign
     title: str
-    outcome: Literal["clear", "found", "unknown"] = Field(description="unknown: it could not look; never a pass.")
+    outcome: Literal["clear", "found", "unknown"] = Field(description="unknown: it could not look; never an approval.")
     sentence: str = Field(description="What was seen, or why nothing could be.")
     figures: Mapping[str, Number] = Field(default_factory=dict, description="Numbers behind it.")
 

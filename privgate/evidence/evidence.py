@@ -1,4 +1,4 @@
-"""All that was found out about one subject: the per-unit table, every measurement, and one part a question."""
+"""All that was found out about one subject: the per-person table, every measurement, and one part a question."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from privgate.evidence.influence_facts import InfluencePart, RunPart
 from privgate.evidence.measurement import BehindMembership, Measurement, Precondition, Request
 from privgate.evidence.telling import EvidenceModel, Json, Known, encode, told
 
-#: columns of the per-unit table that always exist, with their meaning
+#: columns of the per-person table that always exist, with their meaning
 COLUMNS: Mapping[str, str] = {
-    "unit": "name of the unit (a record, or a person with several)",
+    "unit": "name of the person (a record, or several)",
     "label": "its label; text, 'mixed' if its records differ",
-    "pdtp": "largest change of any label's log-probability at the unit's own features, nats; larger is worse",
+    "pdtp": "largest change of any label's log-probability at the person's own features, nats; larger is worse",
     "dtp_lower": "the same at the worst query actually evaluated, nats",
     "dtp_upper": "certificate: the same over all queries of the domain, nats; inf where none applies",
     "error": "bound on the numerical error of pdtp, nats; 0 where exact",
@@ -32,7 +32,7 @@ COLUMNS: Mapping[str, str] = {
 #: columns of a regressor's table, with their meaning; with Laplace noise on the answers those of ``COLUMNS`` as well
 SENSITIVITY_COLUMNS: Mapping[str, str] = {
     "unit": COLUMNS["unit"],
-    "moved": "largest change of the answer at the unit's own features, residual deviations; larger is worse",
+    "moved": "largest change of the answer at the person's own features, residual deviations; larger is worse",
     "moved_low": "the same less its error or confidence limit",
     "moved_high": "the same and its error or confidence limit",
     "moved_upper": "certificate: the same over all questions of the declared domain; inf where none applies",
@@ -44,7 +44,7 @@ SENSITIVITY_COLUMNS: Mapping[str, str] = {
 
 
 class EvidenceDocument(EvidenceModel):
-    """Evidence as a report holds it: everything but the per-unit table."""
+    """Evidence as a report holds it: everything but the per-person table."""
 
     subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
     preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
@@ -78,7 +78,7 @@ class Evidence:
     records : mapping column -> array of shape (n_units,)
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
     cases : tuple of cases.Kept, which a judge need not load
-        What theorems' limits rest on: personal data, which stay beside the per-unit table.
+        What theorems' limits rest on: personal data, which stay beside the per-person table.
     run : RunPart
         Mode, plan, controls, seeds, trace.
     influence, membership, claims, attributes, artifact, robust, collusion
@@ -102,7 +102,7 @@ class Evidence:
     def payload(
         self, floors: Sequence[int] = (), limits: Mapping[str, Sequence[float]] = MappingProxyType({})
     ) -> dict[str, Json]:
-        """Return JSON values as they may be told, without the per-unit table (that is ``records.parquet``).
+        """Return JSON values as they may be told, without the per-person table (that is ``records.parquet``).
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Evidence:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return evidence without its per-unit table.
+        """Return evidence without its per-person table.
 
         Raises
         ------

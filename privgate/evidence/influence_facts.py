@@ -38,8 +38,8 @@ class TrainingPlan(EvidenceModel):
     """What was to be trained, counted before it started."""
 
     retrains: int = Field(description="Trainings planned, all together.")
-    leave_one_out: int = Field(default=0, description="Of these, without one unit.")
-    ranking: int = Field(default=0, description="Of these, to rank units (mode screen).")
+    leave_one_out: int = Field(default=0, description="Of these, without one person.")
+    ranking: int = Field(default=0, description="Of these, to rank people (mode screen).")
     shadows: int = Field(default=0, description="Of these, on random halves of the pool.")
     seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
 
@@ -51,7 +51,7 @@ class SeedControl(EvidenceModel):
     coins: Literal["seed", "order", "both"] = Field(
         default="seed", description="What gives other coins: the seed, the order of the records, or each of them."
     )
-    paired: int = Field(default=0, description="Seeds used, each with and without the unit; 0 if none matters.")
+    paired: int = Field(default=0, description="Seeds used, each with and without the person; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
     compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
     median: Number = Field(default=0.0, description="What other coins change with nobody removed, of half; nats.")
@@ -167,17 +167,17 @@ class UnitCoverage(EvidenceModel):
     """For how many units the figures speak."""
 
     n_measured: Sample = Field(description="Units measured.")
-    n_units: int = Field(description="Units there are.")
+    n_units: int = Field(description="People there are.")
     claim: str = Field(default="", description="What the sample says about all, one sentence; empty if nothing.")
-    not_computed: int = Field(default=0, description="Units left out of the work, because the verdict was decided.")
-    decided_by: str = Field(default="", description="The broken rule that decided it; empty if none did.")
+    not_computed: int = Field(default=0, description="People left out of the work, because the verdict was decided.")
+    decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if none did.")
 
 
 class RecheckRow(EvidenceModel):
     """One fast engine compared with real training in this run."""
 
     engine: str
-    checked: int = Field(description="Units retrained for the comparison.")
+    checked: int = Field(description="People retrained for the comparison.")
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
     notes: Mapping[str, Number] = Field(
@@ -191,13 +191,13 @@ class EngineShare(EvidenceModel):
     """What one engine answered of the units it was asked about."""
 
     engine: str
-    asked: Part = Field(description="Units it was asked about.")
-    answered: Part = Field(description="Units it answered.")
-    handed_on: Part = Field(description="Units handed on to the next engine: asked less answered.")
-    why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of units handed on.")
+    asked: Part = Field(description="People it was asked about.")
+    answered: Part = Field(description="People it answered.")
+    handed_on: Part = Field(description="People handed on to the next engine: asked less answered.")
+    why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
     without_limit: Mapping[str, Part] = Field(
         default_factory=dict,
-        description="Reason to number of answered units without a model to compare with: infinite leakage.",
+        description="Reason to number of answered people without a model to compare with: infinite leakage.",
     )
 
     @classmethod
@@ -224,23 +224,23 @@ class SeedNoise(EvidenceModel):
     """What another seed alone changes, with nobody removed; only for training that depends on its seed."""
 
     floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
-    median: Number = Field(description="The same for half of the units at most, nats.")
-    units_above: OfUnits = Field(description="Units whose PDTP exceeds their own noise floor.")
+    median: Number = Field(description="The same for half of the people at most, nats.")
+    units_above: OfUnits = Field(description="People whose PDTP exceeds their own noise floor.")
 
 
 class RegisteredPair(EvidenceModel):
     """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
 
     worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
-    units_above: OfUnits = Field(description="Units above the policy's lowest limit with that seed alone.")
+    units_above: OfUnits = Field(description="People above the policy's lowest limit with that seed alone.")
 
 
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
     name: str
-    applies: bool = Field(description="Whether it gave the best bound of any unit.")
-    units: OfUnits = Field(default=0, description="Units for which it gave the best bound.")
+    applies: bool = Field(description="Whether it gave the best bound of any person.")
+    units: OfUnits = Field(default=0, description="People for whom it gave the best bound.")
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
@@ -254,13 +254,13 @@ class CertificateNote(EvidenceModel):
 
 
 class CaseNote(EvidenceModel):
-    """One case that limits rest on; the case itself tells the data, and stays beside the per-unit table."""
+    """One case that limits rest on; the case itself tells the data, and stays beside the per-person table."""
 
     digest: str = Field(description="SHA-256 of the case and of whom it is about.")
     family: str = Field(description="The kernel's family.")
     asked: Literal["own", "any"] = Field(description="About each person's own records, or about any question.")
-    people: OfUnits = Field(description="Units that it is about.")
-    low: Number = Field(description="Largest lower limit of one of them, nats, or the case's unit.")
+    people: OfUnits = Field(description="People that it is about.")
+    low: Number = Field(description="Largest lower limit of one of them, nats, or in the case's measure.")
     high: Number = Field(description="Largest upper limit of one of them; inf where nothing is shown of somebody.")
 
     @classmethod
@@ -274,16 +274,16 @@ class CaseNote(EvidenceModel):
 class CertificatesCompared(EvidenceModel):
     """Theorems held against real models, at the questions where they say that models differ most."""
 
-    units: int = Field(description="Units whose real models were asked.")
-    questions: int = Field(description="Questions asked, over all units.")
+    units: int = Field(description="People whose real models were asked.")
+    questions: int = Field(description="Questions asked, over all people.")
 
 
 class IndirectQueries(EvidenceModel):
     """The search for questions that tell more about a person than the person's own features."""
 
-    open_units: OfUnits = Field(description="Units that no certificate decides.")
+    open_units: OfUnits = Field(description="People whom no certificate decides.")
     searched: OfUnits = Field(description="Of these, searched; riskiest first.")
-    raised: OfUnits = Field(default=0, description="Units whose lower limit the search raised.")
+    raised: OfUnits = Field(default=0, description="People whose lower limit the search raised.")
     queries: int = Field(default=0, description="Questions asked.")
     best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
 
@@ -319,9 +319,9 @@ class SensitivityFigures(EvidenceModel):
 
 
 class InfluencePart(EvidenceModel):
-    """How the per-unit table was come by; the table itself is ``Evidence.records``."""
+    """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    coverage: UnitCoverage | None = Field(default=None, description="null where no unit was measured.")
+    coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")

@@ -91,16 +91,16 @@ class Expectation:
 
 
 class BehindInfluence(Behind):
-    """Behind a number about the per-unit table."""
+    """Behind a number about the per-person table."""
 
-    claim: str = Field(default="", description="What a sample says about all units, one sentence.")
+    claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
         default=None,
         description="Share of people at most, with the confidence, whom the upper limit does not hold for: they were "
         "only ranked, and a random sample of refits speaks for them; null: nobody.",
     )
     over_limit: Mapping[str, Part] = Field(
-        default_factory=dict, description="Limit of a rule on units, nats, to how many may be above it."
+        default_factory=dict, description="Limit of a rule on people, nats, to how many may be above it."
     )
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
     own_coins: bool = Field(
@@ -114,12 +114,12 @@ class BehindInfluence(Behind):
     registered_worst: Number | None = Field(
         default=None, description="Largest change with the registered seed alone, nats; nothing is judged by it."
     )
-    registered_above: Part = Field(default=None, description="Units above the limit with that seed alone.")
+    registered_above: Part = Field(default=None, description="People above the limit with that seed alone.")
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
     not_computed: int = Field(
-        default=0, description="Units that nobody was trained without, because the verdict was decided before."
+        default=0, description="People whom no training left out, because the verdict was decided before."
     )
-    decided_by: str = Field(default="", description="The broken rule that decided it; empty if all were measured.")
+    decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if all were measured.")
     violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that do not hold, in words.")
     expectations: tuple[Expectation, ...] = Field(default=(), description="All expectations of the suite.")
 
@@ -250,13 +250,13 @@ class Measurement:
     confidence : float or None
         Of the interval; None where it is certain.
     n : int
-        Units or trials behind the number.
+        People or trials behind the number.
     population : int
-        Units or trials there are; ``n < population`` limits what can be claimed.
+        People or trials there are; ``n < population`` limits what can be claimed.
     where : str
         Name of the worst unit, class or attack, if the number belongs to one.
     problem : str
-        Why the measurement could not be taken; never a pass.
+        Why the measurement could not be taken; never an approval.
     assumptions : tuple of str
         Hypotheses in words.
     applicable : bool
@@ -276,10 +276,10 @@ class Measurement:
     unit: str = ""
     kind: Kind = "exact"
     confidence: Annotated[Number | None, Field(description="Of the interval; null where it is certain.")] = None
-    n: Annotated[int, Field(description="Units or trials behind the number.")] = 0
-    population: Annotated[int, Field(description="Units or trials there are.")] = 0
+    n: Annotated[int, Field(description="People or trials behind the number.")] = 0
+    population: Annotated[int, Field(description="People or trials there are.")] = 0
     where: str = ""
-    problem: Annotated[str, Field(description="Why there is no number; never a pass.")] = ""
+    problem: Annotated[str, Field(description="Why there is no number; never an approval.")] = ""
     assumptions: tuple[str, ...] = ()
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
     stopped_by: Annotated[str, Field(description="Condition that ended the run before this was measured.")] = ""

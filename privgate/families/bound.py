@@ -147,8 +147,8 @@ class Witness:
                 return ""
             worst = int(excess.argmax())
             text = (
-                f"real models with and without unit {int(units[worst])} differ by {seen[worst]:.4g} nats at a question "
-                f"of the domain, and it said {upper[worst]:.4g} at most"
+                f"real models with and without person {int(units[worst])} differ by {seen[worst]:.4g} nats at a "
+                f"question of the domain, and it said {upper[worst]:.4g} at most"
             )
             detail = {"unit": int(units[worst]), "seen": float(seen[worst]), "upper": float(upper[worst])}
             detail["units_above"] = int((excess > TOLERANCE).sum())
@@ -183,9 +183,9 @@ def no_theorem(subject: Subject) -> str:
     if not subject.recipe.is_estimator:
         return f"the recipe is a function, and what it trains is not known; a theorem is about an estimator; {covered}"
     if subject.recipe.payload["predict"] is not None:
-        return "the recipe releases something else than predict_proba, and no theorem is about that"
+        return "the recipe releases something else than predict_proba, and no certificate is about that"
     kind = seen(subject).last or str(subject.recipe.payload["estimator"]["class"]).rpartition(":")[2]
-    return f"no theorem bounds all answers of {kind}; {covered}"
+    return f"no certificate limits all answers of {kind}; {covered}"
 
 
 def reasons(notes: Iterable[str]) -> list[str]:
@@ -246,7 +246,7 @@ def bound(
             and not ((lower <= limit) & (limit < upper)).any()
             and len(by)
         ):
-            notes.append(f"{certificate.name} was not asked, because {by[0]} and those before it decide every unit")
+            notes.append(f"{certificate.name} was not asked, because {by[0]} and those before it decide everybody")
             continue
         if certificate.needs_retrained and retrained is None:
             why = "it compares retrained models, and there are none or no rule asks over all questions"

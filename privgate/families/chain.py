@@ -99,7 +99,7 @@ def _answer(asked: Asked) -> Answered:
         seeds = made.seeds if len(made.units) else left.seeds
         left = replace(left, units=rest, seeds=seeds, queries=_queries_of(asked.queries, asked.units, rest))
     if len(left.units) and asked.refitting is None:
-        raise MeasurementError(f"{Count(len(left.units))} units have no answer from any engine: {declined}")
+        raise MeasurementError(f"{Count(len(left.units))} people have no answer from any engine: {declined}")
     whole = parts[0] if len(parts) == 1 and (np.diff(parts[0].units) > 0).all() else Retrained.concatenate(parts)
     return Answered(whole, tuple(rechecks), declined, tuple(shares), left.units)
 

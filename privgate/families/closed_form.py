@@ -15,7 +15,7 @@ from privgate.families.retrained import Retrained, Status
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-VANISHED = "without the unit one class has no record left"
+VANISHED = "without the person one class has no record left"
 
 #: numbers handled at once: 8 MB of float64 stay near the processor
 BLOCK = 1_000_000

@@ -90,7 +90,7 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
         text = f"{engine.name} disagrees with the training function by {worst:.3g} nats ({wrong[0]}); it was not used"
         text = f"{text}: {message}" if message else text
         return _told(engine, made, "warned", text, len(chosen), float(worst), tolerance, wrong), made
-    extent = f"{len(chosen)} of {len(made.units)} units to {worst:.1e} nats"
+    extent = f"{len(chosen)} of {len(made.units)} people to {worst:.1e} nats"
     text = f"{engine.name} agrees with the training function on {extent}"
     if engine.sample:
         made, more = _stopped(asked, made, chosen, gaps)
@@ -109,7 +109,7 @@ def _stopped(asked: Asked, made: Retrained, chosen: Index, gaps: Float) -> tuple
     """
     some = np.isin(chosen, at_random(asked, made))
     gap, people = float(gaps[some].max(initial=0.0)) if some.any() else np.nan, len(_claimed(made))
-    text = "; a rule is broken by these, and nobody else was trained without"
+    text = "; these make a rule refuse, and nobody else was trained without"
     if some.any():
         share = exceeding_limit(0, int(some.sum()), people, alpha=1 - SURE) / people
         text = (

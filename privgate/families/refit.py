@@ -57,7 +57,7 @@ class Refit(Engine):
             for u in tried
         ]
         log_with = full(subject, seeds, asked.fleet)[:, row_query]
-        answers = asked.fleet.fits(subject, without, label="retraining without single units")
+        answers = asked.fleet.fits(subject, without, label="retraining without single people")
         log_without = np.full_like(log_with, np.nan)
         status, failed = np.full(len(units), Status.EXACT, dtype=object), dict[int, str]()
         for i, answer in enumerate(answers):

@@ -23,16 +23,16 @@ class Status(StrEnum):
     SCREENED = "screened"
     """A ranking only: chooses what to retrain, never approves."""
     FAILED = "failed"
-    """Training without the unit raised, hung, or needed too much: infinite leakage, named."""
+    """Training without the person raised, hung, or needed too much: infinite leakage, named."""
     UNDEFINED = "undefined"
-    """The model without the unit has no value there (its class vanishes, 0/0): infinite leakage."""
+    """The model without the person has no value there (its class vanishes, 0/0): infinite leakage."""
 
 
 class Shown(StrEnum):
     """What stands behind the answer about one unit."""
 
     LIMITED = "limited"
-    """The kernel limits its error, or the model without the unit was trained for real."""
+    """The kernel limits its error, or the model without the person was trained for real."""
     DRAWN = "drawn"
     """Ranked, drawn at random before anything was looked at, and then trained without for real."""
     CHOSEN = "chosen"
@@ -106,7 +106,7 @@ class Retrained:
         if np.isnan(self.log_with[:, good]).any() or np.isnan(self.log_without[:, good]).any():
             bad = self.units[np.unique(self.row_unit[good][np.isnan(self.log_without[:, good]).any(axis=(0, 2))])]
             raise FloatingPointError(
-                f"NaN log-probabilities for units {bad[:5].tolist()}: an engine failure, not a zero"
+                f"NaN log-probabilities for people {bad[:5].tolist()}: an engine failure, not a zero"
             )
 
     @classmethod

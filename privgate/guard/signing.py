@@ -114,7 +114,7 @@ def read_document(content: bytes) -> dict[str, Any]:
     if schema != "privgate/report/v2":
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
-        raise StatementError("the run only observed; nothing is signed as passed")
+        raise StatementError("the run only observed; nothing is signed as approved")
     return dict(document)
 
 

@@ -269,7 +269,7 @@ def quantile(
     hi = float("inf") if upper is None else float(np.sort(high)[upper - 1])
     lo = 0.0 if lower is None else float(np.sort(low)[m - lower])
     return Aggregated(
-        point, lo, hi, claim=f"limits from {Count(m, population)} of {population} units", confidence=confidence
+        point, lo, hi, claim=f"limits from {Count(m, population)} of {population} people", confidence=confidence
     )
 
 
@@ -314,6 +314,6 @@ def share_above(
         point,
         least / population,
         most / population,
-        claim=f"limits from {Count(m, population)} of {population} units",
+        claim=f"limits from {Count(m, population)} of {population} people",
         confidence=confidence,
     )

@@ -141,7 +141,7 @@ def rows(run: Run) -> tuple[PublishedBound, ...]:
 
 
 def part(run: Run) -> InfluencePart | None:
-    """Return how the per-unit table was come by; None where no rule needed it, or it could not be made."""
+    """Return how the per-person table was come by; None where no rule needed it, or it could not be made."""
     if run.made(sensitivities.table):
         return _of_regressor(run)
     if not run.made(per_unit.table):

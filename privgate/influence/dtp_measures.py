@@ -1,4 +1,4 @@
-"""The metrics ``dtp`` and ``pdtp``: from the per-unit table to one number."""
+"""The metrics ``dtp`` and ``pdtp``: from the per-person table to one number."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
     """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
     records, ranks = run.once(per_unit.table), run.once(per_unit.ranks)
     if len(records["unit"]) == 0:
-        raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
+        raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
     left = run.once(left_out.left)
     run.once(contradicted.of)
@@ -145,7 +145,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     if why := modes.said(run, run.once(left_out.proven)):
         said.append(why)
     if not every:
-        said.append(f"direct queries only: each unit is asked about {beside.asked_at(run)}")
+        said.append(f"direct queries only: each person is asked about {beside.asked_at(run)}")
     else:
         said += [a for note in run.once(per_unit.certificate_notes) for a in note.assumptions]
     return said

@@ -259,7 +259,7 @@ def stopped(run: Run) -> str:
     people = run.once(found).people
     return (
         f"nobody was trained without {Count(len(missing), people)} of {people} people, because the rule "
-        f"{decided_by(run)} was broken before; riskiest first, so that figures over all people are lower limits only"
+        f"{decided_by(run)} refused before; riskiest first, so that figures over all people are lower limits only"
     )
 
 

@@ -81,7 +81,7 @@ def refusal(run: Run, request: Request, needs: frozenset[Need]) -> str:
     if Need.LEAVE_ONE_OUT not in needs or run.once(used) == "all":
         return ""
     if Need.EVERYBODY in needs:
-        what = "a suite over the per-unit table"
+        what = "a suite over the per-person table"
     elif run.once(used) == "max":
         what = _EVERYBODY.get(str(request.option("aggregate", "max")), "")
     else:  # who was only ranked has an interval without an end: whatever is aggregated stays open
@@ -188,7 +188,7 @@ def _whole(parts: Sequence[Retrained]) -> Retrained:
 # to contradict them: whoever of it changes by more than the theorem allows silences it, and then nothing is limited.
 
 #: how the sentence about it begins
-CLAIM = "a theorem over all questions limits everybody's change"
+CLAIM = "a certificate over all questions limits everybody's change"
 #: people who are trained without all the same
 SAMPLE = DRAWN
 #: the same in a search, which judges nobody

@@ -1,4 +1,4 @@
-"""The per-unit table: what the model gives away about each person, one row each."""
+"""The per-person table: what the model gives away about each person, one row each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def _elsewhere(run: Run) -> Noted:
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-unit table, one row a measured unit in the data's order; columns of ``evidence.COLUMNS`` and more.
+    """Return the per-person table, one row a person in the data's order; columns of ``evidence.COLUMNS`` and more.
 
     As ``ranks``, but whoever an engine without a certificate only ranked has the upper limits that theorems give.
     """
@@ -75,7 +75,7 @@ def limited(run: Run) -> NDArray[np.bool_]:
 
 
 def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-unit table as engines say it, limits of theirs that only rank people included.
+    """Return the per-person table as engines say it, limits of theirs that only rank people included.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error; where training draws, what other
     coins show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
@@ -241,7 +241,7 @@ def _common(labels: NDArray[Any]) -> str:
     return str(labels[0]) if len(set(labels.tolist())) == 1 else "mixed"
 
 
-# The measurement ``table``: how many expectations of a user's suite the per-unit table violates.
+# The measurement ``table``: how many expectations of a user's suite the per-person table violates.
 
 
 def measure(run: Run, request: Request) -> Measurement:
@@ -294,7 +294,7 @@ def _columns(frame: Any) -> list[str]:
 
 
 def _frame(run: Run) -> Any:
-    """Return the per-unit table; every unit there is, so that none is missing from what the suite sees."""
+    """Return the per-person table; every unit there is, so that none is missing from what the suite sees."""
     import pandas as pd
 
     frame = pd.DataFrame(dict(run.once(table)))
@@ -302,5 +302,5 @@ def _frame(run: Run) -> Any:
         by = f"already refused by {left_out.decided_by(run)} ({sampled(len(frame), run.n_units)})"
         raise MeasurementError(f"not computed: {by}; --full measures everybody")
     if len(frame) != run.n_units:
-        raise MeasurementError(f"the per-unit table is not whole: {sampled(len(frame), run.n_units)}")
+        raise MeasurementError(f"the per-person table is not whole: {sampled(len(frame), run.n_units)}")
     return frame

@@ -107,8 +107,8 @@ def remove_risky(
     """
     if subject.task == "regression":
         raise MeasurementError(
-            "a regressor has no DTP to lower by removals; the per-unit table of its check names the records that move "
-            "answers most"
+            "a regressor has no DTP to lower by removals; the per-person table of its check names the records that "
+            "move answers most"
         )
     budget = max(1, len(subject.data.units) // 10) if budget is None else budget
     values, meaning = (values, "as given") if values is not None else _default(subject, fleet, limit)
@@ -128,7 +128,7 @@ def _greedy(
 ) -> RiskyRemoval:
     """Take steps until a rule stops; each yields (the unit that goes next, largest lower, largest upper)."""
     order, lower, upper = list[int](), list[float](), list[float]()
-    best, stopped = 0, "no unit is left to remove"
+    best, stopped = 0, "nobody is left to remove"
     for unit, low, high in steps:
         lower.append(low)
         upper.append(high)
@@ -217,11 +217,11 @@ def picture(found: RiskyRemoval, *, limit: float, width: int = 640, height: int 
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" '
-        f'font-size="12" fill="#333"><title>Largest value against units removed</title>'
+        f'font-size="12" fill="#333"><title>Largest value against people removed</title>'
         f'<rect width="{width}" height="{height}" fill="#fff"/>{marks}'
         f'<line x1="{left}" x2="{width - right}" y1="{y(limit):.1f}" y2="{y(limit):.1f}" stroke="#a33" '
         f'stroke-dasharray="5 4"/><text x="{width - right}" y="{y(limit) - 4:.1f}" text-anchor="end" fill="#a33">limit '
         f'{limit:g}</text><polyline points="{points}" fill="none" stroke="#246" stroke-width="1.5"/>'
         f'<circle cx="{x(found.best):.1f}" cy="{y(float(found.upper[found.best])):.1f}" r="4" fill="#246"/>'
-        f'<text x="{(left + width - right) / 2:.1f}" y="{height - 4}" text-anchor="middle">units removed</text></svg>'
+        f'<text x="{(left + width - right) / 2:.1f}" y="{height - 4}" text-anchor="middle">people removed</text></svg>'
     )

@@ -144,7 +144,7 @@ def unit(run: Run) -> float:
     if not found <= FEW_LARGE * typical:
         raise MeasurementError(
             f"a few residuals are so large that the residual deviation ({found * run.subject.scale[1]:.3g}) is "
-            f"{found / typical:.3g} times what most records are missed by; in that unit nobody else's influence would "
+            f"{found / typical:.3g} times what most records are missed by; on that scale nobody else's influence would "
             "show; predict a logarithm or clip the targets"
             if typical > 0
             else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
@@ -153,7 +153,7 @@ def unit(run: Run) -> float:
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-unit table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
+    """Return the per-person table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
 
     As ``ranks``, but whoever an engine without a certificate only ranked has no upper limit but the theorem's.
     """
@@ -169,7 +169,7 @@ def _proven(run: Run) -> NDArray[np.bool_]:
 
 
 def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-unit table as engines say it.
+    """Return the per-person table as engines say it.
 
     With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
     """
@@ -248,7 +248,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
 ) -> Measurement:
     records = run.once(table)
     if not len(value):
-        raise MeasurementError("no unit was measured; raise --max-retrains or the budget")
+        raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
     left = len(run.once(left_out.left))
     run.once(contradicted.of)
     limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
@@ -294,13 +294,13 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"
         if proven
-        else f"direct queries only: each unit is asked about {beside.asked_at(run)}"
+        else f"direct queries only: each person is asked about {beside.asked_at(run)}"
     )
     if not noised:
         unit_now, all_units = run.once(unit), len(run.once(left_out.retrained).units)
         shown = unit_now * run.subject.scale[1]
         few = f"at most {shown:.4g}, because answers lie among the targets"
-        so = few if len(run.once(left_out.left)) else f"{shown:.4g}, over {all_units} units left out"
+        so = few if len(run.once(left_out.left)) else f"{shown:.4g}, over {all_units} people left out"
         said.append(f"the residual deviation is {so}; {NOT_DTP}")
         return said
     said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")

@@ -158,8 +158,8 @@ class Document(Part):
         why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
             return ""
-        told = "; ".join(f"rule {name!r} cannot fail: {text}" for name, text in why.items())
-        return f"policy {self.name!r} approves nothing, because nothing it enforces can fail ({told})"
+        told = "; ".join(f"rule {name!r} cannot refuse: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can refuse ({told})"
 
 
 def plain(model: BaseModel) -> dict[str, Any]:

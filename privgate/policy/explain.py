@@ -80,7 +80,7 @@ def _place(policy: Policy, *place: str | int) -> Mark:
 
 def _powerless(rule: Rule, known: Mapping[str, Any]) -> Iterator[str]:
     if why := rule.vacuous(known):
-        yield f"cannot fail: {why}; it counts for nothing (the metric reaches from {rule.about.reaches})"
+        yield f"cannot refuse: {why}; it counts for nothing (the metric reaches from {rule.about.reaches})"
 
 
 def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
@@ -176,7 +176,7 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"  {rule.outcomes()}"
     yield f"  the metric reaches from {rule.about.reaches}"
     if why := rule.vacuous(policy.facts()):
-        yield f"  CANNOT FAIL: {why}; it counts for nothing"
+        yield f"  CANNOT REFUSE: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)
         mark = policy.origin(rule.name, key)

@@ -115,7 +115,7 @@ def run(policy: Policy, path: Path) -> list[Result]:
 
 
 def load_evidence(path: Path) -> Evidence:
-    """Return the evidence of a report.json, or of an evidence payload; without its per-unit table.
+    """Return the evidence of a report.json, or of an evidence payload; without its per-person table.
 
     Raises
     ------

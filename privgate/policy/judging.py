@@ -202,8 +202,8 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
     return replace(
         finding,
         outcome=worst((finding.outcome, least)),
-        message=f"this rule cannot fail: {why}; {finding.message}",
-        meaning=f"Cannot fail: {why}. {finding.meaning}".rstrip(),
+        message=f"this rule cannot refuse: {why}; {finding.message}",
+        meaning=f"Cannot refuse: {why}. {finding.meaning}".rstrip(),
         advice=finding.advice
         or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
     )

@@ -48,7 +48,7 @@ def attach(
     tracking_uri : str, optional
         Where to attach; where the subject came from if absent.
     include_records : bool
-        Also attach the per-unit table, which is personal data about the training set.
+        Also attach the per-person table, which is personal data about the training set.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     Parameters
     ----------
     verdict : Verdict
-        With its evidence and per-unit table.
+        With its evidence and per-person table.
     hash_key : bytes
         Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
     baseline : mapping, optional
@@ -132,7 +132,7 @@ def _everybody(evidence: Evidence) -> bool:
 
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
-    """Return the limits that rules set on single units: (column of the per-unit table, nats)."""
+    """Return the limits that rules set on single units: (column of the per-person table, nats)."""
     found = [
         (column, f.limit)
         for f in verdict.findings
@@ -300,7 +300,7 @@ def dumps(doc: Mapping[str, Any]) -> str:
 
 
 def records(verdict: Verdict, names: Pseudonyms | None) -> Any:
-    """Return the per-unit table as a DataFrame; empty, with its columns, if no rule needed one."""
+    """Return the per-person table as a DataFrame; empty, with its columns, if no rule needed one."""
     import pandas as pd
 
     columns = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}

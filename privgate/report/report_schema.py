@@ -250,7 +250,7 @@ class ReportDocument(EvidenceModel):
     policy: PolicyFacts
     findings: tuple[Finding, ...]
     evidence: EvidenceDocument
-    units: UnitsSummary | None = Field(description="null where no rule needed the per-unit table.")
+    units: UnitsSummary | None = Field(description="null where no rule needed the per-person table.")
     comparison: Comparison | None = Field(description="null without a version to compare with.")
 
 

@@ -1,4 +1,4 @@
-"""The per-unit table as a reader may see it: counts, quantiles and the worst units under keyed hashes."""
+"""The per-person table as a reader may see it: counts, quantiles and the worst units under keyed hashes."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ from privgate.evidence import Count, encode
 from privgate.evidence.telling import SMALL_CELL, EvidenceModel, Number, Part
 from privgate.report import histograms
 
-# The per-unit table as a reader may see it: a part of the report document.
+# The per-person table as a reader may see it: a part of the report document.
 
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
@@ -31,11 +31,11 @@ Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
 
 
 class FigureSummary(EvidenceModel):
-    """One figure over all units."""
+    """One figure over all people."""
 
     edges: tuple[Number, ...] = Field(description="Edges of the bins, nats; one more than counts.")
-    counts: tuple[Part, ...] = Field(description="Units in each bin; null where suppressed.")
-    unbounded: Part = Field(description="Units without a finite figure; null where suppressed.")
+    counts: tuple[Part, ...] = Field(description="People in each bin; null where suppressed.")
+    unbounded: Part = Field(description="People without a finite figure; null where suppressed.")
     quantiles: Quantiles
 
     @model_validator(mode="after")
@@ -69,9 +69,9 @@ class WorstUnit(EvidenceModel):
 
 
 class UnitsSummary(EvidenceModel):
-    """The per-unit table as a reader may see it."""
+    """The per-person table as a reader may see it."""
 
-    n: int = Field(description="Units in the table.")
+    n: int = Field(description="People in the table.")
     key_id: str = Field(description="Which key made the hashes; tells nothing about the key.")
     small_cell: int = Field(description="Counts from 1 to one less are suppressed.")
     figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
@@ -80,13 +80,13 @@ class UnitsSummary(EvidenceModel):
     next_worst: tuple[str, ...] = Field(
         default=(), description="Others of the worst, in no order: their figures would tell a small count."
     )
-    close: Part = Field(default=None, description="Units measured closely, where not all were.")
-    everybody: bool = Field(default=True, description="Every unit was measured closely: there is a distribution.")
+    close: Part = Field(default=None, description="People measured closely, where not all were.")
+    everybody: bool = Field(default=True, description="Everybody was measured closely: there is a distribution.")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.everybody and (not self.worst or set(self.figures) != set(get_args(FigureName))):
-            raise ValueError("needs every figure and the worst units where everybody was measured")
+            raise ValueError("needs every figure and the worst people where everybody was measured")
         return self
 
 
@@ -183,7 +183,7 @@ class Pseudonyms:
         return value if key in _OURS and isinstance(value, str) else self.scrub(value, also)
 
 
-# The per-unit table as a reader may see it: counts, quantiles and the worst units under keyed hashes.
+# The per-person table as a reader may see it: counts, quantiles and the worst units under keyed hashes.
 #
 # No label and no feature value is written.
 
@@ -204,7 +204,7 @@ def summary(
     *,
     everybody: bool = True,
 ) -> dict[str, Any] | None:
-    """Return what charts and tables need of the per-unit table; None if there is none.
+    """Return what charts and tables need of the per-person table; None if there is none.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def choose(
     count : int, optional
         So many seeds are compared at least; the number of runs of a recipe without a seed.
     drawn : sequence of int
-        Units whose refit an engine expects the seed to decide: seeds are compared without these as well.
+        People whose refit an engine expects the seed to decide: seeds are compared without these as well.
     glance : bool
         For a plan: one other seed is tried, on everything.
 
@@ -129,7 +129,7 @@ def choose(
         by: Literal["seed", "both"] = "both" if by_order else "seed"
         return Seeds((own,), dependent=True, moved_by=moved, compared=compared, message=_note(moved), coins=by)
     pairs = count if count is not None else pairs_needed(len(subject.data.units) if n_units is None else n_units)
-    text = f"another run moves predictions by up to {moved:.2g}; every unit is judged on {pairs} runs with and without"
+    text = f"another run moves predictions by up to {moved:.2g}; everybody is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()
     if count is None:
         more = (None,) * SEEDS_FOR_A_LIMIT

@@ -6,7 +6,7 @@ from enum import StrEnum
 class Need(StrEnum):
     """One thing that a number rests on; a run makes what some rule of its policy needs, and nothing else."""
 
-    #: the per-unit table
+    #: the per-person table
     LEAVE_ONE_OUT = "leave_one_out"
     #: beyond direct queries: theorems, and a search for questions that tell more
     EVERY_QUERY = "every_query"

@@ -185,7 +185,7 @@ class Run:
 
     @property
     def n_units(self) -> int:
-        """Units there are."""
+        """People there are."""
         return len(self.subject.data.units)
 
     @property

@@ -107,7 +107,7 @@ class Units(Sequence[Index]):
         if isinstance(k, slice):
             return [self[j] for j in range(*k.indices(len(self)))]
         if not -len(self) <= k < len(self):
-            raise IndexError("there is no such unit")
+            raise IndexError("there is no such person")
         k %= len(self)
         return self.order[self.bounds[k] : self.bounds[k + 1]]
 

@@ -67,7 +67,7 @@ class Plan:
         all_of_it, wall = span(self.training_seconds), span(self.wall_seconds)
         return (
             f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {span(self.seconds_each)} = "
-            f"{all_of_it} of training, about {wall} on {self.workers} workers{memory}"
+            f"{all_of_it} of training, about {wall} on {crew(self.workers)}{memory}"
         )
 
 
@@ -202,14 +202,19 @@ def select(
         each = max(cost.seconds_each, 1e-6) * len(seeds)
         affordable = min(affordable, int(budget_seconds * fleet.workers / each))
     if affordable < 1:
-        raise UsageError("the budget does not reach for a single unit; raise --budget or --max-retrains")
+        raise UsageError("the budget does not reach for a single person; raise --budget or --max-retrains")
     if affordable >= n:
         return Selection(np.arange(n, dtype=np.int64), n, "")
     lost = (
         f"{sampled(affordable, n)}, drawn at random before looking: without a certificate nothing can "
-        "be said about the largest risk of all units, only about the share of units above a limit"
+        "be said about the largest risk of all people, only about the share of people above a limit"
     )
     return Selection(np.sort(drawn[:affordable]), n, lost)
+
+
+def crew(workers: int) -> str:
+    """Return so many workers in words."""
+    return f"{workers} worker{'s' * (workers != 1)}"
 
 
 def span(seconds: float) -> str:

@@ -381,7 +381,7 @@ def test_where_nothing_passes_the_page_says_what_ended_each_candidate():
     about = {"change": Change(says="a leaf of 20"), "outcome": "failed", "useful": 0.9, "floor": 0.5}
     beyond = about | {"rule": "attack_tpr", "value": 0.2, "limit": 0.1, "of_limit": 2.0}
     useless = about | {"useful": 0.5, "floor": math.inf, "outcome": "inconclusive"}
-    late = about | {"outcome": "inconclusive", "why": "to show that it passes takes about 2 h"}
+    late = about | {"outcome": "inconclusive", "why": "to show that it is approved takes about 2 h"}
     fell = about | {"outcome": "passed", "of_limit": 0.9, "value": 0.09, "limit": 0.1, "confirmed": "failed"}
     points = tuple(Point(number=k, **p) for k, p in enumerate((beyond, beyond, useless, late, fell)))
     told = {"uri": "", "policy": "release-1", "policy_digest": "", "recipe": "", "data": "", "measure": "accuracy"}
@@ -392,7 +392,7 @@ def test_where_nothing_passes_the_page_says_what_ended_each_candidate():
         "1 undecided",
         "1 not approved by a whole check",
         "The nearest was 'a leaf of 20' with 0.2 of 0.1 (attack_tpr).",
-        "One reason: to show that it passes takes about 2 h.",
+        "One reason: to show that it is approved takes about 2 h.",
     ):
         assert part in said
     assert "rare" not in said

@@ -273,7 +273,7 @@ def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy,
 
     ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
     assert ended.outcome == "inconclusive"
-    assert "the per-unit table limits somebody to less" in ended.message
+    assert "the per-person table limits somebody to less" in ended.message
     monkeypatch.undo()
     table = per_unit.table
     nothing = {"dtp_upper": np.full(len(asked.data.units), -np.inf)}

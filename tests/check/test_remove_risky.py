@@ -22,7 +22,7 @@ def test_it_names_whom_to_leave_out_and_draws_the_curve(privgate, tmp_path):
 def test_nobody_needs_to_go_where_the_limit_is_kept(privgate):
     ended = privgate("remove-risky", "models:/smoothed/1", "--limit", "5", "--quiet")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("0 of 60 units removed")
+    assert ended.stdout.startswith("0 of 60 people removed")
 
 
 def test_a_negative_limit_is_a_mistake_of_the_caller(privgate):

@@ -36,7 +36,7 @@ def test_the_maximum_alone_is_the_maximum_of_all_and_every_interval_holds(direct
     apart = np.abs(every.log_without[0] - quick.log_without[0]).max(axis=1)
     assert (apart <= quick.error + every.error).all()
     assert (pdtp[1] + quick.error <= pdtp[1][top] + 2 * quick.error[top] + 1e-6).all()
-    # what the per-unit table makes of it: nobody who was only bounded reaches above who holds the maximum
+    # what the per-person table makes of it: nobody who was only bounded reaches above who holds the maximum
     assert (pdtp[1] + 2 * quick.error <= pdtp[1][top] + 2 * quick.error[top]).all()
     if (n, d) == (400, 5):
         assert np.median(quick.error) > 10 * np.median(every.error)  # the saving is real

@@ -91,7 +91,7 @@ def test_a_wrong_certificate_is_silenced_for_the_run_and_that_is_said(monkeypatc
     assert np.isinf(records["dtp_upper"]).all()
     (said,) = [p for p in bench.preconditions if p.name == f"certificate_{name}"]
     assert said.outcome == "warned"
-    assert "was not used: real models with and without unit" in said.message
+    assert "was not used: real models with and without person" in said.message
     (note,) = part(bench).certificates
     assert not note.applies
     assert note.because.startswith("does not apply, because real models")

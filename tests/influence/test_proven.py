@@ -58,7 +58,7 @@ def test_a_sample_is_trained_without_and_the_theorem_limits_the_others(fleet):
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     coverage = verdict.evidence.influence.coverage
     assert (coverage.n_measured, coverage.n_units) == (SAMPLE, PEOPLE)
-    assert "a theorem over all questions limits everybody's change to 0.9 nats" in coverage.claim
+    assert "a certificate over all questions limits everybody's change to 0.9 nats" in coverage.claim
     assert finding.high == pytest.approx(0.9, abs=1e-6)
     assert finding.low <= finding.high
     assert verdict.outcome.releases

@@ -206,12 +206,12 @@ VAIN = [
 
 @pytest.mark.parametrize("rule", VAIN)
 def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load, rule):
-    with pytest.raises(PolicyError, match="cannot fail") as caught:
+    with pytest.raises(PolicyError, match="cannot refuse") as caught:
         load(f"rules:\n  - {rule}\n")
     assert caught.value.exit_code is ExitCode.USAGE
-    with pytest.raises(PolicyError, match="cannot fail"):  # a rule that only warns does not help
+    with pytest.raises(PolicyError, match="cannot refuse"):  # a rule that only warns does not help
         load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    mode: warn\n")
-    with pytest.raises(PolicyError, match="cannot fail"):  # nor one that need not apply
+    with pytest.raises(PolicyError, match="cannot refuse"):  # nor one that need not apply
         load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    required: false\n")
 
 
@@ -232,7 +232,7 @@ def test_beside_a_rule_that_can_fail_it_is_marked_everywhere_and_counts_for_noth
     found = {f.rule: f for f in policy.judge(Evidence({"n_candidates": 9}, (), good)).findings}
     assert found["vain"].outcome is Outcome.WARNED
     assert found["vain"].meaning.startswith("Cannot fail: ")
-    assert found["vain"].message.startswith("this rule cannot fail: ")
+    assert found["vain"].message.startswith("this rule cannot refuse: ")
     assert found["real"].outcome is Outcome.PASSED
 
 

@@ -67,11 +67,11 @@ def test_shipped_policies_have_no_remarks(run, name):
     [
         ("  - metric: dtp\n    max: 1.0\n", "no 'reason' says why"),
         ("  - metric: dtp\n    max: 1.0\n", "no 'source' says where"),
-        ("  - metric: attack_accuracy\n    max: 0.5\n" + WHY, "can never pass: guessing reaches"),
-        ("  - metric: attack_advantage\n    max: 0\n" + WHY, "can never pass: guessing reaches"),
-        ("  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.01\n" + WHY, "can never pass: guessing finds 0.01"),
+        ("  - metric: attack_accuracy\n    max: 0.5\n" + WHY, "can never approve: guessing reaches"),
+        ("  - metric: attack_advantage\n    max: 0\n" + WHY, "can never approve: guessing reaches"),
+        ("  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.01\n" + WHY, "can never approve: guessing finds 0.01"),
         ("  - metric: attack_tpr\n    at_fpr: 0.001\n    max: 0.1\n" + WHY, "is resolved by 3688 candidates or more"),
-        ("  - metric: generalization_gap\n    max: 0\n" + WHY, "can never pass: the upper confidence limit"),
+        ("  - metric: generalization_gap\n    max: 0\n" + WHY, "can never approve: the upper confidence limit"),
         ("  - metric: generalization_gap\n    max: 0.1\n" + WHY, "nothing enforced here can show"),
         ("  - metric: dp_epsilon_lower_bound\n" + WHY, "nothing enforced here can show"),
         ("  - metric: pdtp\n    max: 1.0\n    bound: lower\n" + WHY, "doubt only warns"),
@@ -110,7 +110,7 @@ def test_lint_says_that_a_suite_lets_the_worst_table_pass(run, policy_file, tmp_
     (tmp_path / "units.json").write_text(json.dumps({"name": "units", "expectations": [expectation]}))
     _, out = run("lint", policy_file(f"rules:\n  - metric: table\n    suite: units.json\n{WHY}"))
 
-    assert ("cannot fail: a table in which every influence is unlimited" in out) is vain
+    assert ("cannot refuse: a table in which every influence is unlimited" in out) is vain
 
 
 @pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, "")])

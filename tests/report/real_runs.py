@@ -34,7 +34,7 @@ from privgate.verdict import Finding, Verdict
 FOLDER = Path(__file__).with_name("goldens")
 KEY = b"a key for tests, thirty-two byte"
 HEAD = 'schema: privgate/policy/v1\nname: {}\nversion: "1"\nrules:\n'
-#: columns of the per-unit table that hold no float
+#: columns of the per-person table that hold no float
 KINDS_OF = {"unit": object, "label": object, "engine": object, "status": object, "seeds": int}
 
 NAIVE_BAYES = Recipe(CategoricalNB(alpha=5.0, min_categories=trained.SIZES), seed=1)
@@ -224,7 +224,7 @@ def rounded(w):
 
 
 def optional(w):
-    """A suite over the per-unit table, beside a rule that does not apply."""
+    """A suite over the per-person table, beside a rule that does not apply."""
     column = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "pdtp", "max_value": 5}}
     policy = w.policy(
         "suite",

@@ -59,7 +59,7 @@ def test_a_budget_in_seconds_is_turned_into_units_by_a_timed_sample(fleet, subje
 
 
 def test_a_budget_for_nobody_is_refused(fleet, subject):
-    with pytest.raises(UsageError, match="single unit"):
+    with pytest.raises(UsageError, match="single person"):
         plan.select(subject(), fleet, (1, 2, 3), max_retrains=2)
 
 

@@ -16,9 +16,7 @@ from privgate.families.over_all_queries import applies
 from privgate.families.retrained import Seeds
 from privgate.subject.subject import Subject
 
-SHRUNK = (
-    "the unit alone holds a feature's highest category, which training without it does not know; declare min_categories"
-)
+SHRUNK = "the person alone holds a feature's highest category, unknown to training without it; declare min_categories"
 UNKNOWN = "a query holds a category beyond those that the model knows"
 
 

@@ -203,7 +203,7 @@ class GaussianNb(counts.CountingEngine):
     def unfit(self, estimator: Any, subject: Subject) -> str:
         """Return which parameters are not covered; empty if all are."""
         if not estimator.var_smoothing > 0:
-            return "var_smoothing is 0: a feature may lose all its variance without one unit"
+            return "var_smoothing is 0: a feature may lose all its variance without one person"
         if not np.ptp(designs.matrix(subject)[: subject.data.n], axis=0).any():
             return "every feature is constant"
         if estimator.priors is not None:

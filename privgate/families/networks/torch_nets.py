@@ -134,7 +134,7 @@ class TorchNets(Engine):
         return Shadows(masks, log_p, each, status, self.name)
 
 
-_LABEL = "training networks without single units, in blocks"
+_LABEL = "training networks without single people, in blocks"
 
 
 def _block(fits: tuple[Fit, ...]) -> Block:

@@ -83,7 +83,7 @@ class TreeEnsembles(Engine):
             for s in seeds
             for u in tried
         ]
-        less = asked.fleet.fits(subject, calls, label="retraining without single units")
+        less = asked.fleet.fits(subject, calls, label="retraining without single people")
         K, bad = len(subject.classes), set[int]()
         log_without = np.full((len(seeds), len(row_query), K), -np.inf)
         without = np.empty((len(seeds), len(units)), dtype=object)

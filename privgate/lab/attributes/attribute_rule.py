@@ -75,9 +75,7 @@ class AttributeAdvantage(Rule):
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Say that without a sensitive feature there is nothing to infer."""
         if "sensitive" in facts and not facts["sensitive"]:
-            return (
-                f"rule {self.name!r} can never pass here: no feature is declared sensitive; pass sensitive=(column, …)"
-            )
+            return f"rule {self.name!r} can never approve here: no feature is sensitive; pass sensitive=(column, …)"
         return super().cannot_conclude(facts)
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
@@ -85,4 +83,4 @@ class AttributeAdvantage(Rule):
         yield from super().remarks(audit, suites)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
-            yield "can never pass: the upper confidence limit lies above the difference seen"
+            yield "can never approve: the upper confidence limit lies above the difference seen"

@@ -79,4 +79,4 @@ class RobustAdvantage(Rule):
         yield from super().remarks(audit, suites)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
-            yield "can never pass: the upper confidence limit lies above the advantage seen"
+            yield "can never approve: the upper confidence limit lies above the advantage seen"

@@ -74,8 +74,8 @@ class AttackTpr(MembershipRule):
         count = facts.get("candidates", 0)
         if count and count < self.least:
             return (
-                f"rule {self.name!r} can never pass here: {count} candidates cannot resolve a false-positive rate of "
-                f"{self.at_fpr:g} at confidence {self.confidence:g}; at least {self.least} are needed"
+                f"rule {self.name!r} can never approve here: {count} candidates cannot resolve a false-positive rate "
+                f"of {self.at_fpr:g} at confidence {self.confidence:g}; at least {self.least} are needed"
             )
         return super().cannot_conclude(facts)
 
@@ -83,7 +83,7 @@ class AttackTpr(MembershipRule):
         """Add what no finite sample can show."""
         yield from super().remarks(audit, suites)
         if self.max <= self.at_fpr:
-            yield f"can never pass: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
+            yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
         if audit.min_candidates < self.least:
             yield (
                 f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "

@@ -96,7 +96,9 @@ class DpEpsilonLowerBound(Rule):
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Say what an audit shows: a leak, never that there is none."""
         del measurement
-        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim is broken"
+        return (
+            "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim is contradicted"
+        )
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""

@@ -72,10 +72,12 @@ class Dtp(LeaveOneOutRule):
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
             if why := " and ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
-                return f"no theorem bounds every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
+                return (
+                    f"no certificate limits every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
+                )
             return (
-                "no theorem bounds every answer of this model for every person: declare the domain, take a model that "
-                "a certificate covers (`privgate list --all`), or judge by pdtp-1, which speaks of direct queries only"
+                "no certificate limits every answer of this model for every person: declare the domain, take a model "
+                "that a certificate covers (`privgate list --all`), or judge by pdtp-1 (direct queries only)"
             )
         return super().advice(measurement, outcome)
 
@@ -86,6 +88,6 @@ class Dtp(LeaveOneOutRule):
         none = "no certificate bounds this kind of model over all questions (networks and forests have none)"
         why = " and ".join(facts.get("why_no_certificate", ())) or none
         return (
-            f"rule {self.name!r} can never pass here: {why}; so DTP may be shown to exceed the limit but never to be "
-            "within it; policy pdtp-1 judges direct queries only"
+            f"rule {self.name!r} can never approve here: {why}; so DTP may be shown to exceed the limit but never to "
+            "be within it; policy pdtp-1 judges direct queries only"
         )

@@ -66,4 +66,4 @@ class GeneralizationGap(CandidatesRule):
         """Add that no gap of a sample is surely 0."""
         yield from super().remarks(audit, suites)
         if self.max == 0:
-            yield "can never pass: the upper confidence limit of a gap lies above 0"
+            yield "can never approve: the upper confidence limit of a gap lies above 0"

@@ -1,4 +1,4 @@
-"""What rules about the per-unit table have in common: which number of all the units' numbers is judged."""
+"""What rules about the per-person table have in common: which number of all people's numbers is judged."""
 
 import math
 from abc import abstractmethod
@@ -30,7 +30,7 @@ class LeaveOneOutRule(Rule):
 
     max: NonNegativeFloat = Field(description="Largest value allowed; nats, or a fraction for share_above.")
     aggregate: Literal["max", "quantile", "share_above"] = Field(
-        default="max", description="Which number of all the units' numbers is judged."
+        default="max", description="Which number of all people's numbers is judged."
     )
     q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
     threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
@@ -67,7 +67,7 @@ class LeaveOneOutRule(Rule):
         if self.aggregate != "share_above" or self.sample is None:
             raise wrong("up_to", "'up_to' belongs to aggregate 'share_above' with a 'sample'")
         if Need.EVERY_QUERY in self.about.needs:
-            raise wrong("up_to", "over all questions theorems limit people, and more people narrow nothing")
+            raise wrong("up_to", "over all questions certificates limit people, and more people narrow nothing")
         if self.up_to <= self.sample:
             raise wrong("up_to", f"going on from {self.sample} people to {self.up_to} draws nobody")
         return self
@@ -182,7 +182,7 @@ class LeaveOneOutRule(Rule):
         """Name what usually lowers the influence of single records."""
         stopped = BehindInfluence.of(measurement.behind).not_computed
         if outcome is Outcome.FAILED:
-            return f"{WAY_OUT}; the per-unit table names records{' (--full all of them)' if stopped else ''}"
+            return f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}"
         if stopped:
             return "check with --full, which measures everybody"
         if measurement.problem:
@@ -191,7 +191,7 @@ class LeaveOneOutRule(Rule):
         if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (
                 f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
-                f"every unit on {SEEDS_FOR_A_LIMIT} (without --seeds, budget and sample)"
+                f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds, budget and sample)"
             )
         if BehindInfluence.of(measurement.behind).followed:
             return (
@@ -205,7 +205,7 @@ class LeaveOneOutRule(Rule):
             return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
         if seeds:
             return "the limit lies within the interval over runs, which more of them (--seeds) narrow"
-        return "the limit lies within what is known of some people; the per-unit table names their intervals"
+        return "the limit lies within what is known of some people; the per-person table names their intervals"
 
 
 def averaged(measurement: Measurement) -> str:

@@ -69,7 +69,7 @@ class CandidatesRule(Rule):
         yield from super().remarks(audit, suites)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
-            yield "can never pass: guessing reaches this limit, and the upper confidence limit lies above guessing"
+            yield "can never approve: guessing reaches this limit, and the upper confidence limit lies above guessing"
 
 
 class MembershipRule(CandidatesRule):

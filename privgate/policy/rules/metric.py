@@ -45,7 +45,7 @@ class Metric:
     per_unit : bool
         Aggregated from one number a unit: coverage counts, and a limit in nats is one on every unit.
     columns : tuple of str
-        Columns of the per-unit table that such a limit speaks about, the one that decides last.
+        Columns of the per-person table that such a limit speaks about, the one that decides last.
     limits_attacks : bool
         Whether a limit says what attacks achieve.
     figure : str

@@ -39,7 +39,7 @@ _JUDGED = _PROSE | {"metric", "mode", "bound", "required", "when", "either"}
 CONDITIONS: Mapping[str, str] = {
     "classifier": "the model is no classifier",
     "regressor": "the model is no regressor",
-    "theorem": "no theorem about data and recipe alone bounds every answer of this model",
+    "theorem": "no certificate of data and recipe alone limits every answer of this model",
     "claim": "the recipe claims no differential privacy",
 }
 Condition = Literal["classifier", "regressor", "theorem", "claim"]
@@ -74,7 +74,7 @@ _LACKING = {
 class Rule(Part, ABC):
     """One line of a policy: asks for a measurement and later judges it. Pure.
 
-    Equality passes. NaN, a missing number, an interval on both sides of the limit: never a pass.
+    Equality passes. NaN, a missing number, an interval on both sides of the limit: never an approval.
     """
 
     #: the number that is limited
@@ -281,7 +281,7 @@ class Rule(Part, ABC):
         return _STRICTER.get(name) or self.tightens.get(name)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Return why this rule can never pass for such a subject, before anything is trained; empty if it can.
+        """Return why this rule can never approve for such a subject, before anything is trained; empty if it can.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class Rule(Part, ABC):
             ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
         """
         lacking = (text for need, (fact, text) in _LACKING.items() if need in self.about.needs and not facts.get(fact))
-        return next((f"rule {self.name!r} can never pass here: {text}" for text in lacking), "")
+        return next((f"rule {self.name!r} can never approve here: {text}" for text in lacking), "")
 
     def outcomes(self) -> str:
         """Return what passes, what blocks and what happens in between, one sentence."""

@@ -92,7 +92,7 @@ class Sensitivity(LeaveOneOutRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what lowers the influence of single records on numbers."""
         if outcome is Outcome.FAILED:
-            return f"{WAY_OUT}; the per-unit table names the records that move answers most"
+            return f"{WAY_OUT}; the per-person table names the records that move answers most"
         if self.over == "domain" and math.isinf(measurement.high) and not measurement.problem:
             return (
                 "only least squares and ridge on a declared domain of numbers are bounded at every question: declare "
@@ -103,5 +103,5 @@ class Sensitivity(LeaveOneOutRule):
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Say that without a theorem the rule over the domain can fail but never pass."""
         if self.over == "domain" and (why := facts.get("why_no_sensitivity_bound")):
-            return f"rule {self.name!r} can never pass here: {why}"
+            return f"rule {self.name!r} can never approve here: {why}"
         return super().cannot_conclude(facts)

@@ -1,6 +1,6 @@
-"""The rule ``table`` runs a Great Expectations suite of yours over the per-unit table.
+"""The rule ``table`` runs a Great Expectations suite of yours over the per-person table.
 
-``suite`` is a JSON file beside the policy; its expectations speak about the columns of the per-unit table (pdtp,
+``suite`` is a JSON file beside the policy; its expectations speak about the columns of the per-person table (pdtp,
 dtp_lower, dtp_upper, error, noise_floor, seeds, engine, status, label). All must be met. A row minimum and not-null on
 every column named are added, because an empty table and NaN meet almost any expectation; a missing column is an error,
 not a violation. The judged number is the count of expectations that are not met. Where a person's
@@ -29,7 +29,7 @@ from privgate.verdict import Outcome
 
 METRIC = Metric(
     "table",
-    "Expectations on the per-unit table",
+    "Expectations on the per-person table",
     question="influence",
     reaches="0 (all expectations met) to their number",
     unit="expectations",
@@ -39,7 +39,7 @@ METRIC = Metric(
 
 
 class Table(Rule):
-    """The per-unit table must meet every expectation of a suite."""
+    """The per-person table must meet every expectation of a suite."""
 
     about = METRIC
     files = ("suite",)

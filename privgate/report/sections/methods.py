@@ -179,7 +179,7 @@ def _measurements(found: Sequence[Measurement]) -> list[Block]:
     if not found:
         return []
     held = list(dict.fromkeys(plain(a, 200) for m in found for a in m.assumptions))
-    columns = ("Measurement", "Result", "Kind", "Units or trials", "Where", "Conditions")
+    columns = ("Measurement", "Result", "Kind", "People or trials", "Where", "Conditions")
     rows = [_measurement(m, held) for m in found]
     folded = f"All {len(rows)} measurements with their conditions"
     made = [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]

@@ -13,7 +13,7 @@ def section(doc: ReportDocument) -> Section | None:
     s = doc.subject
     told = (
         ("Records", s.n_records),
-        ("People or units", s.n_units),
+        ("People", s.n_units),
         ("Labels", s.n_classes),
         ("Candidates outside the data", s.n_candidates),
     )

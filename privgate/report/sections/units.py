@@ -11,7 +11,7 @@ from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain, shown
 from privgate.report.unit_rows import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
 
-#: figures of the per-unit table, in words
+#: figures of the per-person table, in words
 NAMES: Mapping[FigureName, str] = {
     "pdtp": "PDTP, direct queries",
     "dtp_lower": "DTP, largest change seen",

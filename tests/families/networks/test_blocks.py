@@ -118,7 +118,7 @@ def test_progress_counts_models_and_says_how_long_the_rest_takes(remembered):
     last = [words for words in told if words[1] == UNITS]
     assert last[-1][0] == UNITS
     assert last[-1][2] == 0.0
-    assert fleet.activity.startswith("training networks without single units")
+    assert fleet.activity.startswith("training networks without single people")
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def pages(tree: ast.AST) -> set[int]:
 def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and name of every text that is a metric's name.
 
-    A column of the per-unit table may have a metric's name; it is one unless it is compared, or listed among metrics.
+    A column of the per-person table may have a metric's name; it is one unless it is compared, or listed among metrics.
     """
     quiet = pages(tree)
     above = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}

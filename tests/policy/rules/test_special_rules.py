@@ -160,7 +160,7 @@ def test_an_unlimited_epsilon_is_told_as_such():
 def test_doubt_about_units_asks_for_more_measuring():
     rule = example("dtp")
 
-    assert "per-unit table" in rule.judge(measured(rule, 0.5, 2.0)).advice
+    assert "per-person table" in rule.judge(measured(rule, 0.5, 2.0)).advice
     assert "everybody" in rule.judge(measured(rule, 0.5, 2.0, n=9)).advice
     assert "without any limit" in rule.judge(measured(rule, math.inf)).meaning
 
@@ -180,7 +180,7 @@ def test_advice_names_the_cause_and_no_seeds_where_seeds_are_not_the_cause():
         (_advised(largest, n=30, population=90), "everybody"),
         (_advised(largest, n=30, population=90, seeds=75, kind="confidence"), "everybody"),
         (_advised(share, low=0.0, high=0.2, n=30, population=90), "30 of 90"),
-        (_advised(largest, high=0.9, n=9, population=9), "per-unit table"),
+        (_advised(largest, high=0.9, n=9, population=9), "per-person table"),
     ):
         assert wanted in told
         assert "seed" not in told
