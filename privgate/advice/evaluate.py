@@ -22,6 +22,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare, unit_limits
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.evidence.figures import figure
 from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
@@ -111,14 +112,15 @@ def planned(
 def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
     judged = {f.rule: f for f in verdict.findings}
     point, now = (_coarse(p, judged.get(p.rule), verdict) for p in (point, now))
-    name, useful = f"{point.rule}{judged[point.rule].suffix if point.rule in judged else ''}", ""
+    named, useful = judged[point.rule].title if point.rule in judged else point.rule, ""
     if not (math.isnan(point.useful) or math.isnan(now.useful)):
         useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
-    unit = f" {point.unit}" if point.unit else ""
-    risk = f"{now.value:.3g} becomes {point.value:.3g}" if now.rule == point.rule else f"{point.value:.3g}"
+    risks = (now.value, point.value) if now.rule == point.rule else (point.value,)
+    told = [figure(value, point.unit, against=point.limit) for value in risks]
     return NextStep(
         action=point.change.says,
-        effect=f"{name}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
+        effect=f"{named}: {' becomes '.join(told)} where {figure(point.limit, point.unit)} is allowed{useful}; the "
+        "next check confirms it",
         cost="one training",
         measured=StepMeasured(
             measure=measure,

@@ -14,7 +14,7 @@ from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, defence, found_blocks, what_was_asked, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
-from privgate.report.sentences import foreign, say
+from privgate.report.sentences import foreign, say, translated
 from privgate.report.text import clip, moment, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
@@ -98,6 +98,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     rows = [a for a in told if a.outcome is not (Outcome.PASSED if a.condition else Outcome.NOT_NEEDED)]
     shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
     changed, titles, room = changes(doc), {a.finding.rule: a.asked for a in told}, _ROOM
+    advised = _steps(doc, room["steps"])[:LINES]
     page: dict[str, Any] = {
         "tone": "watch" if doc.observed else _TONE[doc.outcome],
         "decision": capital(words.decision(doc)),
@@ -112,7 +113,8 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "rows": [{k: (whole if k == "note" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown],
         "more": max(0, len(rows) - ROWS),
         "held": _held(held, unheld),
-        "steps": steps(doc, room["steps"])[:LINES],
+        "steps": [text for text, _ in advised],
+        "english": {text for text, english in advised if english},
         "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
         "changes": whole(changed, room["changes"]) or say("history.none"),
         "changes_since": _since(doc),
@@ -281,28 +283,38 @@ def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
 
 def steps(doc: ReportDocument, room: int = 900) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost as far as there is room, else each rule's advice."""
-    told = [_step(step, room) for step in doc.next_steps]
-    advice = [prose(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
-    searched = any("advise" in step for step in told)
+    return [text for text, _ in _steps(doc, room)]
+
+
+def _steps(doc: ReportDocument, room: int) -> list[tuple[str, bool]]:
+    """Return each step, and whether it stayed English for want of a translation."""
+    told = [(_step(step, room), not translated(step.action)) for step in doc.next_steps]
+    advice = [plain(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
+    searched = any("advise" in step for step, _ in told)
     for a in dict.fromkeys(advice):
-        if not (a.startswith(_SEARCH) and searched):
-            told.append(_stop(capital(whole(a, room))))
-        searched |= a.startswith(_SEARCH)
+        if not (a.startswith(WAY_OUT) and searched):
+            told.append((_stop(capital(whole(_here(a), room))), not translated(a)))
+        searched |= a.startswith(WAY_OUT)
     if told:
         return told
     if doc.approved:
-        return [say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires))]
-    return [say("next.observed" if doc.outcome.releases else "next.read")]
+        return [(say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires)), False)]
+    return [(say("next.observed" if doc.outcome.releases else "next.read"), False)]
 
 
-#: how the advice of every refused rule without a number of its own begins: it is said once
-_SEARCH = prose(WAY_OUT)
+def _here(advice: str) -> str:
+    """Return advice in the language of the page; in English where no translation is known."""
+    return prose(translated(advice) or advice, 400)
 
 
 def _step(step: NextStep, room: int) -> str:
-    action, extra = capital(prose(step.action, 300)), ""
-    for name, value in (("effect", step.effect), ("cost", step.cost)):
-        more = f"{extra}{'; ' if extra else ''}{say(f'next.{name}', value=prose(value, 300))}" if value else extra
+    action, extra, m = capital(_here(step.action)), "", step.measured
+    effect = _here(step.effect)
+    if foreign() and m is not None and math.isfinite(m.of_limit):
+        told = {"useful": number(m.useful), "now": number(m.useful_now), "share": percent_at_most(m.of_limit)}
+        effect = say("next.measured", measure=plain(m.measure, 30), **told)
+    for name, value in (("effect", effect), ("cost", _here(step.cost))):
+        more = f"{extra}{'; ' if extra else ''}{say(f'next.{name}', value=value)}" if value else extra
         extra = more if len(action) + len(more) + 4 <= room else extra
     return _stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
 

@@ -6,7 +6,8 @@ carries as text. ``tests/report/test_sentences.py`` renders page one in another 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -222,6 +223,7 @@ SENTENCES: Mapping[str, str] = {
     "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
     "next.effect": "effect: {value}",
     "next.cost": "cost: {value}",
+    "next.measured": "at most {share} of the limit; {measure} {useful} instead of {now}",
     "since.approved": "Since the last approved version",
     "since.version": "Since version {version}",
     "history": "History",
@@ -346,6 +348,32 @@ def spoken(language: str) -> Iterator[None]:
         yield
     finally:
         SPOKEN.reset(token)
+
+
+def translated(text: str) -> str:
+    """Return advice that a report carries as English text in the language that is spoken; empty if it is not known."""
+    code = SPOKEN.get().get("code", "en")
+    if code == "en":
+        return text
+    for pattern, told in _advice():
+        if found := pattern.fullmatch(text):
+            return told[code].format(**{name: translated(v) or v for name, v in found.groupdict().items()})
+    parts = [translated(part) for part in text.split("; ")] if "; " in text else []
+    return "; ".join(parts) if all(parts) else ""
+
+
+@cache
+def _advice() -> Sequence[tuple[re.Pattern[str], Mapping[str, str]]]:
+    """Return patterns of English advice, and what each is elsewhere. A name is one word, a command anything."""
+    kinds = {"name": r"\S+", **dict.fromkeys(("command", "said", "some", "how", "rest"), ".+")}
+    text = (Path(__file__).parent / "languages/steps.json").read_text(encoding="utf-8")
+    return [
+        (
+            re.compile(re.sub(r"\\{(\w+)\\}", lambda m: f"(?P<{m[1]}>{kinds.get(m[1], '[^;:]+')})", re.escape(said))),
+            told,
+        )
+        for said, told in json.loads(text).items()
+    ]
 
 
 @cache

@@ -305,7 +305,7 @@ def make(names=tuple(KINDS)):
 def _kept(verdict):
     """Return a verdict as JSON values, nothing hidden yet, its figures to twelve digits."""
     given = verdict.evidence
-    parts = {f.name: true(getattr(given, f.name)) for f in fields(given) if f.name != "records"}
+    parts = {f.name: true(getattr(given, f.name)) for f in fields(given) if f.name not in ("records", "cases")}
     parts["measurements"] = [true(m) | {"request": r.payload()} for r, m in given.measurements.items()]
     records = {k: v.tolist() for k, v in given.records.items()}
     return _short(encode({

@@ -1,8 +1,10 @@
 """German and French are the English table, key by key; a page in them holds no English of ours."""
 
+import ast
 import json
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from privgate import report
 from privgate.errors import UsageError
 from privgate.evidence import figures
 from privgate.policy import rules
-from privgate.report import sentences
+from privgate.report import front, report_schema, sentences
 from privgate.report.sentences import LANGUAGES, SENTENCES, spoken
 
 #: what only a translation holds: its name, its marks, and words that English takes from rules and units
@@ -72,3 +74,39 @@ def test_the_evidence_is_the_same_in_every_language(runs):
 
     pages = [report.render(doc, "html", name) for name in LANGUAGES]
     assert len({page.partition("</nav>")[2].rpartition("</section>")[0] for page in pages}) == 1
+
+
+STEPS = json.loads((Path(sentences.__file__).parent / "languages/steps.json").read_text(encoding="utf-8"))
+
+
+def test_every_translated_step_is_one_that_the_package_says():
+    told = set()
+    for file in Path(rules.__file__).parents[2].rglob("*.py"):
+        told |= {n.value for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if type(n) is ast.Constant}
+    said = "\n".join(str(text).replace("`", "") for text in told)
+
+    for english, others in STEPS.items():
+        assert others.keys() == set(FOREIGN)
+        assert {tuple(values(text)) for text in (english, *others.values())} == {tuple(values(english))}
+        # the package puts some of these together from parts
+        parts = re.split(r"\{\w+\}|; | \(|, or | trained | was | were |\b1 ", english)
+        assert [part for part in parts if part.strip(" ,:()x") not in said] == []
+
+
+@pytest.mark.parametrize("language", FOREIGN)
+@pytest.mark.parametrize("kind", ["certified", "refuted", "undecided", "attacked", "regressor", "shares"])
+def test_what_to_do_next_is_in_the_language_of_the_page(runs, kind, language):
+    doc = report_schema.read(runs.document(kind))
+    with spoken(language):
+        told = front.view(doc)
+
+    assert told["steps"]
+    assert told["english"] == set()
+    assert not [step for step in told["steps"] if re.search(r"\b(which|without|becomes|trainings|people)\b", step)]
+
+
+def test_advice_that_nobody_translated_stays_english_and_is_marked(runs):
+    doc = runs.document("undecided")
+    doc["next_steps"] = [{"action": "ask the author", "effect": "", "cost": "", "measured": None}]
+
+    assert '<bdi lang="en">Ask the author.</bdi>' in report.render(doc, "html", "de")
