@@ -206,7 +206,7 @@ def _keepers(seen: Read, n: int) -> Iterator[tuple[str, int]]:
     """Yield each class that keeps its records, and how many rows its largest array has; 0 where it has none."""
     for name in sorted({full.rpartition(".")[2] for full in seen.names} & KEEPERS):
         sizes = [a.values.shape[0] for a in seen.arrays if a.values.ndim == 2 and name in a.where.split(".")]
-        sparse = [a.values.size - 1 for a in seen.arrays if a.where.endswith("indptr")]
+        sparse = [a.values.size - 1 for a in seen.arrays if a.where.removesuffix(".npy").endswith("indptr")]
         size = max([*sizes, *sparse], default=0)
         yield name, size if size >= max(2, n // 100) else 0
 
