@@ -187,7 +187,8 @@ def _of_limit(finding: Finding) -> float:
 def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Measurement]:
     """Return what the rules ask for; ``pruned``, only until an enforced one is not kept."""
     found, waived, over = dict[Request, Measurement](), {w.rule for w in policy.waivers}, ""
-    for rule in policy.rules:
+    # a look at the file costs one training, and refuses all that neighbours and kernels can be turned into
+    for rule in sorted(policy.rules, key=lambda rule: rule.about.needs != {Need.LOOKED}):
         request = rule.request()
         if request in found:
             continue
