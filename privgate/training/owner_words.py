@@ -35,6 +35,7 @@ _NUMBER = re.compile(r"(?<!\w)(?![0-3]D\b)[+-]?\.?\d(?:\w|[.,:+-](?=\d))*")
 #: letters that were written as others, and what was cut
 _ESCAPED = re.compile(r"\\(?:x\w\w|u\w{4}|U\w{8}|.)|\w*(?:\.\.\.|…)")
 _LETTER = re.compile(r"[^\W\d_]")
+_UNWRITTEN = re.compile(r"[^\s'\"():,.;/\[\]]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _OPERATOR = re.compile(r"[-+*/%@<>=!&|^]{1,2}")
 #: between the parts of a text that is filled in
@@ -112,15 +113,11 @@ def _by_owner(text: str, written: set[str], held: "Held") -> str:
     made, at, used = "", 0, set()
     for found in re.finditer("|".join(edges) or "(?!)", text):
         part = found[0]
-        made += _punctuation(text[at : found.start()])
+        made += _UNWRITTEN.sub(_HIDDEN, text[at : found.start()])
         made += part if part not in used and not held.has(part) else _HIDDEN
         at = found.end()
         used.add(part)
-    return _merged(made + _punctuation(text[at:]))
-
-
-def _punctuation(text: str) -> str:
-    return re.sub(r"[^\s'\"():,.;/\[\]]+", _HIDDEN, text)
+    return _merged(made + _UNWRITTEN.sub(_HIDDEN, text[at:]))
 
 
 def _by_library(exc: BaseException, text: str, passed: list[CodeType], written: set[str], held: "Held") -> str:
