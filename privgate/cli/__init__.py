@@ -37,7 +37,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "advise", "apply", "forget", "remove-risky", "demo")
+LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "apply", "forget", "remove-risky", "demo",
+        "dp audit")  # fmt: skip
 
 #: groups of the help page; a command in none of them stands in the last
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -74,10 +75,12 @@ class _Lazy(click.Group):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"no command {args[0]!r}{hint}", ctx)
-        if args and args[0] in LONG and not {"--quiet", "--help", "-h"} & {*args}:
+        quiet = os.environ.get("PRIVGATE_QUIET", "").lower() in {"1", "t", "true", "y", "yes", "on"}
+        named = next((name for name in LONG if name.split() == args[: name.count(" ") + 1]), "")
+        if named and not quiet and not {"--quiet", "--help", "-h"} & {*args}:
             from privgate.cli import heartbeat
 
-            heartbeat.begin(f"{args[0]}: reading libraries and what was named")
+            heartbeat.begin(f"{named}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,7 +112,7 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
     environment.
     """
-    from privgate.cli import config
+    from privgate.cli import config, heartbeat
 
     name = str(ctx.invoked_subcommand)
     command = cli.get_command(ctx, name)
@@ -118,6 +121,8 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     every = functools.partial(_every, ctx)
     made, used = config.defaults(name, command, os.environ, Path(), every)
     ctx.default_map = {name: made}
+    if made.get("quiet"):  # the file may ask for it
+        heartbeat.end()
     if used:
         click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)
 

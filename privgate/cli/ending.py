@@ -1,8 +1,11 @@
 """How a command ends: every ending is an exit code, and nothing but a bug shows a traceback."""
 
+import contextlib
 import os
 import re
+import sys
 import traceback
+from pathlib import Path
 
 import click
 
@@ -22,27 +25,30 @@ def _plainly(exc: click.BadParameter) -> click.BadParameter:
 
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     """Run a command line and return the exit code; Python and click would answer 1 to everything."""
-    try:
-        # https://no-color.org: any value but an empty one
-        color = False if os.environ.get("NO_COLOR") else None
-        with door.shut():
-            code = command.main(args=arguments, prog_name=name, standalone_mode=False, color=color)
-    except PrivgateError as exc:
-        # names in it may hold bytes that are no text
-        click.echo(wrapped(f"error: {exc}").encode("utf-8", "backslashreplace").decode(), err=True)
-        code = exc.exit_code
-    except click.ClickException as exc:
-        (_plainly(exc) if isinstance(exc, click.BadParameter) else exc).show()
-        code = ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
-        code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        code = ExitCode.INTERRUPTED
-    except Exception:  # noqa: BLE001  a crash must not look like a failed policy
-        traceback.print_exc()
-        click.echo(f"this is a bug in {name}; nothing was approved", err=True)
-        code = ExitCode.INTERNAL
-    finally:
-        end()
-    return int(code or 0)
+    if sys.stderr is None:  # click would tell stdout
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
+    code: int = ExitCode.INTERNAL
+    with contextlib.suppress(OSError):  # where nobody hears why, the exit code still says how
+        try:
+            # https://no-color.org: any value but an empty one
+            color = False if os.environ.get("NO_COLOR") else None
+            with door.shut():
+                code = int(command.main(args=arguments, prog_name=name, standalone_mode=False, color=color) or 0)
+        except PrivgateError as exc:
+            code = exc.exit_code
+            # names in it may hold bytes that are no text
+            click.echo(wrapped(f"error: {exc}").encode("utf-8", "backslashreplace").decode(), err=True)
+        except click.ClickException as exc:
+            code = ExitCode.USAGE
+            (_plainly(exc) if isinstance(exc, click.BadParameter) else exc).show()
+        except (click.Abort, KeyboardInterrupt):
+            code = ExitCode.INTERRUPTED
+            click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
+        except BrokenPipeError:
+            code = ExitCode.INTERRUPTED
+        except Exception:  # noqa: BLE001  a crash must not look like a failed policy
+            traceback.print_exc()
+            click.echo(f"this is a bug in {name}; nothing was approved", err=True)
+        finally:
+            end()
+    return code

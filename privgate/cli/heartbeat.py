@@ -4,6 +4,7 @@ Light, because its first line is there before the libraries are read. Where stde
 and over; elsewhere each is a line of its own.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -63,8 +64,7 @@ def progress(done: int, total: int, seconds_left: float, label: str = "retrainin
         if fresh:
             _now.began, _now.estimated = time.monotonic(), False
         if sys.stderr.isatty():
-            click.echo(f"\r\x1b[2K{_line()[:WIDTH]}", nl=done >= total, err=True)
-            _now.said = time.monotonic()
+            _write(f"\r\x1b[2K{_line()[:WIDTH]}", nl=done >= total)
             return
         first = seconds_left >= _WORTH_TELLING and not _now.estimated
         _now.estimated = _now.estimated or first
@@ -78,8 +78,12 @@ def _line() -> str:
 
 
 def _say(text: str) -> None:
-    clear = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    click.echo(clear + wrapped(text), err=True)
+    _write(("\r\x1b[2K" if sys.stderr.isatty() else "") + wrapped(text))
+
+
+def _write(text: str, *, nl: bool = True) -> None:
+    with contextlib.suppress(OSError):  # where nobody hears of it, the work goes on
+        click.echo(text, nl=nl, err=True)
     _now.said = time.monotonic()
 
 

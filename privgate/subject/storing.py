@@ -1,6 +1,7 @@
 """Writing containers to files and reading back what was written; and data that stay in the file they come from."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,8 @@ _CSV = frozenset(
         *("parse_dates", "true_values", "false_values", "compression"),
     )
 )
+#: an apostrophe within a word neither opens nor closes; what is never closed reaches to the end
+QUOTED = re.compile(r"(?:(?<!\w)|(?<=\bb))(?:(['\"])(?P<name>.*?)(?<!\\)\1(?!\w)|['\"](?P<rest>.*)$)")
 #: what may separate columns beside one character: anything else is a regular expression, which may never end
 _SPACES = (r"\s+", None)
 _PACKED = ("infer", "gzip", "bz2", "xz", "zstd", "zip", None)
@@ -269,7 +272,10 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
     try:
         return pd.read_csv(uri, **dict(options)) if form == "csv" else pd.read_parquet(uri, **dict(options))
     except (OSError, ValueError, TypeError, ImportError, LookupError, ArithmeticError, RuntimeError) as exc:
-        raise SubjectError(f"{uri!r} cannot be read as {form}: {str(exc).partition(chr(10))[0][:200]}") from exc
+        # what a reader quotes stands in a record, unless it was asked for
+        asked, line = f"{uri!r} {str(local)!r} {dict(options)}", str(exc).partition("\n")[0]
+        said = QUOTED.sub(lambda q: q[0] if f"'{q['name']}'" in asked else "'…'", line)
+        raise SubjectError(f"{uri!r} cannot be read as {form}: {said[:200]}") from exc
 
 
 def split(frame: Any, columns: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:

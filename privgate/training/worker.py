@@ -348,21 +348,28 @@ def _one_process() -> Iterator[None]:
 def sentence(what: str, exc: BaseException, root: Path | None = None) -> str:
     """Return what may be told of an error; the whole traceback goes to the log, for the engineer."""
     traceback.print_exception(exc)
-    if isinstance(exc, SubjectError) and owner_words.ours(exc):
-        return "".join(c for c in str(exc).strip().partition("\n")[0] if c.isprintable())[:200]
     if isinstance(exc, OutOfTimeError):
         return f"{what} did not end within its time limit"
-    opened = next((opened for opened, _ in _OPENED.values() if opened.root == root), None)
     try:
-        X, y = (opened.X, opened.y) if opened else parts.data(root)
-        key = ("told", type(exc), str(exc)[:1000])
-        kept_here = {} if opened is None else opened.prepared
-        if key not in kept_here:  # a thousand trainings may fail for one reason
-            kept_here[key] = owner_words.told(exc, root, X, y, opened and opened.recipe.payload)
-        return f"{what} raised {kept_here[key]}"
+        cause = exc.__cause__
+        if not (isinstance(exc, SubjectError) and owner_words.ours(exc)):
+            return f"{what} raised {_told(exc, root)}"
+        cited = str(exc).replace(str(cause), _told(cause, root)) if cause is not None and str(cause) else str(exc)
+        return "".join(c for c in cited.strip().partition("\n")[0] if c.isprintable())[:200]
     except Exception as unreadable:  # noqa: BLE001  what cannot be held against the data is not told
         traceback.print_exception(unreadable)
         return f"{what} raised an error, of which nothing can be told"
+
+
+def _told(exc: BaseException, root: Path | None) -> str:
+    opened = next((opened for opened, _ in _OPENED.values() if opened.root == root), None)
+    kept_here = {} if opened is None else opened.prepared
+    key = ("told", type(exc), str(exc)[:1000])
+    if key not in kept_here:  # a thousand trainings may fail for one reason
+        if (held := kept_here.get("held")) is None:
+            held = kept_here["held"] = owner_words.Held.of(*((opened.X, opened.y) if opened else parts.data(root)))
+        kept_here[key] = owner_words.told(exc, root, held, opened and opened.recipe.payload)
+    return str(kept_here[key])
 
 
 def _nothing() -> Float:

@@ -1,13 +1,15 @@
 """A long command says at once that it has begun, goes on saying so, and writes lines that fit."""
 
+import os
 import re
 import subprocess
 import sys
 import time
 
+import click
 import pytest
 
-from privgate.cli import LONG, heartbeat
+from privgate.cli import LONG, cli, heartbeat
 
 BEGUN = """
 import sys
@@ -24,19 +26,46 @@ cli.main(sys.argv[1:], standalone_mode=False)
 @pytest.mark.parametrize("name", LONG)
 def test_the_first_line_is_there_before_any_library_is_read(name):
     made = subprocess.run(
-        [sys.executable, "-c", BEGUN, name, "models:/m/1"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", BEGUN, *name.split(), "models:/m/1"], capture_output=True, text=True, check=True
     )
 
     assert made.stdout == f"light {name}: reading libraries and what was named\n"
 
 
-def test_whoever_asks_for_quiet_hears_nothing():
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_whoever_asks_for_quiet_hears_nothing(by):
     made = subprocess.run(
-        [sys.executable, "-c", BEGUN, "check", "models:/m/1", "--quiet", "--policy", "none-such"],
-        capture_output=True, text=True, check=False,
+        [sys.executable, "-c", BEGUN, "check", "models:/m/1", "--policy", "none-such", *["--quiet"][: by == "option"]],
+        capture_output=True, text=True, check=False, env={**os.environ, "PRIVGATE_QUIET": str(by != "option")},
     )  # fmt: skip
 
     assert "light" not in made.stdout
+
+
+def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
+    (tmp_path / "privgate.yaml").write_text("check:\n  quiet: true\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(heartbeat, "_now", heartbeat._State())
+    heartbeat.begin("check: reading")
+
+    with pytest.raises(click.UsageError):
+        cli.main(["check", "models:/m/1"], standalone_mode=False)
+
+    assert heartbeat._now.ended is None
+
+
+@pytest.mark.parametrize("stderr", ["closed", "full", "broken"])
+def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr):
+    """And no exit code is 1, which is a model's that was refused."""
+    read, write = os.pipe()
+    os.close(read)
+    opened = {"broken": write, "full": os.open("/dev/full", os.O_WRONLY), "closed": None}[stderr]
+    made = subprocess.run(
+        ["sh", "-c", f'"$0" -m privgate check models:/m/1 {"2>&-" * (stderr == "closed")}', sys.executable],
+        stdout=subprocess.PIPE, stderr=opened, text=True, check=False,
+    )  # fmt: skip
+
+    assert (made.returncode, made.stdout) == (2, "")
 
 
 @pytest.fixture

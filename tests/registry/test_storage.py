@@ -176,13 +176,14 @@ def test_data_of_a_file_stay_there(registry, table, tmp_path, kind, from_registe
         ("people.csv", {"engine": "python"}, "'engine'"),
         ("absent.csv", {}, "is no file; the training data must lie there"),
         ("../../../../../../../../dev/zero", {"file_format": "csv"}, "is no file"),
-        ("people.csv", {"dtype": {"a": "no such type"}}, "cannot be read as csv"),
+        ("people.csv", {"dtype": {"a": "no such type"}}, "cannot be read as csv: data type 'no such type'"),
+        ("people.csv", {"dtype": {"named": "float64"}}, "csv: could not convert string to float: '…'"),
         ("people.csv", {"ids": "absent"}, "no column 'absent'"),
         ("https://me:secret@host/people.csv", {}, "password"),
     ],
 )
 def test_what_cannot_be_recorded_of_a_file_is_refused(table, tmp_path, path, about, words):
-    table.to_csv(tmp_path / "people.csv", index=False)
+    table.assign(named="secret").to_csv(tmp_path / "people.csv", index=False)
     with pytest.raises(SubjectError, match=words) as refused:
         TrainingData.from_file(path if "://" in path else tmp_path / path, target="label", **about)
     assert "secret" not in str(refused.value)
