@@ -42,7 +42,7 @@ def picture(advice: Tried) -> str:
     words = "".join(_labels(places))
     cut = any(p.useful < low for p in shown)
     said = f"{advice.measure}, cross-validated" + ("; lower is drawn at the bottom edge" if cut else "")
-    title = f"Risk against {advice.measure} of every candidate"
+    title = f"Risk against {advice.measure} of every change"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="13" '
         f'font-family="sans-serif" fill="#333"><title>{escape(title)}</title>{"".join(_frame(low, high))}'
@@ -211,7 +211,7 @@ def summary(advice: Tried) -> str:
     return (
         f"{says[:1].upper()}{says[1:]}: {_number(found)} where {found.limit:g} is allowed. The model as it stands has "
         f"{_number(present)}. {cost}. A whole check with other randomness agrees: {saw}. It was chosen among "
-        f"{len(advice.points) - 1} candidates."
+        f"{len(advice.points) - 1} changes."
     )
 
 
@@ -221,7 +221,11 @@ def _why_none(advice: Tried) -> str:
     for p in tried:
         ends.setdefault(_end(p), []).append(p)
     counted = ", ".join(f"{len(found)} {end}" for end, found in ends.items())
-    said = [f"Of {len(tried)} candidates: {counted}."] if tried else ["Nothing was tried.", *advice.left[:1]]
+    said = (
+        [f"Of {len(tried)} change{'s' * (len(tried) != 1)}: {counted}."]
+        if tried
+        else ["Nothing was tried.", *advice.left[:1]]
+    )
     if near := ends.get(_BEYOND):
         least = min(near, key=lambda p: p.of_limit)
         said.append(f"The nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule}).")

@@ -269,31 +269,29 @@ def apply(
     """
     known = {p.number: p for p in advice.points[1:]}
     if number not in known:
-        raise UsageError(f"the advice has no candidate {number}; it has {', '.join(map(str, known)) or 'none'}")
+        raise UsageError(f"the advice has no change {number}; it has {', '.join(map(str, known)) or 'none'}")
     point = known[number]
     if point.change.games:
-        raise UsageError(f"candidate {number} is not advised: {point.change.games}")
+        raise UsageError(f"change {number} is not advised: {point.change.games}")
     if why := point.useless(advice.measure):
-        raise UsageError(f"candidate {number} is not advised: {why}")
+        raise UsageError(f"change {number} is not advised: {why}")
     if point.change.kind == "pretrained" and public is None:
-        raise UsageError(
-            f"candidate {number} was pre-trained on public records: name them again with --public FILE.npz"
-        )
+        raise UsageError(f"change {number} was pre-trained on public records: name them again with --public FILE.npz")
     subject = registry.load_subject(advice.uri, tracking_uri=tracking_uri)
     if (subject.recipe.digest, subject.data.digest) != (advice.recipe, advice.data):
         raise UsageError(f"{advice.uri} is not what was advised on; run `privgate advise {advice.uri}` again")
     if why := before(subject, point.change, public):
-        raise UsageError(f"candidate {number} is not what `privgate advise` proposes: {why}")
+        raise UsageError(f"change {number} is not what `privgate advise` proposes: {why}")
     try:
         made = changed(subject, point.change)
         why = after(subject.recipe, made.recipe, point.change)
     except (LookupError, TypeError, ValueError) as exc:
         why = f"it does not fit the recipe ({type(exc).__name__})"
     if why:
-        raise UsageError(f"candidate {number} is not what `privgate advise` proposes: {why}")
+        raise UsageError(f"change {number} is not what `privgate advise` proposes: {why}")
     if (made.recipe.digest, made.data.digest) != (point.recipe, point.data):
         raise UsageError(
-            f"candidate {number} as it is made here is not what was measured; run `privgate advise {advice.uri}` again"
+            f"change {number} as it is made here is not what was measured; run `privgate advise {advice.uri}` again"
         )
     tags = {
         "privgate.advised_from": advice.uri,
@@ -352,4 +350,4 @@ def changed_policy(advice: Advice) -> str:
         return f"the policy {advice.policy} is not found here: whether it has changed since is not known"
     if found.digest == advice.policy_digest:
         return ""
-    return f"the policy {advice.policy} has changed since these candidates were measured: the next check may differ"
+    return f"the policy {advice.policy} has changed since these changes were measured: the next check may differ"

@@ -75,11 +75,19 @@ def steps(
         told.append(missing)
     each = planning.seconds_each(run)
     tried = len(search.points) - 1
-    return (*told, planned(policy, subject, verdict.evidence.run.plan, each, fleet.workers, tried=tried)), path
+    check, file = verdict.evidence.run.plan, limits.file_withheld
+    return (*told, planned(policy, subject, check, each, fleet.workers, tried=tried, file_withheld=file)), path
 
 
 def planned(
-    policy: Policy, subject: Subject, check: TrainingPlan | None, each: float, workers: int, *, tried: int = 0
+    policy: Policy,
+    subject: Subject,
+    check: TrainingPlan | None,
+    each: float,
+    workers: int,
+    *,
+    tried: int = 0,
+    file_withheld: bool = False,
 ) -> NextStep:
     """Return what ``privgate advise`` would try, and how long that takes at most by what a check takes.
 
@@ -92,6 +100,8 @@ def planned(
     workers : int
     tried : int
         Changes that were measured already.
+    file_withheld : bool
+        The check was told that nobody who may ask gets the model's file.
     """
     count = candidates.most(subject, policy, halvings=HALVINGS)
     trainings = 0 if check is None else check.retrains
@@ -99,9 +109,10 @@ def planned(
     alone = seconds + usefulness.FOLDS * each / workers
     whole = min(count * alone, BUDGET)
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
+    command = ["privgate", "advise", subject.uri or "URI", "--policy", named(policy)]
+    command += ["--file-not-downloadable"] * file_withheld
     return NextStep(
-        action="search for the cheapest change that is approved: "
-        f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
+        action=f"search for the cheapest change that is approved: `{shlex.join(command)}`",
         effect=f"{before}up to {count} are measured by the same rules, first moves first, each with its "
         "cross-validated usefulness",
         cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {plan.crew(workers)}: "
@@ -172,7 +183,7 @@ def costs_of_both(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Bud
     found = costs(policy, subject, fleet=fleet, limits=limits)
     if found.ends:
         return found.said
-    search = planned(policy, subject, found.planned, found.each, fleet.workers)
+    search = planned(policy, subject, found.planned, found.each, fleet.workers, file_withheld=limits.file_withheld)
     return [*found.said, f"if it refuses: {search.action}: {search.effect}; {search.cost}"]
 
 

@@ -279,7 +279,7 @@ class Tried(BaseModel):
     @model_validator(mode="after")
     def _numbered(self) -> Self:
         if [p.number for p in self.points] != list(range(len(self.points))) or not self.points:
-            raise ValueError("candidates are numbered from 0, the model as it stands, and each once")
+            raise ValueError("changes are numbered from 0, the model as it stands, and each once")
         return self
 
     @property

@@ -19,6 +19,7 @@ from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit
 from privgate.membership import attack_figures, board
 from privgate.policy import Policy
+from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.rule_base import Rule
@@ -196,7 +197,8 @@ def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Me
             found[request] = Measurement(request, problem=f"not measured, because {over} is not kept")
             continue
         found[request] = _measured(run, rule, pruned=pruned)
-        alone = rule.mode == "enforce" and rule.name not in waived and not rule.either
+        withheld = policy.withheld(rule, WITHHELD if run.limits.file_withheld else "")
+        alone = rule.mode == "enforce" and rule.name not in waived and not rule.either and not withheld
         if pruned and alone and not _kept(rule, found[request]):
             over = rule.name
     return found

@@ -36,6 +36,7 @@ _public = click.option(
 @shared.ledger
 @click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True)
 @click.option("--isolation", type=click.Choice(WAYS), default="auto", show_default=True)
+@click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="As check was told it.")
 @shared.quiet
 @shared.as_json
 def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path | None, **settings: Any) -> int:
@@ -72,7 +73,7 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
             policy,
             subject,
             fleet,
-            Budget(shadow_models=settings["shadow_models"]),
+            Budget(shadow_models=settings["shadow_models"], file_withheld=settings["file_withheld"]),
             measure=settings["measure"],
             public=None if public is None else Public.read(public),
             seconds=seconds,
@@ -104,7 +105,7 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
 def apply(
     *, number: int, out: Path, public: Path | None, alias: str, checks: bool, options: tuple[str, ...], **settings: Any
 ) -> int:
-    """Register candidate NUMBER of the last advice as a new version, and print the one command that releases it.
+    """Register change NUMBER of the last advice as a new version, and print the one command that releases it.
 
     That command checks the version like any other, has it signed and sets the alias; with --check it is run at once.
     OPTIONS after -- are its own, such as --config guard.yaml --sign-command CMD for a guarded registry.

@@ -387,7 +387,7 @@ def test_where_nothing_passes_the_page_says_what_ended_each_candidate():
     told = {"uri": "", "policy": "release-1", "policy_digest": "", "recipe": "", "data": "", "measure": "accuracy"}
     said = advice_page.summary(Tried(**told, points=points))
     for part in (
-        "Of 4 candidates: 1 beyond the limit or perhaps so",
+        "Of 4 changes: 1 beyond the limit or perhaps so",
         "1 no better than an answer that ignores the features",
         "1 undecided",
         "1 not approved by a whole check",
@@ -616,7 +616,7 @@ def test_a_chosen_change_becomes_the_next_version_and_says_where_it_comes_from(f
     assert served.tolist() == exact.classes_[exact.predict_proba(table().X).argmax(axis=1)].tolist()
     assert Subject.load(f"models:/credit/{info.registered_model_version}", tracking_uri=uri).release.form == "label"
 
-    with pytest.raises(UsageError, match="no candidate 99"):
+    with pytest.raises(UsageError, match="no change 99"):
         apply(advice.model_copy(update=digests), 99, tracking_uri=uri)
     with pytest.raises(UsageError, match="not what was advised on"):
         apply(advice.model_copy(update={**digests, "uri": "models:/credit/2"}), advice.best[0].number, tracking_uri=uri)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.advice import candidates
 from privgate.advice import evaluate as steps
-from privgate.advice.advice_search import cheap
+from privgate.advice.advice_search import Search, cheap
 from privgate.advice.evaluate import costs_of_both as plan
 from privgate.check import gate
 from privgate.check.costs import costs
@@ -48,6 +49,24 @@ def fleet(tmp_path_factory):
 @pytest.fixture(scope="module")
 def blocked(fleet):
     return evaluate("dtp-1", bayes(), fleet=fleet)
+
+
+@pytest.mark.parametrize("withheld", [False, True])
+def test_the_file_is_looked_at_first_and_ends_no_search_where_nobody_gets_it(fleet, tmp_path, withheld):
+    place = tmp_path / "both.yaml"
+    rules = "rules: [{metric: pdtp, max: 0.5}, {metric: file_records, max: 0}]"
+    place.write_text(f'schema: privgate/policy/v1\nname: both\nversion: "1"\n{rules}\n', encoding="utf-8")
+    told = np.random.default_rng(4).normal(size=(61, 2)) + np.c_[DATA.y, DATA.y]
+    subject = Subject.local(Recipe(KNeighborsClassifier(), seed=1), TrainingData(told, DATA.y))
+    search = Search(Policy.load(place), subject, fleet, Budget(file_withheld=withheld))
+    search.tried(candidates.NOTHING)
+    found = search.tried(next(candidates.releases(subject)))
+
+    assert found.rule == ("pdtp" if withheld else "file_records")
+    assert found.outcome == "failed"
+    assert withheld or found.trainings < 10  # nobody was left out
+    named = steps.planned(Policy.load(place), subject, None, 0.0, 1, file_withheld=withheld).action
+    assert named.endswith(f"{place.name}{' --file-not-downloadable' * withheld}`")
 
 
 def test_what_is_named_passes_and_its_numbers_are_those_of_a_check(blocked, fleet):

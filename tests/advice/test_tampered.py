@@ -203,5 +203,5 @@ def test_what_answers_no_better_than_whoever_ignores_the_features_is_not_applied
     now = advice(Change(says=""), monkeypatch)
     badly = now.points[1].model_copy(update=use)
     assert not badly.stands
-    with pytest.raises(UsageError, match=f"candidate 1 is not advised: .*{re.escape(why)}"):
+    with pytest.raises(UsageError, match=f"change 1 is not advised: .*{re.escape(why)}"):
         applying.apply(now.model_copy(update={"points": (now.points[0], badly)}), 1)
