@@ -22,6 +22,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare, unit_limits
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import Count, NextStep, Removals, StepMeasured, TrainingPlan
+from privgate.evidence.figures import figure
 from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
@@ -99,12 +100,11 @@ def planned(
     whole = min(count * alone, BUDGET)
     before = f"{tried} {'change was' if tried == 1 else 'changes were'} measured here; " if tried else ""
     return NextStep(
-        action="search for the cheapest change that passes: "
+        action="search for the cheapest change that is approved: "
         f"`{shlex.join(['privgate', 'advise', subject.uri or 'URI', '--policy', named(policy)])}`",
-        effect=f"{before}up to {count} are measured by the same rules, first moves first, each with its "
-        "cross-validated usefulness",
-        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {workers} workers: "
-        f"{plan.span(alone)} for one that passes, less where it fails early, and --budget ends it",
+        effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} (workers: {workers}): "
+        f"{plan.span(alone)} for one that is approved, less where it is refused early, and --budget ends it",
     )
 
 
@@ -114,11 +114,11 @@ def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
     name, useful = f"{point.rule}{judged[point.rule].suffix if point.rule in judged else ''}", ""
     if not (math.isnan(point.useful) or math.isnan(now.useful)):
         useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
-    unit = f" {point.unit}" if point.unit else ""
-    risk = f"{now.value:.3g} becomes {point.value:.3g}" if now.rule == point.rule else f"{point.value:.3g}"
+    before = f"{figure(now.value, now.unit)} becomes " if now.rule == point.rule else ""
+    risk = f"{before}{figure(point.value, point.unit)} where {figure(point.limit, point.unit)} is allowed"
     return NextStep(
         action=point.change.says,
-        effect=f"{name}: {risk}{unit} where {point.limit:g} is allowed{useful}; the next check confirms it",
+        effect=f"{name}: {risk}{useful}; a check of the changed model decides",
         cost="one training",
         measured=StepMeasured(
             measure=measure,

@@ -396,7 +396,7 @@ def decided(run: Run, request: Request, measured: Mapping[Request, Measurement])
     asked = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
     if not (asked and run.attack_breaks(measured) and left_out.spared(run)):
         return []
-    text = "a rule on attacks is broken, which no training without a person takes back; --full measures it all the same"
+    text = "a rule on attacks refuses, which no training without a person takes back; --full measures it all the same"
     return [Precondition("attacked", "failed", text)]
 
 

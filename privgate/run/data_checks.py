@@ -213,7 +213,7 @@ def duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
     detail = {"records": copies, "share": copies / data.n}
     if not copies:
         return Precondition("duplicates", "passed", "no two people have equal records", detail)
-    text = f"{Count(copies, data.n)} of {data.n} records equal a record of another unit; {_OWNER}"
+    text = f"{Count(copies, data.n)} of {data.n} records equal a record of another person; {_OWNER}"
     return Precondition("duplicates", "warned", text, detail)
 
 
@@ -233,7 +233,7 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
     if share >= close_people.MOST or share > 1.5 * count / data.n:
         open_ = share >= close_people.MOST and data.groups is None
         said = percent(share) if share < 1 else "all"
-        text = f"about {said} of the records lie closer to another unit's record than people do, as jittered copies"
+        text = f"about {said} of the records lie closer to another person's record than people do, as jittered copies"
         return Precondition(
             "near_duplicates", "inconclusive" if open_ else "warned", f"{text}; {_OWNER}", {"close": share}
         )
@@ -245,7 +245,7 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
     text = (
-        f"at least {Count(count, data.n)} of {data.n} records differ from a record of another unit by rounding only; "
+        f"at least {Count(count, data.n)} of {data.n} records differ from a record of another person by rounding only; "
         f"{_OWNER}"
     )
     return Precondition("near_duplicates", "warned", text, detail)

@@ -70,11 +70,6 @@ class Decisions:
         return self.tp / (self.tp + self.fp) if self.tp + self.fp else float("nan")
 
     @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 where no member is found."""
-        return 2 * self.tp / (2 * self.tp + self.fp + self.fn) if self.tp else 0.0
-
-    @property
     def accuracy(self) -> float:
         """Share of right decisions over all records."""
         n = self.tp + self.fn + self.fp + self.tn

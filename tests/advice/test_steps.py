@@ -30,7 +30,7 @@ RNG = np.random.default_rng(9)
 Y = RNG.integers(0, 2, 60)
 X = np.column_stack([np.where(RNG.random(60) < 0.7, Y, RNG.integers(0, v, 60)) for v in SIZES])
 DATA = TrainingData(np.vstack([X, [[2, 3]]]), np.append(Y, 0), domain=Domain(categories=SIZES))
-PLANNED = re.compile(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on 1 workers")
+PLANNED = re.compile(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) \(workers: 1\)")
 
 
 def bayes(alpha=0.2):
@@ -132,7 +132,7 @@ def test_a_plan_says_what_a_search_would_take(fleet):
     untimed = lambda lines: [re.sub(r"[\d.]+ (m?s|min|h)\b", "a while", line) for line in lines]  # each is timed anew
     said = plan(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget())
     assert untimed(said[:-1]) == untimed(costs(Policy.load("dtp-1"), bayes(), fleet=fleet, limits=Budget()).said)
-    assert said[-1].startswith("if it refuses: search for the cheapest change that passes")
+    assert said[-1].startswith("if it refuses: search for the cheapest change that is approved")
     assert PLANNED.search(said[-1])
 
 

@@ -36,7 +36,7 @@ def test_jittered_copies_are_no_people(width, by):
     found = near_duplicates(data(jittered(width=width, by=by)))
 
     assert found.outcome == "inconclusive"
-    assert "closer to another unit's record than people do" in found.message
+    assert "closer to another person's record than people do" in found.message
 
 
 def test_copies_of_a_few_are_a_warning_and_so_are_copies_of_named_people():
