@@ -70,7 +70,9 @@ class Assertion:
 
 def of(doc: ReportDocument) -> list[Assertion]:
     """Return one a finding: what must hold first, then rules, each worst first."""
-    return [*map(_of_condition, preconditions(doc)), *of_rules(rules(doc), doc.evidence.measurements)]
+    held = preconditions(doc)
+    told = [Assertion(f, title(f), "", "", "", say(f"result.{f.outcome}"), capital(prose(f.message))) for f in held]
+    return [*told, *of_rules(rules(doc), doc.evidence.measurements)]
 
 
 def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -> list[Assertion]:
@@ -78,10 +80,6 @@ def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -
     told, found = {m.request.key: m for m in measurements}, list(findings)
     named = _titles(found, {key: dict(m.request.options) for key, m in told.items()})
     return [_of_rule(f, named[f.rule], told.get(f.request)) for f in found]
-
-
-def _of_condition(f: Finding) -> Assertion:
-    return Assertion(f, title(f), "", "", "", say(f"result.{f.outcome}"), capital(prose(f.message)))
 
 
 def _of_rule(f: Finding, asked: str, m: Measurement | None) -> Assertion:

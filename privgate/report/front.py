@@ -219,8 +219,8 @@ def how_sure(doc: ReportDocument) -> str:
         part, limited = least.n < least.population, BehindInfluence.of(least.behind)
         each = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
         key = "sure.some" if part else "sure.all_estimated" if limited.beyond else each
-        count = {"count": number(least.n), "total": number(least.population), "who": _who(least)}
-        told.append(say(key, **count))
+        who = say("sure.records" if about(least.request.metric).question == "file" else "sure.people")
+        told.append(say(key, count=number(least.n), total=number(least.population), who=who))
         told += dict.fromkeys(line for m in counted for line in _behind(m))
         if part and not limited.not_computed:  # else the reason was said
             coverage = doc.evidence.influence and doc.evidence.influence.coverage
@@ -252,10 +252,6 @@ def _tried(doc: ReportDocument, m: Measurement) -> Iterator[str]:
         yield say("sure.tried", members=number(b.members), people=people, candidates=number(b.candidates))
         if 0 < m.n < m.population and m.request.option("scope", "record") != "record":
             yield say("sure.drawn")
-
-
-def _who(m: Measurement) -> str:
-    return say("sure.records" if about(m.request.metric).question == "file" else "sure.people")
 
 
 def row(a: Assertion) -> dict[str, str]:
@@ -345,7 +341,7 @@ def _public(doc: ReportDocument) -> list[str]:
 def _not_tested(doc: ReportDocument) -> list[str]:
     tested = words.kinds_tested(doc)
     missing = [k for k in words.ATTACK_KINDS if k not in tested]
-    return [say("not_tested", kinds=", ".join(words.kind(k) for k in missing))] if missing else []
+    return [say("not_tested", kinds=", ".join(say(f"kind.{k}") for k in missing))] if missing else []
 
 
 def verify(doc: ReportDocument) -> str:

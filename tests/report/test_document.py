@@ -154,7 +154,7 @@ def test_page_one_answers_the_four_questions(runs):
         "Intervals hold at 95 % confidence. 141 members of 150 and 141 candidates were tried. All 150 people or "
         "records were measured. It is a mean over 13 runs of training, not of this very model."
     )
-    assert told["steps"][0].startswith("Search for the cheapest change that is approved: privgate advise")
+    assert told["steps"][0].startswith("Search for the cheapest change that passes: privgate advise")
     assert [r["result"] for r in told["rows"]] == [
         "Refused", "Refused", "Undecided", "Undecided", "Warning", "Warning (waived)", "Approved",
     ]  # fmt: skip
