@@ -130,12 +130,6 @@ def test_how_sure_tells_who_was_tried_beside_who_was_measured(runs):
     assert "people or records were measured" in told
 
 
-def test_an_epsilon_is_told_with_its_delta_wherever_it_is_told(runs):
-    claim = next(h for h in defence.view(read(runs.document("private")))["harms"] if "claim" in h["what"])
-
-    assert "at delta 1×10⁻⁵" in claim["likely"]
-
-
 def test_a_limit_that_nothing_reaches_is_not_said_to_be_exceeded(runs):
     doc = runs.document("screened")
     for m in doc["evidence"]["measurements"]:
@@ -163,11 +157,14 @@ def test_a_claim_that_reruns_contradict_is_not_told_as_approved_by_its_epsilon(r
     )
 
 
-def test_an_audit_is_told_as_the_leak_that_it_proves_with_its_delta(runs):
-    (rule,) = [a for a in rows(read(runs.document("private"))).values() if a.finding.metric == "dp_epsilon_lower_bound"]
+def test_an_audit_is_told_as_the_leak_that_it_proves_and_every_epsilon_with_its_delta(runs):
+    doc = read(runs.document("private"))
+    (rule,) = [a for a in rows(doc).values() if a.finding.metric == "dp_epsilon_lower_bound"]
 
     assert re.fullmatch(r"at least epsilon [\d.]+", rule.value)
     assert rule.threshold.endswith(" at delta 1×10⁻⁵")
+    assert "at delta 1×10⁻⁵" in next(h for h in defence.view(doc)["harms"] if "claim" in h["what"])["likely"]
+    assert "201" not in front.how_sure(doc)  # its trainings are neither trials nor people
 
 
 def test_an_audit_that_could_contradict_nothing_says_so_beside_its_limit():
@@ -207,39 +204,19 @@ def test_whoever_guesses_has_nothing_of_the_model_whatever_the_rule(runs, metric
     assert front.bar([a]).low == 0
 
 
-def test_nothing_is_called_exact_of_which_no_upper_limit_is_known(runs):
+@pytest.mark.parametrize(("figures", "behind", "told", "never"), [
+    ({"low": 0.05, "high": "inf"}, {}, "What was seen is certain; no upper limit is known.", "Exact"),
+    ({"kind": "confidence", "confidence": 0.95}, {"beyond": 0.05}, "estimated; some, drawn at random", "were measured."),
+    ({"value": 1.2, "low": 0.4, "high": "inf"}, {"own_coins": True, "followed": True},
+     "at the recorded seed it is 3.32-fold (1.2 nats)", "holds for the recorded seed"),
+])  # fmt: skip
+def test_how_sure_says_no_more_than_engines_and_seeds_showed(runs, figures, behind, told, never):
     doc = runs.document("certified")
     for m in doc["evidence"]["measurements"]:
-        m |= {"low": 0.05, "high": "inf"}
-    told = front.how_sure(read(doc))
+        m |= {**figures, "behind": {**(m["behind"] or {}), **behind}}
 
-    assert sentences.say("sure.below") in told
-    assert sentences.say("sure.proof") not in told
-
-
-def test_whom_an_engine_only_ranked_is_not_told_as_measured(runs):
-    doc = runs.document("certified")
-    for m in doc["evidence"]["measurements"]:
-        m |= {"kind": "confidence", "confidence": 0.95, "behind": {**(m["behind"] or {}), "beyond": 0.05}}
-    told = front.how_sure(read(doc))
-
-    assert "people or records were estimated; some, drawn at random, were measured by training" in told
-    assert "At most 5 % of people may exceed" in told
-
-
-def test_what_the_models_own_seed_shows_is_told_where_other_seeds_do_not_confirm_it(runs):
-    doc = runs.document("certified")
-    for m in doc["evidence"]["measurements"]:
-        m |= {"value": 1.2, "low": 0.4, "high": "inf"}
-        m["behind"] = {**(m["behind"] or {}), "own_coins": True, "followed": True}
-
-    assert "at the recorded seed it is 3.32-fold (1.2 nats)" in front.how_sure(read(doc))
-
-
-def test_trainings_of_an_audit_are_not_told_as_trials_or_people(runs):
-    told = front.how_sure(read(runs.document("private")))
-
-    assert "201" not in told
+    assert told in front.how_sure(read(doc))
+    assert never not in front.how_sure(read(doc))
 
 
 def test_every_condition_that_may_not_hold_has_a_title_that_says_what_should_be_so():
