@@ -151,7 +151,7 @@ def of(data: TrainingData) -> AttackPool:
     if min(inside, outside) < LEAST:
         removed = ", ".join(f"{Count(v)} {k}" for k, v in pool.removed.items())
         raise MeasurementError(
-            f"a split needs {LEAST} people of the training data and {LEAST} candidates; only {Count(inside, n)} and "
+            f"too few for a split of {LEAST} people in the data and {LEAST} candidates: only {Count(inside, n)} and "
             f"{Count(outside, len(pool.trial) - n)} are usable (removed: {removed})"
         )
     return pool

@@ -206,7 +206,7 @@ def test_whoever_guesses_has_nothing_of_the_model_whatever_the_rule(runs, metric
 
 @pytest.mark.parametrize(("figures", "behind", "told", "never"), [
     ({"low": 0.05, "high": "inf"}, {}, "What was seen is certain; no upper limit is known.", "Exact"),
-    ({"kind": "confidence", "confidence": 0.95}, {"beyond": 0.05}, "estimated; some, drawn at random", "were measured."),
+    ({"kind": "confidence", "confidence": 0.95}, {"beyond": 0.05}, "estimated; some, drawn", "were measured."),
     ({"value": 1.2, "low": 0.4, "high": "inf"}, {"own_coins": True, "followed": True},
      "at the recorded seed it is 3.32-fold (1.2 nats)", "holds for the recorded seed"),
 ])  # fmt: skip
