@@ -113,9 +113,8 @@ def planned(
     command += ["--file-not-downloadable"] * file_withheld
     return NextStep(
         action=f"search for the cheapest change that is approved: `{shlex.join(command)}`",
-        effect=f"{before}up to {count} are measured by the same rules, first moves first, each with its "
-        "cross-validated usefulness",
-        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} on {plan.crew(workers)}: "
+        effect=f"{before}up to {count} are measured by the same rules, each with its cross-validated usefulness",
+        cost=f"at most {count} x {trainings + usefulness.FOLDS} trainings, {plan.span(whole)} (workers: {workers}): "
         f"{plan.span(alone)} for one that is approved, less where it is refused early, and --budget ends it",
     )
 
@@ -126,12 +125,11 @@ def _told(point: Point, now: Point, measure: str, verdict: Verdict) -> NextStep:
     named, useful = judged[point.rule].title if point.rule in judged else point.rule, ""
     if not (math.isnan(point.useful) or math.isnan(now.useful)):
         useful = f"; cross-validated {measure} {now.useful:.4f} becomes {point.useful:.4f}"
-    risks = (now.value, point.value) if now.rule == point.rule else (point.value,)
-    told = [figure(value, point.unit, against=point.limit) for value in risks]
+    before = f"{figure(now.value, now.unit)} becomes " if now.rule == point.rule else ""
+    risk = f"{before}{figure(point.value, point.unit)} where {figure(point.limit, point.unit)} is allowed"
     return NextStep(
         action=point.change.says,
-        effect=f"{named}: {' becomes '.join(told)} where {figure(point.limit, point.unit)} is allowed{useful}; the "
-        "next check confirms it",
+        effect=f"{named}: {risk}{useful}; a check of the changed model decides",
         cost="one training",
         measured=StepMeasured(
             measure=measure,

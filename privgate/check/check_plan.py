@@ -265,7 +265,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         least = plan.span(len(sample) * len(run.more_seeds) * estimate.seconds_each / estimate.workers)
         said.append(
             f"where the first {len(run.seeds)} runs do not refuse: {len(sample) * len(run.more_seeds)} retrains in "
-            f"all, about {least} on {plan.crew(estimate.workers)}"
+            f"all, about {least} (workers: {estimate.workers})"
         )
     elif run.more_seeds and Need.UPPER_LIMIT in run.asked:
         said.append(
@@ -306,9 +306,7 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     if each:
         busy = plan.span(trained * each)
         wall = plan.span(trained * each / run.fleet.workers)
-        said.append(
-            f"{trained} x {plan.span(each)} = {busy} of training, about {wall} on {plan.crew(run.fleet.workers)}"
-        )
+        said.append(f"{trained} x {plan.span(each)} = {busy} of training, about {wall} (workers: {run.fleet.workers})")
     seconds = found.engine + found.theorems + trained * each / run.fleet.workers
     return TrainingPlan(retrains=trained, leave_one_out=left_out, seconds=seconds)
 
@@ -363,7 +361,7 @@ def alternatives(
             continue
         other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
         made = trainings(other, handed_on)
-        took = f", {plan.span(made * each / run.fleet.workers)} on {plan.crew(run.fleet.workers)}" if each else ""
+        took = f", {plan.span(made * each / run.fleet.workers)} (workers: {run.fleet.workers})" if each else ""
         said.append(f"{name} could approve this model: up to {made} trainings beside the controls{took}")
     return said or ["no shipped policy could approve this model as it is"]
 

@@ -258,8 +258,8 @@ def stopped(run: Run) -> str:
         return ""
     people = run.once(found).people
     return (
-        f"nobody was trained without {Count(len(missing), people)} of {people} people, because the rule "
-        f"{decided_by(run)} refused before; riskiest first, so that figures over all people are lower limits only"
+        f"{Count(len(missing), people)} of {people} people were not left out of any training, because the rule "
+        f"{decided_by(run)} had refused before; riskiest first, so that figures over all people are lower limits only"
     )
 
 

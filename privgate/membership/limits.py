@@ -126,9 +126,7 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
 
     least = least_nonmembers(fpr, alpha=high_alpha)
     if n0 < least:
-        raise MeasurementError(
-            f"too few non-members to resolve a false-positive rate of {fpr:g}; give at least {least} candidates"
-        )
+        raise MeasurementError(f"too few to resolve a false-positive rate of {fpr:g}; give at least {least} candidates")
     j = np.arange(1, n0 + 1, dtype=np.float64)
     below = betainc(j, n0 + 1 - j, fpr)  # P(population FPR of the j-th largest <= fpr), falling in j
     fine = np.flatnonzero(below >= 1 - low_alpha)

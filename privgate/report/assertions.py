@@ -3,12 +3,13 @@
 Page one, table, terminal, model card, bill of materials, annexes, JUnit and notebooks show these same words.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privgate.evidence import Measurement, figures
+from privgate.evidence import BehindClaim, Measurement, figures
 from privgate.policy.rules import about
 from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
 from privgate.report.sentences import foreign, known, say
@@ -57,8 +58,9 @@ class Assertion:
 
     @property
     def measured(self) -> bool:
-        """Whether there is a figure."""
-        return not self.condition and self.value != say("not_measured")
+        """Whether there is a figure that decides something: an audit that could contradict nothing has none."""
+        idle = _audit(self.finding) and self.outcome is Outcome.INCONCLUSIVE
+        return not self.condition and not idle and self.value != say("not_measured")
 
     @property
     def sentence(self) -> str:
@@ -68,7 +70,9 @@ class Assertion:
 
 def of(doc: ReportDocument) -> list[Assertion]:
     """Return one a finding: what must hold first, then rules, each worst first."""
-    return [*map(_of_condition, preconditions(doc)), *of_rules(rules(doc), doc.evidence.measurements)]
+    held = preconditions(doc)
+    told = [Assertion(f, title(f), "", "", "", say(f"result.{f.outcome}"), capital(prose(f.message))) for f in held]
+    return [*told, *of_rules(rules(doc), doc.evidence.measurements)]
 
 
 def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -> list[Assertion]:
@@ -78,30 +82,33 @@ def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -
     return [_of_rule(f, named[f.rule], told.get(f.request)) for f in found]
 
 
-def _of_condition(f: Finding) -> Assertion:
-    return Assertion(f, title(f), "", "", "", result(f.outcome), capital(prose(f.message)))
-
-
 def _of_rule(f: Finding, asked: str, m: Measurement | None) -> Assertion:
     value = interval(f, unit(f), f.direction)
-    quiet = value == say("not_measured")
-    asked_at = {} if m is None else dict(m.request.options)
-    delta = asked_at.get("delta") if about(f.metric).written_as == "epsilon" else None
-    at = say("at_delta", delta=figures.number(delta)) if delta else ""
+    if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
+        value = say("at_least", figure=figures.figure(f.low, unit(f), against=f.limit))
+    quiet = value == say("not_measured") or (_audit(f) and f.outcome is Outcome.INCONCLUSIVE)
+    behind = BehindClaim.of(None if m is None else m.behind)
+    audited = behind.delta if behind.audit is None else behind.audit.delta
+    delta = audited if m is None else m.request.option("delta", audited)
+    at = (
+        say("at_delta", delta=figures.number(delta))
+        if delta and unit(f) == "epsilon" and not math.isnan(f.limit)
+        else ""
+    )
     return Assertion(
         finding=f,
         asked=asked,
         where=plain(m.where, 60) if m and not quiet else "",
         threshold=limit(f) + at,
         value=value,
-        result=result(f.outcome),
+        result=say(f"result.{f.outcome}"),
         consequence=capital(prose(f.message if quiet else f.meaning or f.message)),
     )
 
 
-def result(outcome: str) -> str:
-    """Return how a rule ended, in a word or two."""
-    return say(f"result.{Outcome(outcome)}")
+def _audit(f: Finding) -> bool:
+    """Whether a finding is what attacks prove of a claim: a lower limit."""
+    return about(f.metric).shows_leaks_only and about(f.metric).written_as == "epsilon"
 
 
 def unit(finding: Finding | RuleChange) -> str:

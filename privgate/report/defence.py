@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privgate.evidence.figures import number, percent_at_most
-from privgate.policy.rules import about
 from privgate.report import assertions, what_was_asked
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import known, say
@@ -43,15 +42,13 @@ def _harm(q: Asked) -> Mapping[str, str]:
 
 def _likely(q: Asked) -> str:
     a = q.decided_by
-    if a is None or a.condition:
-        return q.told
-    if not a.measured:
+    if a is not None and a.condition:
+        return f"{a.consequence}."
+    if a is None or not a.measured:
         return say("likely.unknown")
-    key = f"likely.{a.finding.metric}"
-    if assertions.unit(a.finding) == "fraction" and about(a.finding.metric).per_unit:
-        key = "likely.share"
-    elif re.search(r"aggregate=quantile|scope=(?!model)", a.finding.request):
-        key = ""  # of some people only, whom its title names
+    # of some people only, whom its title names
+    some = re.search(r"aggregate=quantile|scope=(?!model)|share_above|of=share", a.finding.request)
+    key = "" if some else f"likely.{a.finding.metric}"
     at = a.threshold.removeprefix(assertions.limit(a.finding))  # an epsilon says nothing without its delta
     return say(key if known(key) else "likely.other", title=a.asked, value=a.value + at)
 

@@ -28,9 +28,6 @@ COLUMNS = ("What", "Where", "Records, at least", "Records, at most", "Beside")
 WITHHELD = "not downloadable"
 
 
-#: needs of rules about the file
-
-
 def judged(doc: ReportDocument) -> str:
     """Return what of the file was judged, the end of a sentence about the answers."""
     ruled = [about(f.metric) for f in doc.findings if Need.LOOKED in about(f.metric).needs]

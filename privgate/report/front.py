@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import BehindInfluence, Measurement, NextStep
-from privgate.evidence.figures import number, percent_at_most
+from privgate.evidence.figures import figure, number, percent_at_most
 from privgate.evidence.measurement import BehindMembership
 from privgate.policy.rules import about
 from privgate.policy.rules.rule_base import WAY_OUT
@@ -63,7 +63,7 @@ def _bar(a: Assertion, title: str) -> Bar:
     right = 1.25 * max(ends) or 1.0
     if f.unit == "fraction":
         right = min(1.0, right)
-    start = about(f.metric).guessing or 0.0  # whoever guesses has nothing of the model
+    start = what_was_asked.guessing(f)  # whoever guesses has nothing of the model
     place = [round(1000 * min(max(v - start, 0.0) / (right - start or 1.0), 1.0)) for v in (low, high, f.limit)]
     return Bar(title, a.value, a.threshold, place[0], place[1], place[2], math.isinf(high))
 
@@ -207,27 +207,27 @@ def how_sure(doc: ReportDocument) -> str:
     if not found:
         return say("sure.none")
     levels = sorted({m.confidence for m in found if m.confidence is not None})
-    told = []
-    if any(m.confidence is None and m.kind in ("exact", "bound") for m in found):
-        told.append(say("sure.proof"))
+    certain = [m for m in found if m.confidence is None and m.kind in ("exact", "bound")]
+    told: list[str] = [
+        *dict.fromkeys(say("sure.below" if m.low < m.high == math.inf else "sure.proof") for m in certain)
+    ]
     if levels:
         told.append(say("sure.interval", level=number(100 * levels[0])))
     if any(m.kind == "point" for m in found):
         told.append(say("sure.point"))
     told += dict.fromkeys(line for m in found for line in _tried(doc, m))
-    told += dict.fromkeys(line for m in found for line in _behind(m))
-    if not (found := [m for m in found if not isinstance(m.behind, BehindMembership)]):
-        return " ".join(told)
-    least = min(found, key=lambda m: m.n / max(m.population, 1))
-    if 0 < least.n < least.population:
-        coverage = doc.evidence.influence and doc.evidence.influence.coverage
-        claim = capital(plain(coverage.claim, 200)) if coverage else ""
-        claim = say("sure.claim") if claim and foreign() else claim
-        told.append(say("sure.some", count=number(least.n), total=number(least.population), who=_who(least)))
-        told.append(_stop(claim) or say("sure.unknown"))
-    elif least.n > 0:
-        key = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
-        told.append(say(key, count=number(least.n), who=_who(least)))
+    if counted := [m for m in found if m.n and about(m.request.metric).question in ("influence", "file")]:
+        least = min(counted, key=lambda m: m.n / max(m.population, 1))
+        part, limited = least.n < least.population, BehindInfluence.of(least.behind)
+        each = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
+        key = "sure.some" if part else "sure.all_estimated" if limited.beyond else each
+        who = say("sure.records" if about(least.request.metric).question == "file" else "sure.people")
+        told.append(say(key, count=number(least.n), total=number(least.population), who=who))
+        told += dict.fromkeys(line for m in counted for line in _behind(m))
+        if part and not limited.not_computed:  # else the reason was said
+            coverage = doc.evidence.influence and doc.evidence.influence.coverage
+            claim = capital(plain(coverage.claim, 200)) if coverage else ""
+            told.append(_stop(say("sure.claim") if claim and foreign() else claim) or say("sure.unknown"))
     return " ".join(told)
 
 
@@ -236,7 +236,9 @@ def _behind(m: Measurement) -> Iterator[str]:
     b = BehindInfluence.of(m.behind)
     if b.beyond and math.isfinite(m.high):
         yield say("sure.beyond", share=percent_at_most(b.beyond), level=number(100 * (m.confidence or 0)))
-    if b.own_coins:
+    if b.own_coins and b.followed and m.unit != "fraction" and m.low < m.value < math.inf:
+        yield say("sure.own_above", figure=figure(m.value, m.unit))
+    elif b.own_coins:
         yield say("sure.own_coins")
     if b.paired_seeds:
         yield say("sure.seeds", count=b.paired_seeds)
@@ -252,11 +254,6 @@ def _tried(doc: ReportDocument, m: Measurement) -> Iterator[str]:
         yield say("sure.tried", members=number(b.members), people=people, candidates=number(b.candidates))
         if 0 < m.n < m.population and m.request.option("scope", "record") != "record":
             yield say("sure.drawn")
-
-
-def _who(m: Measurement) -> str:
-    metric = about(m.request.metric)
-    return say("sure.people" if metric.per_unit else "sure.records" if metric.question == "file" else "sure.trials")
 
 
 def row(a: Assertion) -> dict[str, str]:
@@ -356,7 +353,7 @@ def _public(doc: ReportDocument) -> list[str]:
 def _not_tested(doc: ReportDocument) -> list[str]:
     tested = words.kinds_tested(doc)
     missing = [k for k in words.ATTACK_KINDS if k not in tested]
-    return [say("not_tested", kinds=", ".join(words.kind(k) for k in missing))] if missing else []
+    return [say("not_tested", kinds=", ".join(say(f"kind.{k}") for k in missing))] if missing else []
 
 
 def verify(doc: ReportDocument) -> str:

@@ -40,7 +40,8 @@ def lines(doc: ReportDocument) -> Iterator[str]:
         yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
     yield from _totals(doc)
     yield from reasons(doc, advice=True)
-    yield from (f"  {_MARKS[Outcome.NOT_NEEDED]} {capital(prose(q))}" for q in _unasked(doc))
+    unasked = [q.told for q in what_was_asked.of(doc) if q.state == "not_asked"]
+    yield from (f"  {_MARKS[Outcome.NOT_NEEDED]} {capital(prose(told))}" for told in unasked)
     for step in doc.next_steps:
         yield f"  next: {prose(step.action)}"
         yield f"      {prose(step.effect)}; {prose(step.cost)}"
@@ -67,11 +68,6 @@ def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
         yield f"  {_MARKS[a.outcome]} {title}: {a.sentence}"
         if advice and a.finding.advice:
             yield f"      {prose(a.finding.advice)}"
-
-
-def _unasked(doc: ReportDocument) -> Iterator[str]:
-    """Yield each question of a release that the policy does not ask."""
-    yield from (q.told for q in what_was_asked.of(doc) if q.state == "not_asked")
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:

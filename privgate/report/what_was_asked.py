@@ -1,6 +1,7 @@
 """The questions that a release is: how each was decided, by what margin, and which nobody asked."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,10 @@ from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import prose
-from privgate.verdict import Outcome
+from privgate.verdict import Finding, Outcome
 
-#: what was looked at before anything was trained, whatever the policy asks
-_LOOKED = "precondition:file"
+#: conditions that say something of a question, whatever the policy asks
+_LOOKED: Mapping[str, str] = {"file": "precondition:file", "claim": "precondition:dp_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,11 @@ class Asked:
 
 def of(doc: ReportDocument) -> list[Asked]:
     """Return one a question; that of a claim only where differential privacy is claimed or a rule is about it."""
-    told = [a for a in assertions.of(doc) if not a.condition]
+    every = assertions.of(doc)
     claimed = doc.subject.recipe is not None and doc.subject.recipe.dp is not None
-    kept = [q for q in QUESTIONS if q != "claim" or claimed or any(_judged(a, q) for a in told)]
-    looked = [a for a in assertions.of(doc) if a.finding.rule == _LOOKED]
-    return [_of(q, [a for a in told if _judged(a, q)], looked if q == "file" else []) for q in kept]
+    found = {q: [a for a in every if not a.condition and _judged(a, q)] for q in QUESTIONS}
+    looked = {q: [a for a in every if a.finding.rule.startswith(name)] for q, name in _LOOKED.items()}
+    return [_of(q, found[q], looked.get(q, [])) for q in QUESTIONS if q != "claim" or claimed or found[q]]
 
 
 def otherwise(doc: ReportDocument) -> Iterator[str]:
@@ -62,28 +63,37 @@ def _judged(a: Assertion, question: str) -> bool:
 def _of(question: str, found: list[Assertion], looked: list[Assertion]) -> Asked:
     name = say(f"question.{question}")
     enforced = [a for a in found if a.finding.mode == "enforce" and a.finding.applies]
-    if not found and looked:
+    worst = max(enforced or found, key=lambda a: (a.outcome.rank, -room(a)), default=None)
+    # a figure counts only where what it rests on holds: a claim that reruns contradict is not approved by its epsilon
+    if looked and (looked[0].outcome.rank > worst.outcome.rank if worst else question == "file"):
         first, ended = looked[0], {Outcome.WARNED: "only_warned", Outcome.PASSED: "approved"}
         state = {Outcome.FAILED: "refused", **ended}.get(first.outcome, "undecided")
-        return Asked(question, state, f"{name}: {prose(first.finding.message)}.", first)
-    if not found:
+        return Asked(question, state, say("why.message", title=name, message=f"{prose(first.finding.message)}."), first)
+    if worst is None:
         return Asked(question, "not_asked", say("question.not_asked", name=name))
-    worst = max(enforced or found, key=lambda a: (a.outcome.rank, -room(a)))
     state = {Outcome.FAILED: "refused", Outcome.INCONCLUSIVE: "undecided"}.get(worst.outcome, "approved")
     state = state if enforced else "only_warned"
     key = "warned" if enforced and worst.outcome is Outcome.WARNED else state
-    share = assertions.unit(worst.finding) == "fraction" and about(worst.finding.metric).per_unit
+    share = assertions.unit(worst.finding) == "fraction" and about(worst.finding.metric).guessing is None
     value = f"{worst.value} ({worst.asked})" if share else worst.value  # a share says nothing without of whom
     told = {"name": name, "value": value, "limit": worst.threshold, "margin": beside(worst)}
     return Asked(question, state, say(f"question.{key}", **told), worst)
 
 
+def guessing(f: Finding) -> float:
+    """Return what whoever guesses reaches: of the metric, or of the prior or false accusations that a rule asks for."""
+    asked = re.search(r"(prior|at_fpr)=([\d.e-]+)", f.request)
+    if asked is None or f.unit != "fraction":
+        return about(f.metric).guessing or 0.0
+    return max(float(asked[2]), 1 - float(asked[2])) if asked[1] == "prior" else float(asked[2])
+
+
 def room(a: Assertion) -> float:
     """Return how far the safe end of a figure is within its limit, as a share of the limit; infinite where none is.
 
-    Of an attack's accuracy only what is above guessing counts. Negative: so far beyond the limit is the other end.
+    Of an attack only what is above guessing counts. Negative: so far beyond the limit is the other end.
     """
-    f, guess = a.finding, about(a.finding.metric).guessing or 0.0
+    f, guess = a.finding, guessing(a.finding)
     within, beyond = (f.high, f.low) if f.direction == "max" else (f.low, f.high)
     whole, sign = abs(f.limit - guess), 1 if f.direction == "max" else -1
     if not (whole > 0 and math.isfinite(whole)):
@@ -100,11 +110,11 @@ def margin(a: Assertion) -> str:
     if share == -math.inf:
         return say("margin.unlimited")
     if math.isfinite(share):
-        side = "_min" if f.direction == "min" else "_guess" if about(f.metric).guessing else ""
-        told = percent(abs(share))
-        if share < 0 and told == percent(0):
+        side = "_min" if f.direction == "min" else "_guess" if guessing(f) else ""
+        told = math.floor(100 * abs(share))  # never told larger than it is
+        if share < 0 and not told:
             return say("margin.beyond")
-        return say(f"margin.{'left' if share >= 0 else 'over'}{side}", share=told)
+        return say(f"margin.{'left' if share >= 0 else 'over'}{side}", share=f"{number(told)} %")
     ends = (f.low, f.limit, f.high)
     both = a.measured and all(map(math.isfinite, ends)) and f.low <= f.limit <= f.high and f.low < f.high
     return say("margin.both") if both else ""
@@ -121,11 +131,6 @@ def beside(a: Assertion) -> str:
     """Return a margin as the end of a sentence."""
     told = margin(a)
     return f", {told}" if told else ""
-
-
-def percent(share: float) -> str:
-    """Return a margin, rounded down: it is never told larger than it is."""
-    return f"{number(math.floor(100 * share))} %"
 
 
 def template(doc: ReportDocument) -> list[Mapping[str, Any]]:

@@ -120,11 +120,6 @@ ATTACK_KINDS = (
 )
 
 
-def kind(name: str) -> str:
-    """Return a kind of attack in words."""
-    return say(f"kind.{name}")
-
-
 def attacks(doc: ReportDocument) -> tuple[AttackResult, ...]:
     """Return all attacks that were tried."""
     return doc.evidence.membership.attacks if doc.evidence.membership else ()

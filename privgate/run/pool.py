@@ -151,8 +151,8 @@ def of(data: TrainingData) -> AttackPool:
     if min(inside, outside) < LEAST:
         removed = ", ".join(f"{Count(v)} {k}" for k, v in pool.removed.items())
         raise MeasurementError(
-            f"{Count(inside, n)} people in the training set and {Count(outside, len(pool.trial) - n)} usable "
-            f"candidates are too few for a split; at least {LEAST} of each are needed (removed: {removed})"
+            f"too few for a split of {LEAST} people in the data and {LEAST} candidates: only {Count(inside, n)} and "
+            f"{Count(outside, len(pool.trial) - n)} are usable (removed: {removed})"
         )
     return pool
 

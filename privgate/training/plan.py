@@ -67,7 +67,7 @@ class Plan:
         all_of_it, wall = span(self.training_seconds), span(self.wall_seconds)
         return (
             f"{self.fits} retrains, {self.remembered} remembered; {self.missing} x {span(self.seconds_each)} = "
-            f"{all_of_it} of training, about {wall} on {crew(self.workers)}{memory}"
+            f"{all_of_it} of training, about {wall} (workers: {self.workers}){memory}"
         )
 
 
@@ -206,15 +206,10 @@ def select(
     if affordable >= n:
         return Selection(np.arange(n, dtype=np.int64), n, "")
     lost = (
-        f"{sampled(affordable, n)}, drawn at random before looking: without a certificate nothing can "
-        "be said about the largest risk of all people, only about the share of people above a limit"
+        f"{sampled(affordable, n)}, drawn at random before looking: without a certificate they tell the share "
+        "above a limit, and nothing of the largest risk"
     )
     return Selection(np.sort(drawn[:affordable]), n, lost)
-
-
-def crew(workers: int) -> str:
-    """Return so many workers in words."""
-    return f"{workers} worker{'s' * (workers != 1)}"
 
 
 def span(seconds: float) -> str:

@@ -31,7 +31,7 @@ RNG = np.random.default_rng(9)
 Y = RNG.integers(0, 2, 60)
 X = np.column_stack([np.where(RNG.random(60) < 0.7, Y, RNG.integers(0, v, 60)) for v in SIZES])
 DATA = TrainingData(np.vstack([X, [[2, 3]]]), np.append(Y, 0), domain=Domain(categories=SIZES))
-PLANNED = re.compile(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on 1 worker:")
+PLANNED = re.compile(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) \(workers: 1\)")
 
 
 def bayes(alpha=0.2):

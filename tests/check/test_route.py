@@ -176,7 +176,7 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
     assert f"{again.records.dtp_upper.max():.3g}" in smoother["effect"]
     assert "accuracy" in smoother["effect"]
     assert "privgate advise" in steps[-1]["action"]
-    assert re.search(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) on \d+ workers?:", steps[-1]["cost"])
+    assert re.search(r"at most \d+ x \d+ trainings, [\d.]+ (s|min|h|days) \(workers: \d+\)", steps[-1]["cost"])
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_the_report_says_what_was_not_computed(fleet, policy):
     assert "--full" in rule(verdict).advice
     assert document["units"]["figures"] == {}  # the riskiest few are no distribution
     for way in ("html", "markdown"):
-        assert "because the rule pdtp was broken before" in rendering.render(document, way)
+        assert "others were not measured, because the verdict was decided" in rendering.render(document, way)
     last = verdict.evidence.influence.engines[-1]
     assert (last.engine, last.why) == ("refit", {DECIDED: N - few})
     assert not any("measure everybody" in step.action for step in verdict.evidence.run.next_steps)

@@ -1,9 +1,17 @@
 """Page one claims no more than its run: margins, who accepted what, what only warns, what was tried."""
 
 import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import privgate
+from privgate.evidence import BehindClaim, Measurement, Request
+from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
+from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.report import defence, front, sentences, terminal, what_was_asked
 from privgate.report.report_schema import read
 
@@ -122,15 +130,98 @@ def test_how_sure_tells_who_was_tried_beside_who_was_measured(runs):
     assert "people or records were measured" in told
 
 
-def test_an_epsilon_is_told_with_its_delta_wherever_it_is_told(runs):
-    claim = next(h for h in defence.view(read(runs.document("private")))["harms"] if "claim" in h["what"])
-
-    assert "at delta 1×10⁻⁵" in claim["likely"]
-
-
 def test_a_limit_that_nothing_reaches_is_not_said_to_be_exceeded(runs):
     doc = runs.document("screened")
     for m in doc["evidence"]["measurements"]:
         m |= {"high": "inf", "kind": "confidence", "behind": {**(m["behind"] or {}), "beyond": 0.01}}
 
     assert "may exceed" not in front.how_sure(read(doc))
+
+
+def rows(doc):
+    return {a.finding.rule: a for a in what_was_asked.assertions.of(doc)}
+
+
+def test_a_claim_that_reruns_contradict_is_not_told_as_approved_by_its_epsilon(runs):
+    doc, said = runs.document("private"), "the recipe claims epsilon 0.5, but the mechanism gives 2.955"
+    kept = [f for f in doc["findings"] if f["rule"] != "precondition:dp_claim"]
+    refused = {**kept[0], "rule": "precondition:dp_claim", "metric": "", "outcome": "failed", "message": said}
+    told = read(json.loads(json.dumps(doc | {"findings": [*kept, refused]})))
+
+    assert asked(read(doc), "claim").state == "approved"
+    assert asked(told, "claim").state == "refused"
+    assert said in asked(told, "claim").told
+    assert (
+        next(h for h in defence.view(told)["harms"] if "claim" in h["what"])["likely"]
+        == f"{said[:1].upper()}{said[1:]}."
+    )
+
+
+def test_an_audit_is_told_as_the_leak_that_it_proves_and_every_epsilon_with_its_delta(runs):
+    doc = read(runs.document("private"))
+    (rule,) = [a for a in rows(doc).values() if a.finding.metric == "dp_epsilon_lower_bound"]
+
+    assert re.fullmatch(r"at least epsilon [\d.]+", rule.value)
+    assert rule.threshold.endswith(" at delta 1×10⁻⁵")
+    assert "at delta 1×10⁻⁵" in next(h for h in defence.view(doc)["harms"] if "claim" in h["what"])["likely"]
+    assert "201" not in front.how_sure(doc)  # its trainings are neither trials nor people
+
+
+def test_an_audit_that_could_contradict_nothing_says_so_beside_its_limit():
+    seen = {"epsilon": 0, "trainings": 200, "counted": 160, "misses": 39, "false_alarms": 17, "fpr": 0.2, "tpr": 0.5}
+    audit = {"many_runs": seen, "delta": 1e-5, "trainings": 201}
+    behind = BehindClaim.model_validate({"claimed_epsilon": 60.0, "audit": audit})
+    m = Measurement(Request("dp_epsilon_lower_bound"), 0.0, 0.0, math.inf, "nats", "confidence", 0.999, behind=behind)
+    finding = DpEpsilonLowerBound(max="claim").against_limit(m)
+    (told,) = what_was_asked.assertions.of_rules([finding], [m])
+
+    assert not told.measured
+    assert told.threshold == "at most epsilon 60 at delta 1×10⁻⁵"
+    assert "cannot be contradicted by any audit" in front.row(told)["note"]
+    assert "so small that an audit" in finding.advice
+
+
+def test_advice_of_a_rule_that_only_warns_does_not_ask_for_what_was_done():
+    m = Measurement(Request("dp_attack_accuracy_bound"), 0.9, 0.9, 0.9, "fraction", "bound")
+
+    assert DpAttackAccuracyBound(max=0.75, mode="warn").against_limit(m).advice.startswith("add noise")
+
+
+@pytest.mark.parametrize(("metric", "guess", "told"), [
+    ("dp_attack_accuracy_bound(prior=0.5)", 0.5, "45 %"), ("dp_attack_accuracy_bound(prior=0.1)", 0.9, None),
+    ("attack_tpr(at_fpr=0.01)", 0.01, "59 %"),
+])  # fmt: skip
+def test_whoever_guesses_has_nothing_of_the_model_whatever_the_rule(runs, metric, guess, told):
+    high, limit = {0.5: (0.6369, 0.75), 0.9: (0.92, 0.95), 0.01: (0.0467, 0.1)}[guess]
+    a = rows(read(runs.document("attacked")))["attack_accuracy"]
+    name = metric.partition("(")[0]
+    f = replace(a.finding, metric=name, request=metric, value=high, low=guess, high=high, limit=limit, direction="max")
+    a = replace(a, finding=replace(f, unit="fraction"))
+
+    assert what_was_asked.guessing(a.finding) == guess
+    assert what_was_asked.room(a) == pytest.approx((limit - high) / (limit - guess))
+    assert told is None or what_was_asked.margin(a) == f"{told} of the room between guessing and the limit is left"
+    assert front.bar([a]).low == 0
+
+
+@pytest.mark.parametrize(("figures", "behind", "told", "never"), [
+    ({"low": 0.05, "high": "inf"}, {}, "What was seen is certain; no upper limit is known.", "Exact"),
+    ({"kind": "confidence", "confidence": 0.95}, {"beyond": 0.05}, "estimated; some, drawn", "were measured."),
+    ({"value": 1.2, "low": 0.4, "high": "inf"}, {"own_coins": True, "followed": True},
+     "at the recorded seed it is 3.32-fold (1.2 nats)", "holds for the recorded seed"),
+])  # fmt: skip
+def test_how_sure_says_no_more_than_engines_and_seeds_showed(runs, figures, behind, told, never):
+    doc = runs.document("certified")
+    for m in doc["evidence"]["measurements"]:
+        m |= {**figures, "behind": {**(m["behind"] or {}), **behind}}
+
+    assert told in front.how_sure(read(doc))
+    assert never not in front.how_sure(read(doc))
+
+
+def test_every_condition_that_may_not_hold_has_a_title_that_says_what_should_be_so():
+    code = "".join(f.read_text(encoding="utf-8") for f in Path(privgate.__file__).parent.rglob("*.py"))
+    names = set(re.findall(r'Precondition\(\s*"(\w+)", (?!"passed")', code)) - {"attacked"}  # never a finding
+
+    assert {"coins", "dp_claim", "recipe"} <= names
+    assert not [n for n in names if not sentences.known(f"condition.{n}") and not n.startswith("certificate_")]

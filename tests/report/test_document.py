@@ -151,8 +151,8 @@ def test_page_one_answers_the_four_questions(runs):
         "Influence of one person on any answer: unlimited. At most 2.72-fold (1 nat) is allowed, nothing limits it."
     )
     assert told["how_sure"] == (
-        "Intervals hold at 95 % confidence. 141 members of 150 and 141 candidates were tried. It is a mean over 13 "
-        "runs of training, not of this very model. All 150 people or records were measured."
+        "Intervals hold at 95 % confidence. 141 members of 150 and 141 candidates were tried. All 150 people or "
+        "records were measured. It is a mean over 13 runs of training, not of this very model."
     )
     assert told["steps"][0].startswith("Search for the cheapest change that is approved: privgate advise")
     assert [r["result"] for r in told["rows"]] == [
@@ -163,10 +163,10 @@ def test_page_one_answers_the_four_questions(runs):
 def test_a_sample_says_how_many_and_what_follows(runs):
     told = front.view(read(runs.document("undecided")))
 
-    assert (
-        "24 of 60 people or records were measured. 24 of 60 units were retrained, drawn at random before looking"
-        in told["how_sure"]
+    said = (
+        "24 of 60 people or records were measured. It is a mean over 5 runs of training, not of this very model. 24 of"
     )
+    assert said in told["how_sure"]
 
 
 def measured(finding):

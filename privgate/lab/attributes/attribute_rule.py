@@ -66,7 +66,7 @@ class AttributeAdvantage(Rule):
         if measurement.problem:
             return (
                 "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not "
-                "trained on; see the message"
+                "trained on"
             )
         if outcome is Outcome.FAILED:
             return WAY_OUT

@@ -69,7 +69,7 @@ class RobustAdvantage(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""
         if measurement.problem:
-            return "pass candidates=(X, y), people from the same population who were not trained on; see the message"
+            return "pass candidates=(X, y), people from the same population who were not trained on"
         if outcome is Outcome.FAILED:
             return "train against smaller perturbations, regularize, or stop earlier; then check again"
         return "more candidates narrow the interval"

@@ -86,19 +86,17 @@ class DpEpsilonLowerBound(Rule):
         if np.isnan(low) or np.isnan(limit):
             text = "neither the audit's bound nor the claim may be missing"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        judged = self.model_copy(update={"max": limit})
         if low <= limit and (why := rule_reach.nats(limit)):
             text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
-            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
-        judged = self.model_copy(update={"max": limit})
+            return judged.finding(Outcome.INCONCLUSIVE, text, measurement)
         outcome = Outcome.FAILED if low > limit else Outcome.PASSED
         return judged.finding(outcome, judged.sentence(measurement, outcome), measurement)
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Say what an audit shows: a leak, never that there is none."""
         del measurement
-        return (
-            "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim is contradicted"
-        )
+        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim does not hold"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
@@ -117,6 +115,8 @@ class DpEpsilonLowerBound(Rule):
         """Name what to look at first."""
         if outcome is Outcome.FAILED and not measurement.problem:
             return "look for gradients that are not clipped per record, noise that is not added, and reused seeds"
+        if BehindClaim.of(measurement.behind).claimed_epsilon is not None:
+            return "claim an epsilon so small that an audit can contradict it"
         return "state the claim with the recipe and give the audit models to look at"
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:

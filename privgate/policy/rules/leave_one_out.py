@@ -195,7 +195,7 @@ class LeaveOneOutRule(Rule):
             )
         if BehindInfluence.of(measurement.behind).followed:
             return (
-                "this model's own coins are above the limit, which other coins do not make good and do not confirm; "
+                "at its own seed the model is above the limit, and other seeds do not confirm it; "
                 f"{WAY_OUT}, or average over more draws (more trees, several networks)"
             )
         if measurement.n < measurement.population:

@@ -59,9 +59,7 @@ class CandidatesRule(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""
         if measurement.problem:
-            return (
-                "pass enough candidates=(X, y), people of the same population who were not trained on; see the message"
-            )
+            return "pass enough candidates=(X, y), people of the same population who were not trained on"
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from privgate.report import attack_charts, found_blocks, words
 from privgate.report.blocks import Block, Heading, List, Section, TableBlock
 from privgate.report.charts import Ran, ran, rate, title, told
 from privgate.report.report_schema import ReportDocument
+from privgate.report.sentences import say
 from privgate.report.text import plain
 
 #: attacks whose labels and groups are drawn; those of the others are in tables
@@ -23,7 +24,7 @@ def section(doc: ReportDocument) -> Section | None:
         return None
     blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]
     tested = words.kinds_tested(doc)
-    rows = [(words.capital(words.kind(k)), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    rows = [(words.capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
     blocks.append(TableBlock("Kinds of attack", ("Kind", "In this run"), rows))
     return Section("attacks", "Attacks", blocks)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from privgate.evidence.figures import number
 from privgate.report import charts
-from privgate.report.assertions import interval, limit, result, title, unit
+from privgate.report.assertions import interval, limit, title, unit
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
 from privgate.report.report_schema import (
     ComparedReport,
@@ -16,6 +16,7 @@ from privgate.report.report_schema import (
     RuleFigures,
 )
 from privgate.report.sections.units import NAMES
+from privgate.report.sentences import say
 from privgate.report.text import plain
 from privgate.report.unit_rows import FigureName, Quantile
 
@@ -69,7 +70,7 @@ def _short(value: str) -> str:
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
-    return f"{result(figures.outcome)}: {interval(figures, unit(rule), rule.direction)}"
+    return f"{say(f'result.{figures.outcome}')}: {interval(figures, unit(rule), rule.direction)}"
 
 
 def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:

@@ -3,6 +3,7 @@
 from privgate.report import assertions
 from privgate.report.blocks import Section, TableBlock
 from privgate.report.report_schema import ReportDocument
+from privgate.report.sentences import say
 from privgate.report.text import prose
 
 
@@ -11,7 +12,7 @@ def section(doc: ReportDocument) -> Section | None:
     checked = doc.evidence.preconditions
     if not checked:
         return None
-    rows = [(assertions.condition(p.name), assertions.result(p.outcome), prose(p.message)) for p in checked]
+    rows = [(assertions.condition(p.name), say(f"result.{p.outcome}"), prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
     table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
     return Section("data", "Data and conditions", [table])

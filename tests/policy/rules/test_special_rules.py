@@ -69,7 +69,7 @@ def test_a_claim_is_broken_when_the_audit_exceeds_it():
     held = rule.judge(measured(rule, 2.0, math.inf, behind=claim))
     assert (broken.outcome, broken.limit) == (Outcome.FAILED, 2.0)
     assert "at least epsilon 2.5, no upper limit known" in broken.message
-    assert "(the claim is broken)" in broken.message
+    assert "(the claim does not hold)" in broken.message
     assert held.outcome is Outcome.PASSED
     assert "no audit can prove" in held.meaning
 
