@@ -13,6 +13,7 @@ from privgate.advice.point import Point, Tried, front
 from privgate.documents import LARGE, strict_json
 from privgate.errors import UsageError
 from privgate.evidence import encode
+from privgate.evidence.figures import figure
 from privgate.outcome import Outcome
 
 # Risk against usefulness as a self-contained SVG: what lies left of the dashed line keeps the limit.
@@ -207,11 +208,12 @@ def summary(advice: Tried) -> str:
     cost += f"{found.useful:.4f}"
     if not math.isnan(found.confirmed_useful):
         cost += f", and {found.confirmed_useful:.4f} on folds that the search did not choose by"
-    says, saw = found.change.says, f"{found.confirmed_value:.3g}, and the search saw {found.value:.3g}"
+    says, saw = found.change.says, f"{_shown(found.confirmed_value, found.unit)}, and the search saw {_number(found)}"
+    other = "" if present.rule == found.rule else f" ({present.rule})"
     return (
-        f"{says[:1].upper()}{says[1:]}: {_number(found)} where {found.limit:g} is allowed. The model as it stands has "
-        f"{_number(present)}. {cost}. A whole check with other randomness agrees: {saw}. It was chosen among "
-        f"{len(advice.points) - 1} changes."
+        f"{says[:1].upper()}{says[1:]}: {_number(found)} where {_shown(found.limit, found.unit)} is allowed. "
+        f"The model as it stands has {_number(present)}{other}. {cost}. A whole check with other randomness agrees: "
+        f"{saw}. It was chosen among {len(advice.points) - 1} changes."
     )
 
 
@@ -228,7 +230,8 @@ def _why_none(advice: Tried) -> str:
     )
     if near := ends.get(_BEYOND):
         least = min(near, key=lambda p: p.of_limit)
-        said.append(f"The nearest was {least.change.says!r} with {_number(least)} of {least.limit:g} ({least.rule}).")
+        limit = f"{_shown(least.limit, least.unit)} ({least.rule})"
+        said.append(f"The nearest was {least.change.says!r} with {_number(least)} of {limit}.")
     said += [f"One reason: {p.why}." for p in ends.get(_UNDECIDED, [])[:1]]
     if advice.measure == "accuracy" and advice.points[0].useful <= advice.points[0].floor:
         said.append("The model as it stands answers no better either: where labels are rare, try --measure auc.")
@@ -251,18 +254,23 @@ def _end(p: Point) -> str:
 def _number(point: Point) -> str:
     if math.isnan(point.of_limit):
         return "an undecided risk"
-    value = f"{point.value:.3g}" if math.isfinite(point.value) else "without limit,"
-    return f"{value}{' ' + point.unit if point.unit and math.isfinite(point.value) else ''}"
+    return _shown(point.value, point.unit)
+
+
+def _shown(value: float, unit: str) -> str:
+    if not math.isfinite(value):
+        return "without limit"
+    return figure(value, unit) if unit != "nats" else f"{value:.3g} nat{'s' * (f'{value:.3g}' != '1')}"
 
 
 def _rows(advice: Tried) -> Iterator[tuple[str, ...]]:
     for p in advice.points:
-        again = "" if math.isnan(p.confirmed_value) else f" at {p.confirmed_value:.3g}"
+        again = "" if math.isnan(p.confirmed_value) else f" at {_shown(p.confirmed_value, p.unit)}"
         whole = f", a whole check: {Outcome(p.confirmed).word}{again}" if p.confirmed else ""
         result, folds = Outcome(p.outcome).word + whole, p.confirmed_useful
         other = f", other folds {'unknown' if math.isinf(folds) else f'{folds:.4f}'}" if not math.isnan(folds) else ""
         useful = "" if math.isnan(p.useful) else f"{p.useful:.4f} ± {p.useful_error:.4f}{other}"
-        risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {p.limit:g}"
+        risk = "unknown" if math.isnan(p.of_limit) else f"{_number(p)} of {_shown(p.limit, p.unit)}"
         why = f" ({p.why})" if math.isnan(p.of_limit) and p.why else ""
         yield str(p.number), result, risk, useful, f"{p.trainings} in {p.seconds:.0f} s", f"{p.change.says}{why}"
 
