@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: lines or files -> (what is wanted, and what may not be exceeded: lower it with every change that allows it)
 BUDGET = {
-    "package, lines": (42_000, 84_396),
+    "package, lines": (42_000, 84_388),
     "package, files": (280, 441),
     "lab, lines": (6_000, 3_787),
     "families, kernel and engines, lines": (7_000, 17_412),
     "tests, lines": (32_000, 73_667),
-    "a yes by theorem rests on, lines": (6_000, 14_112),
-    "a yes by refits and attacks rests on, lines": (12_000, 57_374),
+    "a yes by theorem rests on, lines": (6_000, 14_110),
+    "a yes by refits and attacks rests on, lines": (12_000, 57_368),
     "the kernel, lines": (1_500, 3_368),
 }
 #: how many things the catalogues held when these limits were set, and what each further one may bring: who adds an

@@ -22,9 +22,7 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("name", shell_complete=shared.complete_policy)
-@click.option(
-    "--model", "uri", default=None, metavar="URI", help="Say which rules can never approve this model version."
-)
+@click.option("--model", "uri", default=None, metavar="URI", help="Say which rules can never approve this version.")
 @shared.tracking_uri
 @click.option(
     "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many non-members cannot settle."

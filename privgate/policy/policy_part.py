@@ -26,9 +26,7 @@ ISOLATIONS: tuple[str, ...] = get_args(Isolation)
 class Audit(Part):
     """The least effort that counts; less is inconclusive, however good the numbers look."""
 
-    min_coverage: Fraction = Field(
-        default=0.0, description="Share of all people that leave-one-out must have measured."
-    )
+    min_coverage: Fraction = Field(default=0.0, description="Share of people that leave-one-out must have measured.")
     min_units: PositiveInt = Field(default=1, description="People that leave-one-out must have measured.")
     min_seeds: PositiveInt = Field(default=1, description="Coins compared, where training draws.")
     min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")

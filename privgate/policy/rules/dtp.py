@@ -72,9 +72,7 @@ class Dtp(LeaveOneOutRule):
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
             if why := " and ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
-                return (
-                    f"no certificate limits every answer of this model: {why}; or judge by pdtp-1 (direct queries only)"
-                )
+                return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
                 "that a certificate covers (`privgate list --all`), or judge by pdtp-1 (direct queries only)"
