@@ -159,7 +159,7 @@ class Yes:
         """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
         found = self.aggregated(upper, asked)
         if not found <= self.limit:
-            return f"rule {self.rule!r} approved, but the kernel's limits come to {found:.6g}, not {self.limit:g}"
+            return f"{self.rule!r} approved, but the kernel's limits come to {found:.6g}: allowed is {self.limit:g}"
         if not at_most(found, self.judged):
             return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {found:.6g}"
         return ""

@@ -25,7 +25,7 @@ def policy() -> None:
 @click.option("--model", "uri", default=None, metavar="URI", help="Say which rules can never approve this version.")
 @shared.tracking_uri
 @click.option(
-    "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many non-members cannot settle."
+    "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many candidates cannot settle."
 )
 @click.option("--strict", is_flag=True, help="Exit 2 if there is any remark.")
 def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: int | None, strict: bool) -> int:

@@ -30,7 +30,7 @@ class Audit(Part):
     min_units: PositiveInt = Field(default=1, description="People that leave-one-out must have measured.")
     min_seeds: PositiveInt = Field(default=1, description="Coins compared, where training draws.")
     min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
-    min_candidates: PositiveInt = Field(default=1, description="Non-members behind every attack rule.")
+    min_candidates: PositiveInt = Field(default=1, description="Candidates behind every attack rule.")
     min_isolation: Isolation = Field(
         default="none",
         description="What must have kept training code from the host: bubblewrap is a box without the network, "

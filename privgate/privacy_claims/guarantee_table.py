@@ -90,7 +90,7 @@ def bounds_table(
                 f"positive accuracy at FPR {f:g}{which}",
                 source.positive_accuracy(prior, f),
                 fpr=f,
-                extra=f"tests that wrongly accuse at least {f:g} of non-members; rarer tests may be more certain",
+                extra=f"tests that wrongly accuse at least {f:g} of candidates; rarer tests may be more certain",
             )
             row(
                 f"negative accuracy at miss rate {f:g}{which}",

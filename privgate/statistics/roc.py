@@ -27,7 +27,7 @@ def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
     if np.isnan(s).any():
         raise MeasurementError(f"{int(np.isnan(s).sum())} attack scores are NaN: the attack failed")
     if m.all() or not m.any():
-        raise MeasurementError("an attack needs members and non-members; only one kind is there")
+        raise MeasurementError("an attack needs members and candidates; only one kind is there")
     return s, m
 
 

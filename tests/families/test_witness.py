@@ -175,7 +175,7 @@ def test_questions_are_records_of_the_same_kind_inside_the_domain(kind):
 def test_a_refusal_to_train_without_a_unit_contradicts_a_finite_bound():
     witness = Witness((certificates.ALL["gaussian_nb"],))
     witness.told(3, np.array([np.inf]))
-    assert "unit 3" in witness.objects(certificates.ALL["gaussian_nb"], np.array([2, 3]), np.array([0.5, 0.5]))
+    assert "person 3" in witness.objects(certificates.ALL["gaussian_nb"], np.array([2, 3]), np.array([0.5, 0.5]))
     assert witness.silenced
     silent = Witness(())
     assert "no real model answered" in silent.objects(certificates.ALL["gaussian_nb"], np.array([2]), np.array([0.0]))

@@ -112,7 +112,7 @@ def test_above_at_the_released_coins_alone_is_open_and_never_met(fleet):
 
     assert rule(verdict).outcome is Outcome.INCONCLUSIVE
     assert rule(verdict).high > 1.0
-    assert "other coins" in rule(verdict).advice
+    assert "other randomness" in rule(verdict).advice
 
 
 def test_above_at_most_coins_is_refused(fleet):

@@ -188,7 +188,7 @@ def test_over_all_questions_no_sample_grows():
     options = {"aggregate": "share_above", "threshold": 1.0, "sample": 299, "up_to": 400, "max": 0.01}
 
     assert ALL["pdtp"](**options).up_to == 400
-    with pytest.raises(ValidationError, match="theorems limit people"):
+    with pytest.raises(ValidationError, match="certificates limit people"):
         ALL["dtp"](**options)
 
 

@@ -94,7 +94,7 @@ def test_one_changed_byte_of_a_datum_or_a_certificate_is_refused(folder, name):
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [
-        (("findings", -1, "limit"), 0.001, "rule 'dtp' approved, but the kernel's limits come to"),
+        (("findings", -1, "limit"), 0.001, "'dtp' approved, but the kernel's limits come to"),
         (("findings", -1, "high"), 0.001, "rule 'dtp' was judged by 0.001"),
         (("findings", -1, "outcome"), "failed", "no rule of the report approved by a certificate"),
         (("evidence", "influence", "cases", 0, "high"), 0.001, "the report says 0.001"),

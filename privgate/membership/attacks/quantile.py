@@ -30,7 +30,7 @@ class Quantile(Attack):
     name = "quantile"
     title = "Quantile regression"
     source = "Bertran et al. (2023), Algorithm 1"
-    threat_model = "probabilities for the record; knows its features and answers for non-members"
+    threat_model = "probabilities for the record; knows its features and answers for candidates"
     min_shadows = 1
     planted_shadows = 2
     trains = True

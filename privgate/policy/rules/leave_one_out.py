@@ -195,7 +195,7 @@ class LeaveOneOutRule(Rule):
             )
         if BehindInfluence.of(measurement.behind).followed:
             return (
-                "at its own seed the model is above the limit, and other seeds do not confirm it; "
+                "with its own randomness the model is above the limit, and other randomness does not confirm it; "
                 f"{WAY_OUT}, or average over more draws (more trees, several networks)"
             )
         if measurement.n < measurement.population:
