@@ -20,7 +20,8 @@ OLD = re.compile(r"\b(blocked|inconclusive|broken|precondition|people outside|pe
 
 #: the same in every text of the package, where a person was a unit, and rules passed and failed
 OLDER = re.compile(
-    OLD.pattern.replace("(", "(units?|non-members?|passes|passed|can(?:not| never) (?:pass|fail)|per-unit|", 1), re.IGNORECASE
+    OLD.pattern.replace("(", "(units?|non-members?|passes|passed|can(?:not| never) (?:pass|fail)|per-unit|", 1),
+    re.IGNORECASE,
 )
 #: units of measure and of differential privacy, what breaks in the plain sense, and passes of training
 PLAIN = re.compile(

@@ -243,7 +243,7 @@ def test_the_guess_without_the_model_sees_no_answer_of_it(people):
 @pytest.mark.parametrize(
     ("options", "given", "said"),
     [
-        ("", {"sensitive": ()}, "no feature is sensitive"),
+        ("", {"sensitive": ()}, "no feature is declared sensitive"),
         (", attribute: race", {}, "'race' is not declared sensitive"),
         ("", {"sensitive": ("shoe size",)}, "not among the features"),
     ],

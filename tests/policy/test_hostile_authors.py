@@ -220,9 +220,9 @@ def test_beside_a_rule_that_can_fail_it_is_marked_everywhere_and_counts_for_noth
     policy = load(f"rules:\n  - id: vain\n    {rule}\n  - id: real\n    metric: pdtp\n    max: 1.0\n")
 
     cli.main(["policy", "lint", str(policy.path)], standalone_mode=False)
-    assert "vain: cannot fail: " in capsys.readouterr().out
+    assert "vain: cannot refuse: " in capsys.readouterr().out
     cli.main(["policy", "explain", str(policy.path), "vain"], standalone_mode=False)
-    assert "CANNOT FAIL: " in capsys.readouterr().out
+    assert "CANNOT REFUSE: " in capsys.readouterr().out
     good = {
         r.request(): Measurement(
             r.request(), 0.0, 0.0, 0.0, n=9, population=9, behind=BehindMembership(shadow_models=9)
@@ -231,7 +231,7 @@ def test_beside_a_rule_that_can_fail_it_is_marked_everywhere_and_counts_for_noth
     }
     found = {f.rule: f for f in policy.judge(Evidence({"n_candidates": 9}, (), good)).findings}
     assert found["vain"].outcome is Outcome.WARNED
-    assert found["vain"].meaning.startswith("Cannot fail: ")
+    assert found["vain"].meaning.startswith("Cannot refuse: ")
     assert found["vain"].message.startswith("this rule cannot refuse: ")
     assert found["real"].outcome is Outcome.PASSED
 

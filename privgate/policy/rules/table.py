@@ -90,4 +90,4 @@ class Table(Rule):
         found = expectations.run(expectations.parse(text, self.file), frame, file=self.file)
         if not any(e.error for e in found) and sum(not e.met for e in found) <= self.max:
             said = "a table in which every influence is unlimited and nobody was retrained meets"
-            yield f"cannot fail: {said} {self.file}"
+            yield f"cannot refuse: {said} {self.file}"

@@ -166,7 +166,7 @@ def endless(folder: Path, *, rule: str) -> Trial:
     else:
         subject = Subject.local(Recipe(DecisionTreeClassifier(random_state=0), seed=0), data)
     path = written(folder, f"  - {{{rule}}}\n")
-    return Trial(path, lambda: subject, lambda: np.inf, 1.0, Budget(shadow_models=16), unless="cannot fail")
+    return Trial(path, lambda: subject, lambda: np.inf, 1.0, Budget(shadow_models=16), unless="cannot refuse")
 
 
 variants(
@@ -174,7 +174,7 @@ variants(
     "a limit that nothing exceeds",
     approve=False,
     because="no value that can be measured exceeds the limit, so that an approval shows nothing; it is right only "
-    "where lint or the verdict says that the rule cannot fail",
+    "where lint or the verdict says that the rule cannot refuse",
     dtp_1e308={"rule": "metric: dtp, max: 1.0e+308"},
     accuracy_one={"rule": "metric: attack_accuracy, attack: yeom_threshold_known, max: 1.0"},
     smallest_quantile={"rule": "metric: pdtp, max: 1, aggregate: quantile, q: 0.01"},
