@@ -34,6 +34,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/deptry privgate
 	$(BIN)/python tests/docs/prose.py
+	@if [ -f ../shared/house/ratchet.py ]; then $(BIN)/python ../shared/house/ratchet.py; fi
 
 test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	@$(MAKE) --no-print-directory --jobs 2 lint suite # side by side: the type checker is one long task of one core
