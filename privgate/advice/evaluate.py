@@ -26,6 +26,7 @@ from privgate.evidence.figures import figure
 from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
+from privgate.policy.rules.rule_base import step_before_advice
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -48,11 +49,12 @@ def steps(
     """Return what would make a refused model pass, the measured steps first and the most useful of them first.
 
     Beside them is what leaving out the riskiest people does, where that costs next to nothing. Nothing is returned
-    where the model is released, or where a control stopped the run: then its own sentence says what to do, and
-    no number about another model of that recipe would count. Where records stand in the file, nothing was trained.
+    where the model is released, where a control stopped the run, and where something else comes first that no change
+    of the model mends: then the findings say what to do.
     """
     in_file = any(m.stopped_by == gate.IN_FILE for m in verdict.evidence.measurements.values())
-    if verdict.outcome.releases or in_file or preconditions.stopping(verdict.evidence.preconditions):
+    first = in_file or step_before_advice(verdict.findings)
+    if verdict.outcome.releases or first or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Search(policy, subject, fleet, limits, seconds=math.inf)
     run = prepare(policy, subject, fleet=fleet, limits=limits)

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from types import MappingProxyType
 from typing import Any
 
-from privgate.evidence.measurement import Measurement
+from privgate.evidence.measurement import BehindInfluence, Measurement
 
 WORDS: Mapping[str, str] = {
     "not_measured": "not measured",
@@ -192,10 +192,22 @@ def threshold(limit: float, *, unit: str, direction: str) -> str:
     return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
 
 
+def _limited_by(m: Measurement) -> str:
+    """Return what the two ends of an interval come from: what spoke, never what the rule asked for."""
+    if m.unit == "records":
+        return "counted"
+    if not isinstance(m.behind, BehindInfluence):
+        return "by certificate"
+    if math.isinf(m.high) or m.behind.why_no_certificate:
+        return "seen in refits"
+    direct = any(text.startswith("direct queries only") for text in m.assumptions)
+    return "within error bounds" if direct else "by certificate"
+
+
 def sure(m: Measurement) -> str:
     """Return how certain a figure is."""
     if m.problem:
         return say("not_measured")
-    kind = {"bound": "by certificate", "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
+    kind = {"bound": _limited_by(m), "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
     certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     return kind if m.kind == "point" else f"{kind}, {certain}"

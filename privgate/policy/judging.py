@@ -10,7 +10,7 @@ from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Pr
 from privgate.evidence.telling import sampled
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.policy_part import Audit
-from privgate.policy.rules.rule_base import Rule
+from privgate.policy.rules.rule_base import Cause, Rule, next_step
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome, worst
@@ -217,11 +217,38 @@ def _withheld(finding: Finding, why: str) -> Finding:
     return replace(finding, outcome=Outcome.WARNED, message=said)
 
 
+#: a precondition that may block -> what stands in the way; those of claims begin with dp_, all others are of the data
+CAUSES: Mapping[str, Cause] = {
+    "answers": "influence",
+    "coins": "seed",
+    "depends_on_data": "recipe",
+    "domain_enforced": "serving",
+    "environment": "place",
+    "file": "file",
+    "keys": "file",
+    "leave_one_out_moves": "influence",
+    "other_coins": "influence",
+    "provenance": "file",
+    "recipe": "recipe",
+    "recorded_seed": "claim",
+    "remembered": "place",
+    "remembers_nothing": "recipe",
+    "reproduces": "seed",
+    "served": "serving",
+}
+#: their own message names a command, which succeeds
+_SAYS_ITS_STEP = frozenset({"attacked", "mode", "task"})
+#: word of a shortfall -> its cause
+_MISSING: Mapping[str, Cause] = {" candidates ": "people", "isolation": "isolation"}
+
+
 def _precondition(found: Precondition) -> Finding:
     known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
     outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
-    return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message)
+    cause = CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
+    advice = "" if outcome.releases or found.name in _SAYS_ITS_STEP else next_step(cause)
+    return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
 
 
 def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
@@ -236,7 +263,11 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
     if missing or not finding.outcome.releases:
         return finding
     short = shortfall(audit, rule, measurement, evidence)
-    return rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement) if short else finding
+    if not short:
+        return finding
+    open_ = rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement)
+    missing = next((cause for word, cause in _MISSING.items() if word in short), None)
+    return replace(open_, advice=next_step(missing)) if missing else open_
 
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:

@@ -294,6 +294,9 @@ def _steps(doc: ReportDocument, room: int) -> list[tuple[str, bool]]:
         searched |= a.startswith(WAY_OUT)
     if told:
         return told
+    kept = doc.evidence.run.remembered
+    if doc.approved and not (doc.subject.version and (kept is None or kept.signable)):
+        return [(say("next.unsigned"), False)]
     if doc.approved:
         return [(say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires)), False)]
     return [(say("next.observed" if doc.outcome.releases else "next.read"), False)]

@@ -228,6 +228,7 @@ SENTENCES: Mapping[str, str] = {
     "next.release": "Have this version signed and release it. Check again when data, code or parameters change.",
     "next.release_until": "Have this version signed and release it. Check again before {until}, and when data, "
     "code or parameters change.",
+    "next.unsigned": "Nobody can sign this check. Check a registered version, without --remembered.",
     "next.observed": "Check again without only observing: that run can release this version.",
     "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
     "next.effect": "effect: {value}",

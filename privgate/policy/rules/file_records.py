@@ -26,7 +26,7 @@ from pydantic import Field, NonNegativeInt
 from privgate.evidence import Measurement
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule
+from privgate.policy.rules.rule_base import Rule, next_step
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -74,8 +74,5 @@ class FileRecords(Rule):
         """Name what takes records out of a file."""
         del measurement
         if outcome is Outcome.FAILED:
-            return (
-                "replace neighbours and kernels by a model that keeps no records, delete arrays of records; or state "
-                "that nobody who may ask the model can get its file: --file-not-downloadable"
-            )
+            return next_step("file")
         return "the report names what could not be read; store the model by its library's own flavor"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.policy_part import Audit
-from privgate.policy.rules.rule_base import Rule
+from privgate.policy.rules.rule_base import Rule, next_step
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -49,7 +49,7 @@ class GuaranteeRule(Rule):
         """Name what would settle or lower the number."""
         del outcome  # a rule that only warns warns of the same
         if measurement.problem:
-            return "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show"
+            return next_step("claim")
         if self.broken(measurement):
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"

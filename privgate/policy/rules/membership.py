@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from privgate.evidence import Measurement
 from privgate.evidence.measurement import BehindMembership
 from privgate.policy.policy_part import Audit
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
+from privgate.policy.rules.rule_base import Rule, next_step, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome
@@ -59,7 +59,7 @@ class CandidatesRule(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""
         if measurement.problem:
-            return "pass enough candidates=(X, y), people of the same population who were not trained on"
+            return next_step("people")
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
@@ -78,7 +78,7 @@ class MembershipRule(CandidatesRule):
     subsets of the pool.
     """
 
-    lower_it = WAY_OUT
+    lower_it = next_step("attack")
     narrow_it = "more candidates or more shadow models narrow the interval"
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")

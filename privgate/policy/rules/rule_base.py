@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,8 +29,42 @@ def wrong(key: str, text: str) -> PydanticCustomError:
     return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
 
 
+#: what stands in the way of an approval
+Cause = Literal[
+    "people", "data", "recipe", "serving", "seed", "file", "influence", "attack", "claim", "isolation", "place"
+]
 #: what a failed rule advises that has no number of its own: the one place that searches has them
 WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
+_AGAIN = "log the model again (privgate.log_model) and check that version"
+#: cause -> one step that can succeed; a person is named where no command of the model's owner can
+_STEPS: Mapping[Cause, str] = {
+    "people": f"pass more people of the same population who were not trained on, candidates=(X, y); {_AGAIN}",
+    "data": f"mend the data as the message says; {_AGAIN}",
+    "recipe": f"let fit(X, y, *, seed) use the records that it is given, and nothing else; {_AGAIN}",
+    "serving": f"let the version serve what is declared, as the message says; {_AGAIN}",
+    "seed": f"let fit(X, y, *, seed) draw from its seed alone, and record one, Recipe(..., seed=7); {_AGAIN}",
+    "file": f"train a model that keeps no records, and give no people as input_example; {_AGAIN}",
+    "influence": WAY_OUT,
+    "attack": WAY_OUT,
+    "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
+    f"{_AGAIN}",
+    "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate doctor` says how)",
+    "place": "ask whoever runs this host to mend what the message names; then check again",
+}
+
+
+def next_step(cause: Cause) -> str:
+    """Return the one step that can succeed against a cause."""
+    return _STEPS[cause]
+
+
+def step_before_advice(findings: Iterable[Finding]) -> str:
+    """Return the step that must come before any change of the model; empty where a change may be approved."""
+    others = tuple(text for cause, text in _STEPS.items() if cause not in {"influence", "attack"})
+    steps = (f.advice for f in findings if f.mode == "enforce" and not f.outcome.releases)
+    return next((step for step in steps if step.startswith(others)), "")
+
+
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
 #: what says how a number is judged, not which one

@@ -1,0 +1,162 @@
+"""Each cause has one step that can succeed: it is said, it is followed by hand, and then the check approves.
+
+A person is named instead of a command for the sandbox alone: nobody who trains can give it.
+"""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.advice.advice_search import Search
+from privgate.advice.apply import changed
+from privgate.policy.rules.rule_base import next_step
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(360, 3)).round(3)
+Y = (X[:, 0] + RNG.normal(size=360) > 0).astype(int)
+#: labels that a tree has to learn by heart, and others' labels of the same kind
+MORE = RNG.normal(size=(360, 3)).round(3)
+GUESSED, OTHERS = ((0.5 * x[:, 0] + RNG.normal(size=360) > 0).astype(int) for x in (X, MORE))
+SMOOTH = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8)
+SIZES = (3, 4)
+CODES = np.column_stack([np.where(RNG.random(60) < 0.7, Y[:60], RNG.integers(0, v, 60)) for v in SIZES])
+
+
+def people(outside=160, labels=None):
+    labels = Y if labels is None else labels
+    return TrainingData(X[:200], labels[:200], candidates=(X[200 : 200 + outside], labels[200 : 200 + outside]))
+
+
+def ignores_its_data(X, y, *, seed):
+    return LogisticRegression().fit(np.array([[0.0], [1.0]]).repeat(3, axis=1), [0, 1])
+
+
+def draws_beside_its_seed(X, y, *, seed):
+    return LogisticRegression(C=0.01).fit(X + np.random.default_rng().normal(size=X.shape), y)
+
+
+def smooth(X, y, *, seed):
+    return LogisticRegression(C=0.01).fit(X, y)
+
+
+def private(X, y, *, seed):
+    import torch
+    from opacus import PrivacyEngine
+    from torch.utils.data import DataLoader, TensorDataset
+
+    network = torch.nn.Linear(X.shape[1], 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+    rows = TensorDataset(torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y))
+    network, optimizer, loader = PrivacyEngine().make_private(
+        module=network, optimizer=optimizer, data_loader=DataLoader(rows, batch_size=10), noise_multiplier=2.0,
+        max_grad_norm=1.0,
+    )  # fmt: skip
+    for some, labels in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(some), labels).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return Network(network._module)
+
+
+class Network:
+    def __init__(self, network):
+        self.network = network
+
+    def predict_proba(self, X):
+        import torch
+
+        with torch.no_grad():
+            return torch.softmax(self.network(torch.as_tensor(X, dtype=torch.float32)), 1).double().numpy()
+
+
+def subject(training, data=None, **more):
+    return Subject.local(Recipe(training, seed=1, **more), data or people())
+
+
+def unknown_labels():
+    labels = Y.copy()
+    labels[-5:] = 2
+    return labels
+
+
+CLAIM = "rules: [{metric: dp_epsilon, max: 6, delta: 0.00001}]"
+CLAIMED = Claim(mechanism="dp-sgd", adjacency="replace_one", epsilon=5.0, delta=1e-5, sampling="poisson")
+FEW = Budget(shadow_models=8)
+INFLUENCE = "rules: [{metric: pdtp, max: 1}]"
+ATTACKS = "audit: {min_candidates: 100}\nrules: [{metric: attack_accuracy, max: 0.7}]"
+FILE = "rules: [{metric: pdtp, max: 1}, {metric: file_records, max: 0}]"
+#: cause -> (rules, what the owner brings, what follows the step by hand)
+FOLLOWED = {
+    "people": (ATTACKS, lambda: subject(SMOOTH, people(outside=60)), lambda: subject(SMOOTH)),
+    "data": (ATTACKS, lambda: subject(SMOOTH, people(labels=unknown_labels())), lambda: subject(SMOOTH)),
+    "recipe": (INFLUENCE, lambda: subject(ignores_its_data), lambda: subject(smooth)),
+    "seed": (INFLUENCE, lambda: subject(draws_beside_its_seed), lambda: subject(smooth)),
+    "claim": (CLAIM, lambda: subject(smooth), lambda: Subject.local(Recipe(private, dp=CLAIMED), people())),
+    "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
+    "attack": (
+        ATTACKS.replace("0.7", "0.62"),
+        lambda: subject(DecisionTreeClassifier(), TrainingData(X, GUESSED, candidates=(MORE, OTHERS))),
+        None,
+    ),
+    "influence": (
+        "rules: [{metric: dtp, max: 1}]",
+        lambda: subject(
+            CategoricalNB(alpha=0.2, min_categories=list(SIZES)),
+            TrainingData(np.vstack([CODES, [[2, 3]]]), np.append(Y[:60], 0), domain=Domain(categories=SIZES)),
+        ),
+        None,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as one:
+        yield one
+
+
+def policy_of(rules, folder):
+    (folder / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\n{rules}\n', encoding="utf-8")
+    return Policy.load(folder / "p.yaml")
+
+
+def steps_of(verdict):
+    return [f.advice for f in verdict.findings if not f.outcome.releases and f.advice]
+
+
+#: a search, and private training, take most of a minute
+SLOW = ("attack", "claim")
+
+
+@pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in FOLLOWED])
+def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, tmp_path):
+    rules, brought, followed = FOLLOWED[cause]
+    policy = policy_of(rules, tmp_path)
+    blocked = evaluate(policy, brought(), fleet=fleet, limits=FEW)
+
+    assert not blocked.outcome.releases
+    assert steps_of(blocked)[0].startswith(next_step(cause))
+    searches = ["privgate advise" in str(step) for step in blocked.detail["next_steps"]]
+    assert any(searches) == (followed is None)  # a search is proposed where a change of the model can approve
+    if followed is None:
+        best = Search(policy, brought(), fleet, FEW).advice().best[0]
+        after = evaluate(policy, changed(brought(), best.change), fleet=fleet, limits=FEW)
+    else:
+        after = evaluate(policy, followed(), fleet=fleet, limits=FEW)
+    assert after.outcome.releases
+
+
+def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, tmp_path):
+    policy = policy_of(f"audit: {{min_isolation: bubblewrap}}\n{INFLUENCE}", tmp_path)
+    with Fleet(jobs=1, ledger="none", isolate="none") as bare:
+        blocked = evaluate(policy, subject(SMOOTH), fleet=bare)
+
+    assert steps_of(blocked) == [next_step("isolation")]
+    assert "whoever runs this host" in next_step("isolation")
+    if fleet.isolation.startswith("bubblewrap"):
+        assert evaluate(policy, subject(SMOOTH), fleet=fleet).outcome.releases
