@@ -266,8 +266,8 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
     if not short:
         return finding
     open_ = rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement)
-    missing = next((cause for word, cause in _MISSING.items() if word in short), None)
-    return replace(open_, advice=next_step(missing)) if missing else open_
+    steps = (next_step(cause) for word, cause in _MISSING.items() if word in short)
+    return replace(open_, advice=next(steps, open_.advice))
 
 
 def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
