@@ -52,10 +52,22 @@ def asked(place: Path, words: list[str], ends: set[int]) -> str:
     return said
 
 
+def readme_logged(place: Path) -> None:
+    """Run README's own block, which brings its invented people."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert block is not None
+    (place / "train.py").write_text(block[1], encoding="utf-8")
+    assert "Created version '1' of model 'credit'" in asked(place, [sys.executable, "train.py"], {0})
+
+
+def test_the_lines_of_the_readme_log_a_model_as_they_are_printed(tmp_path):
+    readme_logged(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
 def test_every_command_ends_as_it_should(page, tmp_path):
-    logged(tmp_path, "3.0")
+    readme_logged(tmp_path) if page == "README.md" else logged(tmp_path, "3.0")
 
     # a test of its own runs the demonstration, and what is advised is applied below
     lines = [line for line in typed(page) if line[1] not in ("demo", "apply")]
