@@ -31,6 +31,7 @@ NOISE_LEVEL = 1e-4
 DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
 NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
 OWN = "let Recipe(predict=…) return what the served predict returns, or leave it out"
+PREDICT = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
 ALIKE = (
     "let predict (Recipe(predict=…) for log_model, or your PythonModel's own) answer each record by itself, and turn "
     "whatever container and number type it is sent into the one that training had"
@@ -63,8 +64,8 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
     problem = native.problem or served.problem
     if problem:
-        call = f"mlflow.pyfunc.load_model({subject.uri!r}).predict(X)"
-        how = "" if "signature" in problem else f"; mend it until {call} gives each record one label, number or row"
+        call = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
+        how = "" if "signature" in problem else f"; {PREDICT if native.problem else call}"
         text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
     if subject.task == "regression":
