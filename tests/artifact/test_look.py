@@ -241,10 +241,10 @@ def test_what_a_fitted_sampler_keeps_is_named_by_it(monkeypatch):
 @pytest.mark.parametrize(
     ("where", "wanted", "not_said"),
     [
-        ("file MLmodel, file input_example.json", "another input_example", "neighbours"),
+        ("file MLmodel, file input_example.json", "invented input_example", "neighbours"),
         ("it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE", "without its", "neighbours"),
         ("it keeps its training records: SVC", "neighbours", "sampler"),
-        ("file input_example.json, it keeps its training records: SVC", "another input_example", "sampler"),
+        ("file input_example.json, it keeps its training records: SVC", "invented input_example", "sampler"),
     ],
 )
 def test_the_step_takes_out_what_was_found(where, wanted, not_said):

@@ -56,8 +56,7 @@ class FileRecords(Rule):
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no file could break this rule: everybody may be in it."""
-        people = facts.get("n_records")
-        return "the file may hold everybody" if people and self.max >= people else ""
+        return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""
@@ -73,11 +72,10 @@ class FileRecords(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what takes records out of a file."""
         if outcome is Outcome.FAILED:
-            example, sampler = "input_example" in measurement.where, "sampler" in measurement.where
-            steps = ["log the model with another input_example, of invented people"] if example else []
-            steps += ["store the pipeline without its fitted sampler, which no prediction needs"] if sampler else []
-            if not steps or ("keeps its" in measurement.where and not sampler):
+            steps = ["log the model with another, invented input_example"] * ("input_example" in measurement.where)
+            steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)
+            if not steps or ("keeps its" in measurement.where and "sampler" not in measurement.where):
                 steps += ["replace neighbours and kernels by a model that keeps no records, delete arrays of records"]
-            withheld = "or state that nobody who may ask the model can get its file: --file-not-downloadable"
-            return "; ".join([*steps, withheld])
+            steps += ["or state that nobody who may ask the model can get its file: --file-not-downloadable"]
+            return "; ".join(steps)
         return "the report names what could not be read; store the model by its library's own flavor"
