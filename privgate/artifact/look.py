@@ -165,7 +165,8 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     inside = ", ".join(sorted({name.rpartition(".")[2] for name in seen.names if _SAMPLER.match(name)}))
     for keeper, size in _keepers(seen, n):
         least = max(least, min(n, size))
-        by = f", in the fitted sampler {inside}" if inside else ""
+        trees = keeper.startswith(("Nearest", "KDTree", "BallTree"))  # which samplers look neighbours up in
+        by = f", in the fitted sampler {inside}" if inside and trees else ""
         (kept if size or least else unknown).append(f"it keeps its training records: {keeper}{by}")
     return least, list(dict.fromkeys(kept))[:20], list(dict.fromkeys(unknown))
 

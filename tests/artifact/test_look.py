@@ -244,6 +244,11 @@ def test_what_a_fitted_sampler_keeps_is_named_by_it(monkeypatch):
         ("file MLmodel, file input_example.json", "invented input_example", "neighbours"),
         ("it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE", "without its", "neighbours"),
         ("it keeps its training records: SVC", "neighbours", "sampler"),
+        (
+            "it keeps its training records: SVC, it keeps its training records: KDTree, in the fitted sampler ADASYN",
+            "neighbours",
+            "input_example",
+        ),
         ("file input_example.json, it keeps its training records: SVC", "invented input_example", "sampler"),
     ],
 )
