@@ -115,7 +115,7 @@ def in_the_file(run: Run, request: Request) -> Measurement:
         kind="exact" if low == high else "bound",
         n=seen.records,
         population=seen.records,
-        where=seen.carried[0].where if seen.carried else (seen.unknown[0] if seen.unknown else ""),
+        where=", ".join([c.where for c in seen.carried[:8]] or seen.unknown[:1]),
         assumptions=(
             "the file was read as bytes; its answers were not asked",
             *(f"unknown: {text}" for text in seen.unknown[:5]),

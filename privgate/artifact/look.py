@@ -7,6 +7,7 @@ together are rarer than one in a million.
 
 import json
 import pickle
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,10 @@ _BYTES = 1 << 22
 _FRAGMENT = 4096
 #: how short arrays that are looked at together are named
 _OTHERS = " and others"
+#: places among which records that were found in short arrays together are looked for again
+_MANY_PLACES = 64
+#: classes that make records of others inside a pipeline, and keep what they made them of
+_SAMPLER = re.compile(r"imblearn\.(over_sampling|under_sampling|combine)\b")
 #: letters of a text that is somebody's own
 _LONG = 20
 #: classes that keep the records that they were fitted to, because they answer from them
@@ -130,15 +135,16 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     """
     records = Records.of(X)
     n, found, kept, unknown = records.n, np.zeros(records.n, dtype=bool), list[str](), list(seen.unknown)
-    searched, quiet = _together(seen.arrays)
+    searched, together = _together(seen.arrays)
+    quiet = [joined for joined, _ in together]
     blobs = [(w, d, _views(w, d)) for d, w in {d: w for w, d in reversed(seen.opaque)}.items()]  # each once
     asked = [*searched, *quiet, *(a for *_, views in blobs for a in views)]
     vectors = [a.values.astype(np.float64) for a in seen.arrays if _scales(a)]
     held = dict(zip(map(id, asked), records.rows_in(asked, vectors), strict=True))
-    for a in (*searched, *quiet):
+    for a, parts in (*((a, [a]) for a in searched), *together):
         if held[id(a)].any():
             found |= held[id(a)]
-            kept.append(a.where)
+            kept += _places(records, a, parts, vectors)
     places = set(kept)
     odd = [a for a in (*seen.arrays, *quiet) if a.where not in places]
     unknown += [why for a in odd if (why := _strange(a, n, records.width))]
@@ -156,13 +162,28 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
     if records.cut:
         unknown.append("forms of the records were not all searched for, because time was over or scales too many")
     least = int(found.sum())
+    inside = ", ".join(sorted({name.rpartition(".")[2] for name in seen.names if _SAMPLER.match(name)}))
     for keeper, size in _keepers(seen, n):
         least = max(least, min(n, size))
-        (kept if size or least else unknown).append(f"it keeps its training records: {keeper}")
+        trees = keeper.startswith(("Nearest", "KDTree", "BallTree"))  # which samplers look neighbours up in
+        by = f", in the fitted sampler {inside}" if inside and trees else ""
+        (kept if size or least else unknown).append(f"it keeps its training records: {keeper}{by}")
     return least, list(dict.fromkeys(kept))[:20], list(dict.fromkeys(unknown))
 
 
-def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
+def _places(records: "Records", joined: Found, parts: list[Found], vectors: list[Float]) -> list[str]:
+    """Return where the records lie that were found in short arrays together; their common name if in none alone."""
+    named = dict[str, list[Found]]()
+    for a in parts:
+        named.setdefault(a.where, []).append(a)
+    if not 1 < len(named) <= _MANY_PLACES:
+        return [joined.where]
+    alone = [Found(w, np.concatenate([a.values for a in some]), joined.text) for w, some in named.items()]
+    held = records.rows_in(alone, vectors)
+    return [a.where for a, rows in zip(alone, held, strict=True) if rows.any()] or [joined.where]
+
+
+def _together(arrays: list[Found]) -> tuple[list[Found], list[tuple[Found, list[Found]]]]:
     """Return the arrays that are searched one by one, and short ones joined: each type of number, parameters or not.
 
     Ensembles have thousands of these, and somebody may have kept each record by itself.
@@ -172,8 +193,7 @@ def _together(arrays: list[Found]) -> tuple[list[Found], list[Found]]:
         theirs = a.where.startswith(_PARAMETERS)
         small = a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT)
         short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a) if small else alone.append(a)
-    joined = [Found(_of_all(some), np.concatenate([a.values for a in some]), k[2]) for k, some in short.items()]
-    return alone, joined
+    return alone, [(Found(_of_all(s), np.concatenate([a.values for a in s]), k[2]), s) for k, s in short.items()]
 
 
 def _views(where: str, data: bytes) -> list[Found]:

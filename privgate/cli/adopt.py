@@ -2,14 +2,18 @@
 
 import importlib
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from privgate import door
 from privgate.cli import console, options
-from privgate.errors import UsageError
+from privgate.errors import PrivgateError, SubjectError, UsageError
+from privgate.subject import sources
+from privgate.subject.release import Form, Release
 
 
 @click.command()
@@ -18,8 +22,23 @@ from privgate.errors import UsageError
 @click.option("--data", "data_name", required=True, metavar="MODULE:NAME", help="TrainingData, or what returns them.")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the recipe, if NAME is a function.")
 @click.option("--store", default=None, metavar="FOLDER|URI|artifacts", help="Where the training data may be kept.")
+@click.option(
+    "--release",
+    "form",
+    type=click.Choice(get_args(Form)),
+    default="probabilities",
+    show_default=True,
+    help="What MLflow serves of the model; its own log_model serves labels unless it is told otherwise.",
+)
 def adopt(
-    *, uri: str, tracking_uri: str | None, recipe_name: str, data_name: str, seed: int | None, store: str | None
+    *,
+    uri: str,
+    tracking_uri: str | None,
+    recipe_name: str,
+    data_name: str,
+    seed: int | None,
+    store: str | None,
+    form: Form,
 ) -> int:
     """Attach a recipe to the version URI, which MLflow 2 or a script without privgate has registered.
 
@@ -32,26 +51,42 @@ def adopt(
 
     with door.held_open():  # the operator's own modules
         recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
-        data = data() if callable(data) and not isinstance(data, TrainingData) else data
+        if callable(data) and not isinstance(data, TrainingData):
+            data = _ran(data, f"--data {data_name!r}")
     if not isinstance(recipe, Recipe):
         recipe = Recipe(recipe, seed=seed)
     elif seed is not None:
         raise UsageError(f"--seed: {recipe_name} is a Recipe, which has its own")
     if not isinstance(data, TrainingData):
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
-    found = registry.adopt(uri, recipe, data, tracking_uri=tracking_uri, store=store)
+    found = registry.adopt(uri, recipe, data, release=Release(form), tracking_uri=tracking_uri, store=store)
     click.echo(console.plain(f"{found} holds the bytes of {uri} and has a recipe; now: privgate check {found}"))
     return 0
 
 
 def _named(name: str, option: str) -> Any:
     module, _, attribute = name.partition(":")
-    if not module or not attribute.isidentifier():
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         raise UsageError(f"{option} {name!r} is no name; write module:name")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as exc:
+        return getattr(_ran(lambda: importlib.import_module(module), f"{option} {name!r}"), attribute)
+    except (ModuleNotFoundError, AttributeError) as exc:
         raise UsageError(f"{option} {name!r} cannot be imported: {exc}") from exc
     finally:
         sys.path.remove(str(Path.cwd()))
+
+
+def _ran(owners: Callable[[], Any], what: str) -> Any:
+    """Return what the owner's own code gives; an error in it is the owner's, and is told with its place."""
+    try:
+        return owners()
+    except PrivgateError:
+        raise
+    except (Exception, SystemExit) as exc:
+        frames = traceback.extract_tb(exc.__traceback__)[1:]
+        own = [f for f in frames if not f.filename.startswith("<") and not sources.is_library(Path(f.filename))]
+        if isinstance(exc, ModuleNotFoundError) and not own:  # nothing of the owner's has run
+            raise
+        where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+        raise SubjectError(f"{what} raised {type(exc).__name__}: {exc}{where}; mend it and adopt again") from exc

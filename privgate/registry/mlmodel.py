@@ -112,10 +112,10 @@ def _check_paths(folder: Path, content: Any) -> None:
         inside = whole == posixpath.normpath(whole) and whole.split("/")[0] not in {"", ".", "..", layout.MLFLOW_META}
         if not (inside and _is_file(folder, value)):
             raise SubjectError(f"the MLmodel file names {value!r}, which is none of the model's files; {_AGAIN}")
-    if nested := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):
+    if inner := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):
         raise SubjectError(
-            f"the model holds another MLmodel file ({nested.relative_to(folder).as_posix()}), by which MLflow may load "
-            f"something else; {_AGAIN}"
+            f"the model holds another MLmodel file ({inner.relative_to(folder).as_posix()}), by which MLflow may load "
+            "something else; hand that model to the python_model as an attribute (self.model = …), not in artifacts="
         )
 
 

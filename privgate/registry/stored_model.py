@@ -149,8 +149,9 @@ class StoredModel:
         model = _served(self.folder)
         root = vars(model).get("_PyFuncModel__model_impl", model)
         if model.metadata.flavors[mlmodel.SERVED].get("loader_module") == "mlflow.pyfunc.model":
-            native = getattr(model.unwrap_python_model(), "privgate_native", None)
-            return root, model if native is None else native
+            own = model.unwrap_python_model()
+            native = getattr(own, "privgate_native", None)
+            return root, OwnModel(model, own) if native is None else native
         try:
             native = model.get_raw_model()
         except NotImplementedError:
@@ -180,6 +181,21 @@ class StoredModel:
                 return [bool(ways), *(any(_answered(way, X) for way in ways) for X in others)]
         finally:
             sys.dont_write_bytecode = before
+
+
+class OwnModel:
+    """A PythonModel as its author knows it: with its own attributes, asked as MLflow asks it or as it is written."""
+
+    def __init__(self, served: Any, own: Any) -> None:
+        self._served, self._own = served, own
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the author's object holds."""
+        return getattr(self.__dict__["_own"], name)
+
+    def predict(self, *asked: Any, **named: Any) -> Any:
+        """Answer records; with a context beside them, as the author's own function does."""
+        return (self._own if len(asked) + len(named) > 1 else self._served).predict(*asked, **named)
 
 
 def _served(folder: Path) -> Any:

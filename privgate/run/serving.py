@@ -27,10 +27,22 @@ SINGLE = 1e-4
 TIMES = 3
 #: probability that served noise of the declared kind is taken for other noise
 NOISE_LEVEL = 1e-4
-HOW_NUMBERS = "log the model by privgate.log_model, which has MLflow serve what is declared, or declare what is served"
-HOW = (
-    "log the model by privgate.log_model, which has MLflow serve what is declared (for a scikit-learn model logged by "
-    "hand, pyfunc_predict_fn='predict_proba'), or declare what is served"
+#: steps that can succeed, also for a model that ``privgate.log_model`` has logged
+DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
+NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
+OWN = "let Recipe(predict=…) return what the served predict returns, or leave it out"
+PREDICT = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
+ALIKE = (
+    "let predict (Recipe(predict=…) for log_model, or your PythonModel's own) answer each record by itself, and turn "
+    "whatever container and number type it is sent into the one that training had"
+)
+EMPTY = (
+    "an empty place of a sparse row is 0 in an array, and this model takes the two for different values (boosted trees "
+    "take an empty place for missing): train on X.toarray(), or let predict=… turn arrays into sparse rows"
+)
+THRESHOLD = (
+    "labels of the served predict are not always the likeliest (a threshold other than one half gives such): release "
+    "probabilities, or give Recipe(predict=…) whose likeliest label is the one of predict"
 )
 
 
@@ -48,11 +60,12 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         return [Precondition("served", "warned", f"{text} {words(subject.release)}, which nobody has compared")]
     wide, rows, out = _asked(subject, fleet)
     if not len(rows):
-        return [Precondition("served", "inconclusive", f"the declared domain holds no question that was asked; {HOW}")]
+        return [Precondition("served", "inconclusive", "the declared domain holds no record; widen it")]
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=asking.WHOLE)
     problem = native.problem or served.problem
     if problem:
-        how = "" if "signature" in problem else f"; {HOW}"
+        call = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
+        how = "" if "signature" in problem else f"; {PREDICT if native.problem else call}"
         text = f"what MLflow serves could not be compared with the declared release: {problem}{how}"
         return [Precondition("served", "inconclusive", text)]
     if subject.task == "regression":
@@ -61,8 +74,10 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
     detail: dict[str, Any] = {"records": len(rows) - len(out), "different": int(wrong.sum())}
     detail |= {"declared": words(subject.release), "questions": len(out), "ways": 1}
     if wrong.any():
-        what = f"MLflow serves {_kind(served.log_p, native.log_p)}, and declared are {words(subject.release)}"
-        text = f"{what} ({Count(int(wrong.sum()), len(rows))} of {len(rows)} answers differ); {HOW}"
+        kind = _kind(served.log_p, native.log_p)
+        what = f"MLflow serves {kind}, and declared are {words(subject.release)}"
+        some = f"{Count(int(wrong.sum()), len(rows))} of {len(rows)} answers differ"
+        text = f"{what} ({some}); {_step(kind, subject)}"
         return [Precondition("served", "inconclusive", text, detail)]
     if why := _marked(subject, rows, native.log_p, served.log_p, "at once"):
         return [Precondition("served", "inconclusive", why, detail)]
@@ -81,11 +96,28 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
         if not admissible(other.log_p, native.log_p[few], subject.release, error).all():
             text = (
                 f"MLflow serves {words(subject.release)} to who asks about all records at once, and something else to "
-                f"who asks {way}; {HOW}"
+                f"who asks {way}; {_alike(subject, way)}"
             )
             return [Precondition("served", "inconclusive", text, detail)]
     text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows) - len(out)} records"
     return [Precondition("served", "passed", text, detail)]
+
+
+def _step(kind: str, subject: Subject) -> str:
+    """Return what makes served and declared answers one, where the served ones are of this kind."""
+    if kind != "labels":
+        return DECLARE if "no probabilities" not in kind else "let the served predict return probabilities or labels"
+    if subject.release.form == "label":
+        return THRESHOLD
+    by_hand = getattr(subject.model, "flavor", "") == "sklearn"
+    return "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))" + (
+        "; or log the model with pyfunc_predict_fn='predict_proba'" if by_hand else ""
+    )
+
+
+def _alike(subject: Subject, way: str) -> str:
+    """Return what makes answers the same in whichever way they are asked for."""
+    return EMPTY if way == "as an array" and hasattr(subject.data.X, "toarray") else ALIKE
 
 
 def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
@@ -157,10 +189,12 @@ def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served:
         wrong = int((np.abs(gap) > SAME * np.maximum(1.0, np.abs(native))).sum())
         if wrong:
             some = f"{Count(wrong, len(rows))} of {len(rows)}"
-            text = f"MLflow serves other numbers than the model's own ({some} differ); {HOW_NUMBERS}"
+            text = f"MLflow serves other numbers than the model's own ({some} differ); {OWN}"
             return Precondition("served", "inconclusive", text, detail)
         if way := _otherwise(subject, fleet, rows, native):
-            text = f"MLflow serves the model's own numbers at once, and others to who asks {way}; {HOW_NUMBERS}"
+            text = (
+                f"MLflow serves the model's own numbers at once, and others to who asks {way}; {_alike(subject, way)}"
+            )
             return Precondition("served", "inconclusive", text, detail)
         return Precondition("served", "passed", f"MLflow serves the model's own numbers on {len(rows)} records", detail)
     # the same questions again: noise that is a function of the question hides nothing from who knows the function
@@ -175,7 +209,7 @@ def _numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served:
             if same > 0
             else f"adds other noise than {words(subject.release)} (p = {p:.2g})"
         )
-        return Precondition("served", "inconclusive", f"what MLflow serves {why}; {HOW_NUMBERS}", detail)
+        return Precondition("served", "inconclusive", f"what MLflow serves {why}; {NOISE}", detail)
     text = f"MLflow serves what is declared, {words(subject.release)}, on {len(rows)} records asked {TIMES + 1} times"
     return Precondition("served", "passed", text, detail)
 

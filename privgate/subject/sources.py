@@ -34,8 +34,12 @@ def main_module() -> str:
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return str(spec.name)
-    path = getattr(main, "__file__", None)
-    return _CELLS if path is None else re.sub(r"\W", "_", Path(path).stem)
+    if (path := getattr(main, "__file__", None)) is None:
+        return _CELLS
+    stem = re.sub(r"\W", "_", Path(path).stem)
+    # a command (bin/privgate) is called like the library that it starts, which its name here must not hide
+    found = _locate(stem)
+    return stem if found is None or Path(found).resolve() == Path(path).resolve() else f"{stem}_script"
 
 
 @functools.cache
@@ -46,7 +50,7 @@ def _library_roots() -> tuple[Path, ...]:
     return tuple(Path(r).resolve() for r in roots)
 
 
-def _is_library(path: Path) -> bool:
+def is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
     found = path.resolve()
     return {"site-packages", "dist-packages"} & set(found.parts) != set() or any(
@@ -79,7 +83,7 @@ def _own_file(module: str) -> Path | None:
     origin = getattr(loaded, "__file__", None)
     if origin is None and module.partition(".")[0] not in _STDLIB:
         origin = _locate(module)
-    if origin is None or not origin.endswith(".py") or _is_library(Path(origin)):
+    if origin is None or not origin.endswith(".py") or is_library(Path(origin)):
         return None
     return Path(origin)
 

@@ -9,7 +9,9 @@ import json
 import marshal
 import os
 import pickle
+import sys
 import time
+import types
 import zipfile
 
 import cloudpickle
@@ -33,7 +35,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, QuantileTransformer, StandardScaler
@@ -42,7 +44,10 @@ from sklearn.svm import SVC, LinearSVC
 from privgate.artifact import file_bytes, look
 from privgate.artifact.file_parts import Found
 from privgate.artifact.record_space import RecordSpace, _plain
+from privgate.evidence import Measurement
+from privgate.policy.rules.file_records import FileRecords
 from privgate.registry import layout
+from privgate.verdict import Outcome
 
 RNG = np.random.default_rng(0)
 TABLES = {
@@ -209,6 +214,53 @@ def test_models_that_are_their_data_are_found_and_named(made):
     least, kept, _ = seen(pickle.dumps(made.fit(X, y)), X)
     assert least > 20
     assert any("keeps its training records" in k for k in kept)
+
+
+@pytest.mark.parametrize("name", ["input_example.json", "serving_input_example.json"])
+def test_people_in_an_example_are_named_by_its_file_alone(name):
+    X = TABLES["normal"]
+    table = json.dumps({"columns": list("abcdefg"), "data": X[:5].tolist()}).encode()
+    read = file_bytes.read(
+        [("MLmodel", b"size: 12345, 1.5, 7\n"), ("conda.yaml", b"- python=3.11\n- 2.5"), (name, table)]
+    )
+    least, kept, _ = look.compared(read, X)
+    assert (least, kept) == (5, [f"file {name}"])
+
+
+def test_what_a_fitted_sampler_keeps_is_named_by_it(monkeypatch):
+    home = "imblearn.over_sampling"
+    sampler = type("SMOTE", (), {"__module__": home})
+    for name in ("imblearn", home):
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(SMOTE=sampler))
+    made, X = sampler(), TABLES["normal"]
+    made.nn_k_ = NearestNeighbors().fit(X)
+    _, kept, _ = seen(pickle.dumps(made), X)
+    assert "it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE" in kept
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted", "not_said"),
+    [
+        ("file MLmodel, file input_example.json", "invented input_example", "keeps no records"),
+        (
+            "it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE",
+            "without its",
+            "keeps no records",
+        ),
+        ("it keeps its training records: SVC", "keeps no records", "sampler"),
+        (
+            "it keeps its training records: SVC, it keeps its training records: KDTree, in the fitted sampler ADASYN",
+            "keeps no records",
+            "input_example",
+        ),
+        ("file input_example.json, it keeps its training records: SVC", "invented input_example", "sampler"),
+    ],
+)
+def test_the_step_takes_out_what_was_found(where, wanted, not_said):
+    rule = FileRecords(metric="file_records", max=0)
+    step = rule.advice(Measurement(rule.request(), 5, 5, 5, where=where), Outcome.FAILED)
+    assert wanted in step
+    assert not_said not in step
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Versions that are no logged model get a recipe; runs name their models."""
 
+import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import mlflow
@@ -94,6 +97,95 @@ def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
     assert Subject.load("models:/old/2").recipe.seed == 3
     assert run(["adopt", "models:/old/1", "--recipe", "pg_adopted", "--data", "pg_adopted:data"]) == 2
     assert run(["adopt", "models:/old/1", *named_so[:4], "--data", "pg_adopted:absent"]) == 2
+
+
+OWNED = """
+import numpy as np
+from mlflow.pyfunc import PythonModel
+from privgate import Recipe, TrainingData
+
+X = np.random.default_rng(1).normal(size=(120, 3))
+y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
+
+def sklearn(X, y, *, seed):
+    from sklearn.linear_model import LogisticRegression
+    return LogisticRegression(C=0.1).fit(X, y)
+
+def xgboost(X, y, *, seed):
+    from xgboost import XGBClassifier
+    return XGBClassifier(n_estimators=3, max_depth=1, random_state=seed, n_jobs=1).fit(X, y)
+
+def lightgbm(X, y, *, seed):
+    from lightgbm import LGBMClassifier
+    return LGBMClassifier(n_estimators=3, num_leaves=2, random_state=seed, n_jobs=1, verbose=-1).fit(X, y)
+
+class Own(PythonModel):
+    def __init__(self, held):
+        self.held = held
+
+    def predict(self, context, model_input, params=None):
+        return self.held.predict(model_input)
+
+def pyfunc(X, y, *, seed):
+    return Own(sklearn(X, y, seed=seed))
+
+def probabilities(model, X):
+    return model.held.predict_proba(X)
+
+owned = Recipe(pyfunc, seed=3, predict=probabilities)
+
+def people():
+    return TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]))
+"""
+SMALL = "schema: privgate/policy/v1\nname: small\nversion: '1'\nrules:\n  - {metric: pdtp, max: 20}\n"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "flavor", ["sklearn", *(pytest.param(f, marks=pytest.mark.slow) for f in ("xgboost", "lightgbm", "pyfunc"))]
+)
+def test_what_plain_mlflow_has_logged_is_decided_by_two_commands(registry, tmp_path, monkeypatch, flavor):
+    (tmp_path / "pg_plain.py").write_text(OWNED)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry)
+    (place := tmp_path / "bin").mkdir()
+    (place / "privgate").write_text("from privgate.__main__ import main\nmain()\n")  # as pip installs it
+    own = importlib.import_module("pg_plain")
+    made = getattr(own, flavor)(own.X[:60], own.y[:60], seed=3)
+    how = {"python_model": made, "code_paths": ["pg_plain.py"]} if flavor == "pyfunc" else {}
+    with mlflow.start_run():
+        log = importlib.import_module(f"mlflow.{flavor}").log_model
+        log(*(() if how else (made,)), name="m", registered_model_name="m", pip_requirements=[], **how)
+    recipe = ["pg_plain:owned"] if flavor == "pyfunc" else [f"pg_plain:{flavor}", "--seed", "3"]
+    words = ["--recipe", *recipe, "--data", "pg_plain:people", "--store", str(tmp_path / "kept"), "--release", "label"]
+    command = [sys.executable, str(place / "privgate"), "adopt", "models:/m/1", *words]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+    assert run(["check", "models:/m/1", "--policy", "small.yaml", "--jobs", "1", "--quiet"]) in {0, 1}
+    sys.modules.pop("pg_plain")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("def data():\n    return 1 + 'a'\n", 4, "raised TypeError: unsupported operand"),
+        ("def data(where):\n    return where\n", 4, "raised TypeError: data() missing 1 required"),
+        ("def data():\n    import pg_no_such\n", 4, "No module named 'pg_no_such' (pg_broken.py, line 2)"),
+        ("data = 1 + 'a'\n", 4, "(pg_broken.py, line 1)"),
+        ("import pg_no_such\n", 4, "No module named 'pg_no_such' (pg_broken.py, line 1)"),
+        ("import sys\nsys.exit(0)\n", 4, "raised SystemExit: 0 (pg_broken.py, line 2)"),
+        ("def data(:\n", 4, "raised SyntaxError"),
+        ("other = 1\n", 2, "cannot be imported"),
+    ],
+)
+def test_an_error_in_the_owners_module_is_the_owners(tmp_path, monkeypatch, capsys, text, code, said):
+    (tmp_path / "pg_broken.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert run(["adopt", "models:/m/1", "--recipe", "json:loads", "--data", "pg_broken:data"]) == code
+    error = capsys.readouterr().err
+    assert said in " ".join(error.split())
+    assert not {"Traceback", "bug"} & set(error.split())
+    sys.modules.pop("pg_broken", None)
 
 
 def test_a_run_names_its_models(registry):

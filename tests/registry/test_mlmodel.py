@@ -126,7 +126,7 @@ def test_code_of_ones_own_is_taken(model):
 
 
 def test_a_second_mlmodel_file_is_refused(model):
-    with pytest.raises(SubjectError, match="another MLmodel file"):
+    with pytest.raises(SubjectError, match=r"another MLmodel file \(inner/MLmodel\).* as an attribute"):
         flavor_of(model({"python_function": PYFUNC}, extra=("inner/MLmodel",)))
 
 

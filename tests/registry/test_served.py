@@ -1,5 +1,6 @@
 """What MLflow serves is asked, and must be what is declared."""
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -8,8 +9,11 @@ from dataclasses import replace
 import mlflow
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.tree import DecisionTreeClassifier
+from xgboost import XGBClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.run import serving
@@ -80,9 +84,42 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, fl
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
+    assert "--release label" in found.message and "pyfunc_predict_fn='predict_proba'" in found.message  # noqa: PT018
 
     log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"), store="artifacts")
     assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
+
+
+MOVED = FixedThresholdClassifier(LogisticRegression(), threshold=0.2, response_method="predict_proba")
+SPARSE = sparse.random(60, 4, density=0.5, format="csr", random_state=1)
+LIKELIEST = "import numpy as np\n\ndef predict(model, X):\n    return np.eye(2)[model.predict(X)]\n"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("estimator", "X", "form", "said"),
+    [
+        (MOVED, SPARSE.toarray(), "label", "threshold"),
+        (XGBClassifier(n_estimators=3, max_depth=2), SPARSE, "probabilities", "an empty place of a sparse row is 0"),
+    ],
+)
+def test_the_step_can_succeed_for_what_log_model_has_logged(
+    registry, fleet, tmp_path, monkeypatch, estimator, X, form, said
+):
+    (tmp_path / "pg_likeliest.py").write_text(LIKELIEST)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    step = {"label": importlib.import_module("pg_likeliest").predict, "probabilities": None}[form]
+    first = SPARSE.toarray()[:, 0]
+    y = 1 - ((first > 0) & (first < 0.6))  # an empty place is no small number
+    asked = [(Recipe(estimator), X), (Recipe(estimator, predict=step), SPARSE.toarray())]  # then as the step says
+    for (recipe, records), why in zip(asked, (said, ""), strict=True):
+        data = TrainingData(records, y)
+        log_model(recipe, data, registered_model_name="m", release=Release(form), store="artifacts")
+        found = judged(Subject.load(f"models:/m/{1 if why else 2}"), fleet)
+        assert found.outcome == ("inconclusive" if why else "passed"), found.message
+        assert why in found.message
+        assert "log the model" not in found.message
+    sys.modules.pop("pg_likeliest")
 
 
 @pytest.mark.slow

@@ -339,3 +339,11 @@ ANSWERS = [True, 7, 2, 1, 4, 1, 9, 8, 9, 2, float("inf"), 3, "b", "\n  kept\n", 
 def test_shapes_of_scripts(as_main, tmp_path, shape, answer):
     _, (fit,) = again(as_main(SHAPES[shape]), tmp_path, "fit")
     assert fit(None, None, seed=0) == answer
+
+
+@pytest.mark.parametrize("file", ["privgate", "mlflow", "json.py"])
+def test_a_command_that_is_called_like_a_library_hides_no_module(as_main, tmp_path, file):
+    main = as_main("def fit(X, y, *, seed):\n    import privgate, mlflow, json\n    return json\n", file=file)
+    assert sources.collect(["numpy:log1p"]) == {}
+    found, _ = again(main, tmp_path, "fit")
+    assert list(found) == [f"{Path(file).stem}_script.py"]

@@ -56,8 +56,7 @@ class FileRecords(Rule):
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no file could break this rule: everybody may be in it."""
-        people = facts.get("n_records")
-        return "the file may hold everybody" if people and self.max >= people else ""
+        return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""
@@ -72,7 +71,10 @@ class FileRecords(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what takes records out of a file."""
-        del measurement
         if outcome is Outcome.FAILED:
-            return next_step("file")
+            steps = ["log the model with another, invented input_example"] * ("input_example" in measurement.where)
+            steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)
+            if not steps or measurement.where.count("keeps its") > measurement.where.count("sampler"):
+                steps += [next_step("file")]
+            return "; ".join(steps)
         return "the report names what could not be read; store the model by its library's own flavor"

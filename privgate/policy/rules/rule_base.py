@@ -43,7 +43,7 @@ _STEPS: Mapping[Cause, str] = {
     "recipe": f"let fit(X, y, *, seed) use the records that it is given, and nothing else; {_AGAIN}",
     "serving": f"let the version serve what is declared, as the message says; {_AGAIN}",
     "seed": f"let fit(X, y, *, seed) draw from its seed alone, and record one, Recipe(..., seed=7); {_AGAIN}",
-    "file": f"train a model that keeps no records, and give no people as input_example; {_AGAIN}",
+    "file": f"train a model that keeps no records; {_AGAIN}",
     "influence": WAY_OUT,
     "attack": WAY_OUT,
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
