@@ -48,11 +48,12 @@ def steps(
     """Return what would make a refused model pass, the measured steps first and the most useful of them first.
 
     Beside them is what leaving out the riskiest people does, where that costs next to nothing. Nothing is returned
-    where the model is released, or where a control stopped the run: then its own sentence says what to do, and
-    no number about another model of that recipe would count. Where records stand in the file, nothing was trained.
+    where the model is released, or where a control or a condition stopped the run: then its own sentence says what to
+    do, and no number about another model of that recipe would count. Where records stand in the file, nothing was
+    trained.
     """
-    in_file = any(m.stopped_by == gate.IN_FILE for m in verdict.evidence.measurements.values())
-    if verdict.outcome.releases or in_file or preconditions.stopping(verdict.evidence.preconditions):
+    ended = {m.stopped_by for m in verdict.evidence.measurements.values()} - {"", gate.ATTACKED}
+    if verdict.outcome.releases or ended or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Search(policy, subject, fleet, limits, seconds=math.inf)
     run = prepare(policy, subject, fleet=fleet, limits=limits)

@@ -71,7 +71,7 @@ def _columns(X: Any) -> NDArray[np.float64] | None:
     if hasattr(X, "tocsr"):
         return None
     if hasattr(X, "columns"):
-        floats = [as_numbers(X.iloc[:, j]) for j in range(X.shape[1]) if X.iloc[:, j].dtype.kind == "f"]
+        floats = [np.asarray(as_numbers(X.iloc[:, j])) for j in range(X.shape[1]) if X.iloc[:, j].dtype.kind == "f"]
         table = np.column_stack(floats) if floats else None
     elif hasattr(X, "shape") and np.asarray(X).dtype.kind == "f" and np.ndim(X) == 2:
         table = np.asarray(X, dtype=np.float64)

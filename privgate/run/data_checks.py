@@ -128,8 +128,8 @@ def _column(column: Any) -> Print:
 def _cells(column: Any, like: Any, shift: float) -> Print:
     if column.dtype.kind != "f":
         return _column(column)
-    step = _step(as_numbers(like)[:, None])[0]
-    return _mix(_bits(np.floor(as_numbers(column) / step + shift)))
+    numbers, reference = (np.asarray(as_numbers(c)) for c in (column, like))
+    return _mix(_bits(np.floor(numbers / _step(reference[:, None])[0] + shift)))
 
 
 def _step(reference: NDArray[np.float64]) -> NDArray[np.float64]:
