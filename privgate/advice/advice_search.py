@@ -279,6 +279,9 @@ class Search:
     def _every_way(self) -> None:
         """Try every way of changing a model that does not pass as it stands."""
         run = prepare.prepare(self.policy, self.subject, fleet=self.fleet, limits=self.limits)
+        if ended := prepare.beforehand(prepare.untrained(run, self.policy)):
+            self.left.append(f"no change of the model can be approved: {ended[0].message}")
+            return
         limits = prepare.unit_limits(self.policy.asked_of(conditions(gate.identity(run))))
         self.at_once(run)
         shards = list(candidates.sharded(self.subject, limits))

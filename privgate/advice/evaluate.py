@@ -49,11 +49,11 @@ def steps(
     """Return what would make a refused model pass, the measured steps first and the most useful of them first.
 
     Beside them is what leaving out the riskiest people does, where that costs next to nothing. Nothing is returned
-    where the model is released, where a control stopped the run, and where something else comes first that no change
-    of the model mends: then the findings say what to do.
+    where the model is released, where a control or a condition stopped the run, and where something else comes first
+    that no change of the model mends: then the findings say what to do.
     """
-    in_file = any(m.stopped_by == gate.IN_FILE for m in verdict.evidence.measurements.values())
-    first = in_file or step_before_advice(verdict.findings)
+    ended = {m.stopped_by for m in verdict.evidence.measurements.values()} - {"", gate.ATTACKED}
+    first = ended or step_before_advice(verdict.findings)
     if verdict.outcome.releases or first or preconditions.stopping(verdict.evidence.preconditions):
         return (), None
     search = Search(policy, subject, fleet, limits, seconds=math.inf)

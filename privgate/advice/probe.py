@@ -10,9 +10,9 @@ from privgate.advice.point import Point, front
 from privgate.check import check_plan as planning
 from privgate.check import gate as about_run
 from privgate.check import questions
-from privgate.check.prepare import prepare
+from privgate.check.prepare import prepare, too_few
 from privgate.errors import MeasurementError
-from privgate.evidence import Count, Evidence, Measurement, Request, RunPart
+from privgate.evidence import Evidence, Measurement, Request, RunPart
 from privgate.evidence.telling import sampled
 from privgate.families import answering as families
 from privgate.influence import as_published as influence
@@ -115,16 +115,14 @@ def hopeless(policy: Policy, run: Run) -> str:
 
 def _too_little(policy: Policy, run: Run) -> str:
     """Return what attacks lack of the least effort that the policy counts; empty if nothing."""
-    models, people = policy.audit.min_shadow_models, policy.audit.min_candidates
+    models = policy.audit.min_shadow_models
     if run.limits.shadow_models < models:
         return f"the policy wants {models} shadow models: --shadow-models {models}"
     try:
-        pool = run.once(pools.of_run)
+        pools.of(run.subject.data)
     except MeasurementError as exc:
         return str(exc)
-    usable = int((pool.trial & ~pool.members).sum())
-    few = Count(usable, int((~pool.members).sum()))
-    return f"the policy wants {people} candidates, and {few} are usable: give more" if usable < people else ""
+    return too_few(policy, run)
 
 
 def too_long(run: Run, seconds: float, tell: Callable[[str], None] = lambda _: None) -> str:

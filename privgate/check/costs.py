@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from privgate.check import check_plan as planning
 from privgate.check import gate
-from privgate.check.prepare import facts, misfit, prepare, stopping, untrained
+from privgate.check.prepare import beforehand, facts, misfit, prepare, stopping, untrained
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import answering as families
@@ -124,8 +124,8 @@ def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
     taken, began, before, more = paces.start, time.monotonic(), run.fleet.calls, False
     found, stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))
     if not stopped:
-        found += untrained(run, policy)
-        stopped = stopping(found)
+        known = untrained(run, policy)
+        found, stopped = [*found, *known], beforehand(known)
     if not stopped and (quick := paces.each <= LONG):
         found.append(reproduction.reproduces(run.subject, run.fleet))
         stopped = stopping(found)

@@ -58,6 +58,8 @@ from privgate.version import __version__
 
 #: what ends a run before anything is opened
 IN_FILE = "file"
+#: what ends trainings without people after attacks have refused
+ATTACKED = "attacked"
 
 # The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
 
@@ -175,8 +177,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     asked = policy.asked_of(conditions(told))
     checked, stopped = unopened(run, asked)
     if not stopped:
-        run, more = preconditions.checked(run, policy, tell)
-        checked, stopped = [*checked, *more], preconditions.stopping(more)
+        run, more, stopped = preconditions.checked(run, policy, tell)
+        checked += more
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
@@ -397,7 +399,7 @@ def decided(run: Run, request: Request, measured: Mapping[Request, Measurement])
     if not (asked and run.attack_breaks(measured) and left_out.spared(run)):
         return []
     text = "a rule on attacks refuses, which no training without a person takes back; --full measures it all the same"
-    return [Precondition("attacked", "failed", text)]
+    return [Precondition(ATTACKED, "failed", text)]
 
 
 def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:
@@ -408,8 +410,7 @@ def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measure
             "without this rule"
         )
         return Measurement(request, problem=problem, applicable=False)
-    looked = stopped and stopped[0].name == IN_FILE and Need.LOOKED in METRICS[request.metric].needs
-    if stopped and not looked:
+    if stopped and Need.LOOKED not in METRICS[request.metric].needs:  # the file was looked at, which trains nothing
         why = f"not measured, because {stopped[0].message}"
         return Measurement(request, problem=why, stopped_by=stopped[0].name)
     try:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from privgate.errors import SubjectError, UsageError
-from privgate.evidence import Measurement, Precondition, Request
+from privgate.errors import MeasurementError, SubjectError, UsageError
+from privgate.evidence import Count, Measurement, Precondition, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.families import bound as bounds
 from privgate.families import of_data
@@ -19,7 +19,7 @@ from privgate.policy.judging import conditions
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.membership import MembershipRule
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import controls, refusals, serving
+from privgate.run import controls, pool, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.data_checks import who
 from privgate.run.needs import Need
@@ -279,33 +279,60 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
         found.append(who(subject.data))
     found += policy.check_data(subject.data)
     found += controls.static(subject)
+    if not run.limits.full and (why := too_few(policy, run)):
+        found.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, run.fleet)
     return found
 
 
-def checked(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, list[Precondition]]:
-    """Return the run that knows what controls found, and findings: data checks, then controls, none after a failure.
+def too_few(policy: Policy, run: Run) -> str:
+    """Return why the people at hand can never decide a rule that must pass, whatever is trained; empty if they can."""
+    data, people = run.subject.data, policy.audit.min_candidates
+    asked = policy.asked_of(conditions(described(run.subject, run.theorems))).rules
+    for rule in (r for r in asked if r.binding and not r.either):
+        if rule.about.per_unit and len(data.units) < policy.audit.min_units:
+            return f"the policy wants {policy.audit.min_units} people, and the data hold {len(data.units)}: give more"
+        if Need.SHADOWS not in rule.about.needs:
+            continue
+        try:
+            made = pool.built(data)
+        except MeasurementError as exc:
+            return str(exc)
+        if made.twins is not None and made.twins.too_many:
+            return made.refusal
+        resolved = getattr(rule, "least", 0) if rule.bound == "upper" else 0  # by a lower limit doubt only warns
+        least, usable = max(pool.LEAST, people, resolved), int(made.trial[data.n :].sum())
+        if usable < least:
+            some = Count(usable, data.pool_size - data.n)
+            return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give more"
+    return ""
 
-    What of the data will stand in the verdict is told before anything is trained.
+
+def checked(
+    run: Run, policy: Policy, tell: Callable[[str], None]
+) -> tuple[Run, list[Precondition], list[Precondition]]:
+    """Return the run that knows what controls found, what was found, and what of it ends the run.
+
+    What of the data will stand in the verdict is told before anything is trained. Where it leaves no approval, nothing
+    is: neither a control nor a measurement takes it back.
     """
     found = untrained(run, policy)
     for p in found:
         if p.outcome != "passed":
             tell(f"{p.name}: {p.message}")
-    if not any(stops(p) for p in found):
+    if not (stopped := beforehand(found)):
         run, more = controls.trained(run)
-        found += more
+        found, stopped = [*found, *more], stopping(more)
     (near, far), ways = run.registered_apart, serving.apart(found)
-    return replace(run, registered_apart=(near + ways, far + ways)), found
+    return replace(run, registered_apart=(near + ways, far + ways)), found, stopped
 
 
-def stops(precondition: Precondition) -> bool:
-    """Return whether no training can change the verdict any more for the better."""
-    doubted = precondition.name in STOPPERS and precondition.outcome == "inconclusive"
-    return precondition.outcome == "failed" or doubted
+def beforehand(found: Iterable[Precondition]) -> list[Precondition]:
+    """Return what of the findings that need no training keeps any training from leading to an approval."""
+    return [p for p in found if p.outcome in ("failed", "inconclusive")]
 
 
 def stopping(found: Iterable[Precondition]) -> list[Precondition]:
     """Return those after which nothing is planned or measured."""
-    return [p for p in found if p.name in STOPPERS and stops(p)]
+    return [p for p in beforehand(found) if p.name in STOPPERS]

@@ -154,9 +154,7 @@ def as_container(rows: Float, like: Any) -> Any:
 
         return pd.DataFrame(rows, columns=like.columns).astype(like.dtypes.to_dict())
     if hasattr(like, "tocsr"):
-        import scipy.sparse as sp
-
-        return sp.csr_matrix(rows.astype(like.dtype))
+        return type(like)(rows.astype(like.dtype))
     return rows.astype(np.asarray(like).dtype)
 
 

@@ -228,6 +228,7 @@ CAUSES: Mapping[str, Cause] = {
     "keys": "file",
     "leave_one_out_moves": "influence",
     "other_coins": "influence",
+    "people": "people",
     "provenance": "file",
     "recipe": "recipe",
     "recorded_seed": "claim",

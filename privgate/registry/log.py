@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import layout, mlmodel, native, report_place, training_data
@@ -21,6 +23,9 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
 # Logging: train once, store the model, its recipe and the data reference, then register.
+
+#: records that a schema is tried on, as many as a check sends
+ASKED = 10_000
 
 
 def log_model(
@@ -97,7 +102,7 @@ def log_model(
                 model,
                 name=name,
                 example=take(data.X, _first_rows(data)),
-                asked=data.at(_first_rows(data)),
+                asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // ASKED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release or Release(), data.classes(), _accepted(data)),
@@ -185,11 +190,15 @@ def _attach(
 
 @contextmanager
 def _as_checked() -> Iterator[None]:
-    """Train as every check does: one thread, one process; sums in another order have another last bit."""
+    """Train as every check does: one thread, one process; sums in another order have another last bit.
+
+    Where a script has autologging on, this training is no version of its own.
+    """
     from joblib import parallel_config
+    from mlflow.utils.autologging_utils import disable_autologging
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1), parallel_config(backend="sequential"):
+    with threadpool_limits(1), parallel_config(backend="sequential"), disable_autologging():
         yield
 
 
@@ -251,8 +260,6 @@ def _script_prefix() -> str:
 
 
 def _first_rows(data: TrainingData) -> Any:
-    import numpy as np
-
     return np.arange(min(5, data.n))
 
 

@@ -62,7 +62,7 @@ def log(
     example : container
         A few records, for the column names and types of the signature only: no value of them is stored.
     asked : container
-        The same records beside the candidates: a column of whole numbers is none where a candidate misses one.
+        Records and candidates, as a check sends them: a schema that refuses one of them is not stored.
     requirements : list of str
         Pip requirements; given so that MLflow need not load the model to infer them.
     own_classes : bool
@@ -70,7 +70,7 @@ def log(
     serving : Serving
     """
     if function := _function(model, serving):
-        signature = _signature(example) if _alike(example, asked) else None
+        signature = _signature(example, asked) if _alike(example, asked) else None
         options = {"name": name, "signature": signature, "pip_requirements": requirements}
         accepted, options["pyfunc_predict_fn"] = serving.accepted, function
         return _log_sklearn(model, None if own_classes else _skops_types(model), accepted, options)
@@ -92,8 +92,10 @@ def _function(model: Any, serving: Serving) -> str:
     return "predict_proba" if serving.release.exact else ""
 
 
-def _signature(example: Any) -> Any:
-    from mlflow.models import infer_signature
+def _signature(example: Any, asked: Any) -> Any:
+    from mlflow.exceptions import MlflowException
+    from mlflow.models import infer_signature, validate_schema
+    from mlflow.types.schema import AnyType
 
     # a schema would turn texts into a frame, which no text pipeline reads
     if isinstance(example, list) or getattr(example, "ndim", 2) == 1:
@@ -101,9 +103,12 @@ def _signature(example: Any) -> Any:
     if hasattr(example, "iloc") and not all(_enforceable(dtype) for dtype in example.dtypes):
         return None
     try:
-        return infer_signature(example)
-    except (TypeError, ValueError, AttributeError):  # text, sparse or mixed input: serving works without one
+        made = infer_signature(example)
+        validate_schema(asked, made.inputs)
+    except (TypeError, ValueError, AttributeError, MlflowException):  # mixed input: serving works without one
         return None
+    # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
+    return None if any(isinstance(kind, AnyType) for kind in made.inputs.input_types()) else made
 
 
 def _alike(example: Any, asked: Any) -> bool:

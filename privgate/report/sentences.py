@@ -203,6 +203,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.near_duplicates": "No two people have almost equal records",
     "condition.several_records": "Each person has one record, or is named",
     "condition.overlap": "No candidate is in the training data",
+    "condition.people": "Enough people are at hand to decide every rule",
     "condition.near_overlap": "No candidate is almost in the training data",
     "condition.same_population": "Candidates are like the people in the data",
     "condition.served": "MLflow serves what is declared",

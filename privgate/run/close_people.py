@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
+from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
 #: probability of such a gap for a person among people
@@ -70,8 +71,8 @@ def _columns(X: Any) -> NDArray[np.float64] | None:
     if hasattr(X, "tocsr"):
         return None
     if hasattr(X, "columns"):
-        floats = [X.iloc[:, j] for j in range(X.shape[1]) if X.iloc[:, j].dtype.kind == "f"]
-        table = np.column_stack([np.asarray(v, dtype=np.float64) for v in floats]) if floats else None
+        floats = [np.asarray(as_numbers(X.iloc[:, j])) for j in range(X.shape[1]) if X.iloc[:, j].dtype.kind == "f"]
+        table = np.column_stack(floats) if floats else None
     elif hasattr(X, "shape") and np.asarray(X).dtype.kind == "f" and np.ndim(X) == 2:
         table = np.asarray(X, dtype=np.float64)
     else:

@@ -10,6 +10,7 @@ from privgate.arrays import Index
 from privgate.evidence import Count, Precondition
 from privgate.evidence.figures import percent
 from privgate.run import close_people, pool
+from privgate.subject.containers import as_numbers, take
 from privgate.subject.data import TrainingData
 
 Print = NDArray[np.uint64]
@@ -35,7 +36,7 @@ def exact(X: Any) -> Print:
         return _combine([_column(X.iloc[:, j]) for j in range(X.shape[1])], len(X))
     if hasattr(X, "shape") and np.asarray(X).dtype.kind in "biuf":
         return _numbers(np.asarray(X))
-    values = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X).astype(str)
+    values = np.asarray(X, dtype=object)
     if values.ndim == 1:
         return _text([str(v) for v in values])
     return _combine([_text([str(v) for v in values[:, j]]) for j in range(values.shape[1])], len(values))
@@ -120,16 +121,15 @@ def _text(values: list[str]) -> Print:
 
 
 def _column(column: Any) -> Print:
-    if column.dtype.kind in "biuf":
-        return _mix(_bits(np.asarray(column)))
-    return _text([str(v) for v in column.tolist()])
+    numbers = as_numbers(column)
+    return _text([str(v) for v in column.tolist()]) if numbers is None else _mix(_bits(numbers))
 
 
 def _cells(column: Any, like: Any, shift: float) -> Print:
     if column.dtype.kind != "f":
         return _column(column)
-    step = _step(np.asarray(like, dtype=np.float64)[:, None])[0]
-    return _mix(_bits(np.floor(np.asarray(column, dtype=np.float64) / step + shift)))
+    numbers, reference = (np.asarray(as_numbers(c)) for c in (column, like))
+    return _mix(_bits(np.floor(numbers / _step(reference[:, None])[0] + shift)))
 
 
 def _step(reference: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -151,9 +151,9 @@ def _combine(columns: list[Print], n: int) -> Print:
 
 
 def preconditions(data: TrainingData) -> list[Precondition]:
-    """Return one precondition a check, always in this order, passed ones too."""
+    """Return one precondition a check, always in this order, passed ones too; none for what cannot be looked for."""
     prints = _with_label(exact(data.X), data.y)
-    return [
+    checks = [
         *([targets(data)] if data.numbers else [labels(data), class_of_one(data)]),
         duplicates(data, prints),
         near_duplicates(data, prints),
@@ -162,6 +162,7 @@ def preconditions(data: TrainingData) -> list[Precondition]:
         near_overlap(data),
         same_population(data),
     ]
+    return [found for found in checks if found is not None]
 
 
 def labels(data: TrainingData) -> Precondition:
@@ -212,16 +213,19 @@ def duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
     copies = int(_shared(prints, _owner(data)).sum())
     detail = {"records": copies, "share": copies / data.n}
     if not copies:
-        return Precondition("duplicates", "passed", "no two people have equal records", detail)
+        text = "no two people have equal records"
+        if coarse(take(data.X, np.arange(1))) is None:
+            text += "; nearly equal ones were not looked for, because these records have no distance"
+        return Precondition("duplicates", "passed", text, detail)
     text = f"{Count(copies, data.n)} of {data.n} records equal another person's record; {_OWNER}"
     return Precondition("duplicates", "warned", text, detail)
 
 
-def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondition:
+def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondition | None:
     """Look for records of different units that differ by rounding only, or lie closer than people do.
 
     Equal ones are counted by ``duplicates``. Where most people seem to be copies, and nobody says whose the records
-    are, no figure about people counts.
+    are, no figure about people counts. None where records have no distance: what was not looked for passes nothing.
     """
     share, cells, owners = close_people.copied(data), coarse(data.X), _owner(data)
     near = np.zeros(data.n, dtype=bool)
@@ -238,9 +242,7 @@ def near_duplicates(data: TrainingData, prints: Print | None = None) -> Precondi
             "near_duplicates", "inconclusive" if open_ else "warned", f"{text}; {_OWNER}", {"close": share}
         )
     if cells is None:
-        return Precondition(
-            "near_duplicates", "passed", "not looked for: these records have no distance", {"records": 0}
-        )
+        return None
     detail = {"records": count, "share": count / data.n}
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
@@ -349,7 +351,7 @@ def same_population(data: TrainingData) -> Precondition:
     found = pool.built(data).shift
     if found is None:
         text = "whether candidates come from the same population was not looked at: too few people on one side"
-        return Precondition(name, "passed", text, {"auc": None})
+        return Precondition(name, "warned", text, {"auc": None})
     # more digits, or how many were compared, would tell how many equal a record of the other side: each is left out
     detail = {k: round(getattr(found, k), 2) for k in ("auc", "labels", "p_auc", "p_labels")}
     if not found.seen:

@@ -228,7 +228,7 @@ def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
     if hasattr(X, "tocsr"):
         X = X.toarray() if X.shape[1] <= 2000 else None
     elif hasattr(X, "select_dtypes"):
-        X = X.select_dtypes("number")
+        X = X.select_dtypes("number").to_numpy(np.float64, na_value=np.nan)
     if X is None or not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[1] == 0:
         return None
     array = np.asarray(X)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Index
 from privgate.evidence import Count
 from privgate.evidence.telling import share
-from privgate.subject.containers import length
+from privgate.subject.containers import as_numbers, length
 from privgate.subject.data import TrainingData
 
 Code = NDArray[np.uint8]
@@ -189,7 +189,7 @@ def coded(data: TrainingData) -> Code | None:
             return None
         sides = (sides[0], sides[1][list(sides[0].columns)])  # as the pool puts them together
         names = range(sides[0].shape[1])
-        return _thinned([_column(*(np.asarray(X.iloc[:, j]) for X in sides)) for j in names])
+        return _thinned([_column(*(X.iloc[:, j] for X in sides)) for j in names])
     if hasattr(data.X, "shape"):
         flat = [np.asarray(X).reshape(length(X), -1) for X in sides]
         if flat[0].shape[1] != flat[1].shape[1] or flat[0].shape[1] == 0:
@@ -233,7 +233,7 @@ def _entropy(codes: Code) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _column(one: NDArray[Any], other: NDArray[Any]) -> Code:
+def _column(one: Any, other: Any) -> Code:
     first, second = _numeric(one), _numeric(other)
     if first is None or second is None:
         return np.concatenate([_hashed([_plain(v) for v in side.tolist()]) for side in (one, other)])
@@ -252,11 +252,11 @@ def _column(one: NDArray[Any], other: NDArray[Any]) -> Code:
     )
 
 
-def _numeric(values: NDArray[Any]) -> NDArray[np.float64] | None:
+def _numeric(values: Any) -> NDArray[np.float64] | None:
     """Return a column as float64 if it holds numbers, also where they are kept as text; else None."""
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    if values.dtype.kind not in "OUS":
+    if (numbers := as_numbers(values)) is not None:
+        return numbers
+    if getattr(values.dtype, "kind", "O") not in "OUS":
         return None
     try:
         return np.array([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
-from privgate.subject.containers import length
+from privgate.subject.containers import as_numbers, length
 from privgate.subject.data import TrainingData
 
 #: probability that an honest split is called shifted: a quarter each for an AUC above and below 0.5, neighbours, labels
@@ -175,9 +175,11 @@ def _features(data: TrainingData, sides: list[Index], y: NDArray[Any]) -> Float:
     if hasattr(X, "tocsr"):
         csr = X.tocsr()
         often = np.argsort(-np.asarray((csr != 0).sum(axis=0)).ravel(), kind="stable")[:MOST_COLUMNS]
-        columns = [csr[:, np.sort(often)].toarray(), np.asarray((csr != 0).sum(axis=1)), np.asarray(csr.sum(axis=1))]
+        # sums over the rows of a sparse array have one axis, those of a sparse matrix two
+        sums = [np.asarray(v.sum(axis=1)).reshape(-1, 1) for v in (csr != 0, csr)]
+        columns = [csr[:, np.sort(often)].toarray(), *sums]
     elif hasattr(X, "columns"):
-        columns = [_column(np.asarray(X.iloc[:, j]))[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
+        columns = [_column(X.iloc[:, j])[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
     elif hasattr(X, "shape"):
         flat = np.asarray(X).reshape(length(X), -1)
         some = np.arange(flat.shape[1])
@@ -194,10 +196,10 @@ def _features(data: TrainingData, sides: list[Index], y: NDArray[Any]) -> Float:
     return np.hstack([*(np.asarray(c, dtype=np.float64) for c in columns), label.astype(np.float64)])
 
 
-def _column(values: NDArray[Any]) -> Float:
+def _column(values: Any) -> Float:
     """Return a column as finite numbers that float32 holds; categories as positions in their order."""
-    if values.dtype.kind not in "biuf":
-        return np.unique(values.astype(str), return_inverse=True)[1].astype(np.float64)
-    v = values.astype(np.float64)
+    v = as_numbers(values)
+    if v is None:
+        return np.unique([str(x) for x in values.tolist()], return_inverse=True)[1].astype(np.float64)
     # ranks tell trees as much as the numbers do, and no offset or unit rounds them away
     return np.unique(np.where(np.isnan(v), np.inf, v), return_inverse=True)[1].astype(np.float64)

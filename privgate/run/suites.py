@@ -44,6 +44,11 @@ def parse(text: str, file: str) -> dict[str, Any]:
     if not suite["expectations"]:
         raise PolicyError(f"{file}: expectations: is empty; a suite that expects nothing would always be met")
     for i, one in enumerate(suite["expectations"]):
+        if isinstance(one, dict) and "type" not in one and "expectation_type" in one:
+            raise PolicyError(
+                f"{file}: is a suite of Great Expectations before 1.0; rename 'expectation_type' to 'type' in every "
+                "expectation, and 'expectation_suite_name' to 'name'"
+            )
         if not isinstance(one, dict) or not isinstance(one.get("type"), str):
             raise PolicyError(
                 f"{file}: expectations.{i}: needs 'type', for example 'expect_column_values_to_be_between'"

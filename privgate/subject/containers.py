@@ -26,6 +26,17 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr") and hasattr(X, "nnz")
 
 
+def as_numbers(values: Any) -> NDArray[np.float64] | None:
+    """Return a column or array of numbers as float64, NaN for what is missing; None where its type is no number."""
+    if str(getattr(values, "dtype", "")) == "category":
+        values = np.asarray(values)
+    if getattr(values.dtype, "kind", "O") not in "biuf":
+        return None
+    if is_pandas(values):  # a type of pandas names the kind of its numbers, and holds ``pandas.NA`` among them
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(values, dtype=np.float64)
+
+
 def length(X: Any) -> int:
     """Return the number of records of an array, DataFrame, sparse matrix or list."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
@@ -112,6 +123,12 @@ def checked(X: Any) -> Any:
         raise SubjectError("X is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)")
     if hasattr(X, "shape") and not len(X.shape):
         raise SubjectError("X is a single number; pass one record a row")
+    if hasattr(X, "shape") and 0 in X.shape[1:]:
+        raise SubjectError("X has no columns; pass at least one")
+    if isinstance(X, np.matrix):
+        raise SubjectError("X is a numpy matrix, which learners do not read; pass numpy.asarray(X)")
+    if isinstance(X, np.ndarray) and X.dtype.kind == "V":
+        raise SubjectError("X is a structured array, which learners do not read; pass pandas.DataFrame(X)")
     return X
 
 
@@ -248,7 +265,10 @@ def content_digest(X: Any) -> str:
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
         sparse = X if X.format == "csc" else X.tocsr()
-        parts = [digest.of_array(a) for a in (sparse.indptr, sparse.indices, sparse.data)]
+        # how wide an index is stored is no value of anybody: libraries narrow it where they can
+        wide = np.int32 if max(sparse.nnz, *sparse.shape) <= np.iinfo(np.int32).max else np.int64
+        places = (sparse.indptr.astype(wide), sparse.indices.astype(wide))
+        parts = [digest.of_array(a) for a in (*places, sparse.data)]
         return digest.of_json([list(sparse.shape), *parts, *(["csc"] if X.format == "csc" else [])])
     if isinstance(X, np.ndarray) and X.dtype == object:
         return digest.of_json([list(X.shape), [cell(v) for v in X.ravel().tolist()]])

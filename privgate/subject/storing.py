@@ -180,12 +180,12 @@ def _load_frame(path: Path) -> Any:
             held[at] = pd.Series(pd.Categorical.from_codes(table[at].to_numpy(), dtype=known))
         elif at in extra:
             held[at] = pd.Series(_objects(table[at], table[f"{at}.kind"]), dtype=object)
-        else:
-            held[at] = plain[at]
+        else:  # Parquet has no seconds, and gives them back as milliseconds
+            held[at] = plain[at].astype(dtype) if dtype.startswith("datetime64[s") else plain[at]
         if str(held[at].dtype) != dtype:
             raise SubjectError(
                 f"column {name!r} was stored as {dtype} and is read as {held[at].dtype} by pandas {pd.__version__}; "
-                "read it with the pandas that is recorded with the recipe"
+                f"make it {held[at].dtype} before it is logged, or read it with the pandas that is recorded"
             )
     X = pd.DataFrame(held, index=pd.RangeIndex(note["rows"]))
     if "array" in note:

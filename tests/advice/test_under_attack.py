@@ -114,7 +114,7 @@ def test_nothing_is_trained_where_the_policy_counts_less_effort_as_none(fleet):
     policy, subject, before = Policy.load("attacks-1"), Subject.local(tree(), table(440)), fleet.calls
     risk = probing.probe(policy, subject, fleet=fleet, limits=Budget())
     assert not risk.outcome.releases
-    assert risk.why == "the policy wants 800 candidates, and 440 are usable: give more"
+    assert risk.why == "rule 'attack_accuracy' needs 800 candidates, and 440 are usable: give more"
     few = probing.probe(policy, subject, fleet=fleet, limits=Budget(shadow_models=16))
     assert few.why.endswith("attack_accuracy: an approval at a level wants 32 shadow models: --shadow-models 32")
     assert fleet.calls == before

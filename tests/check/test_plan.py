@@ -209,8 +209,8 @@ def test_what_trains_once_a_seed_is_tried_with_one_of_them(monkeypatch):
     assert set(seeds) == {1}
 
 
-MANY = RNG.normal(size=(600, 3))
-GUESSED = RNG.integers(0, 2, 600)
+MANY = RNG.normal(size=(1200, 3))
+GUESSED = RNG.integers(0, 2, 1200)
 
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -239,7 +239,8 @@ def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(ful
 
 
 def test_a_plan_says_where_a_check_ends_before_anybody_is_left_out():
-    policy, data = Policy.load("release-1"), TrainingData(X, Y, candidates=(X + 1, Y))
+    policy = Policy.load("release-1")
+    data = TrainingData(MANY[:40], GUESSED[:40], candidates=(MANY[40:], GUESSED[40:]))
     ends = {}
     for model in (RandomForestClassifier(3), KNeighborsClassifier()):
         subject = Subject.local(Recipe(model, seed=None if "Forest" in type(model).__name__ else 1), data)

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import CategoricalNB
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check.prepare import prepare
@@ -216,3 +216,42 @@ def test_after_a_control_that_stops_everything_nothing_more_is_trained_or_advise
     assert fleet.calls == 2
     assert found["pdtp"].message.startswith("not measured, because two trainings")
     assert found["pdtp"].advice == ""
+
+
+MANY, LABELS = RNG.normal(size=(260, 3)), RNG.integers(0, 2, 260)
+SERIES = RNG.permutation(np.lib.stride_tricks.sliding_window_view(RNG.normal(size=163), 4))
+SUITE = '{"expectations": [{"type": "expect_column_max_to_be_between", "kwargs": {"column": "%s", "max_value": 0}}]}'
+#: (training records, candidates, keys of the policy, what is said): known before anything is trained
+NEVER = {
+    "a broken suite": (MANY[:160], MANY[160:], "data: {suite: s.json}", "s.json: 1 of 3 expectations do not hold"),
+    "a suite about no column": (MANY[:160], MANY[160:], "data: {suite: absent.json}", "there is no column"),
+    "few records": (MANY[:160], MANY[160:], "data: {min_rows: 200}", "at least 200 are asked for"),
+    "few people": (MANY[:160], MANY[160:], "audit: {min_units: 200}", "the policy wants 200 people"),
+    "few candidates": (MANY[:160], MANY[160:], "audit: {min_candidates: 200}", "needs 200 candidates, and"),
+    "no candidates": (MANY[:160], None, "", "no candidates: attacks need people who were not trained on"),
+    "members for candidates": (MANY[:160], MANY[:100], "", "needs 20 candidates, and"),
+    "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "members, stored once more"),
+    "windows of a series": (SERIES, MANY[:100, [0, 1, 2, 0]], "", "one record is no person"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_model(fleet, tmp_path, name):
+    X, others, keys, said = NEVER[name]
+    for file, column in (("s", "x0"), ("absent", "wage")):
+        (tmp_path / f"{file}.json").write_text(SUITE % column)
+    rules = "[{metric: attack_accuracy, scope: model, max: 0.9, reason: r}, {metric: pdtp, max: 1.0e-9, reason: r}]"
+    text = f'schema: privgate/policy/v1\nname: p\nversion: "1"\napproves: Few.\n{keys}\nrules: {rules}\n'
+    (tmp_path / "p.yaml").write_text(text)
+    candidates = None if others is None else (others, LABELS[: len(others)])
+    data = TrainingData(X, LABELS[:160], candidates=candidates)
+
+    verdict = evaluate(tmp_path / "p.yaml", Subject.local(Recipe(GaussianNB(), seed=1), data), fleet=fleet)
+
+    assert fleet.calls == 0
+    assert verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.FAILED)
+    assert any(said in f.message for f in verdict.findings if f.rule.startswith("precondition:"))
+    rule = next(f for f in verdict.findings if f.rule == "pdtp")
+    assert rule.message.startswith("not measured, because ")
+    assert rule.advice == ""
+    assert not verdict.evidence.run.next_steps

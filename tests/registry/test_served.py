@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate.registry import native
 from privgate.run import serving
 
 DECLARED = [
@@ -91,7 +93,7 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, fl
 
 
 MOVED = FixedThresholdClassifier(LogisticRegression(), threshold=0.2, response_method="predict_proba")
-SPARSE = sparse.random(60, 4, density=0.5, format="csr", random_state=1)
+SPARSE = sp.random(60, 4, density=0.5, format="csr", random_state=1)
 LIKELIEST = "import numpy as np\n\ndef predict(model, X):\n    return np.eye(2)[model.predict(X)]\n"
 
 
@@ -286,3 +288,36 @@ def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_r
     assert "age" in found.message
     assert "log it with one that accepts them, or without" in found.message
     assert not any(word in found.message for word in ("crimson", "azure", "maybe"))
+
+
+COUNTS = np.arange(40) % 9
+FAR = np.linspace(0, 1, 40)
+
+
+@pytest.mark.parametrize(
+    ("X", "kept"),
+    [
+        (pd.DataFrame({"visits": COUNTS, "far": FAR}), True),
+        (pd.DataFrame({"visits": COUNTS.astype("uint64"), "far": FAR}), False),
+        (pd.DataFrame({"visits": pd.to_timedelta(COUNTS, "h"), "far": FAR}), False),
+        (pd.DataFrame({"visits": COUNTS + 1j, "far": FAR}), False),
+        (pd.DataFrame({"visits": pd.Series([1] * 9 + ["x"] * 31, dtype=object), "far": FAR}), False),
+        (sp.csr_array(np.outer(COUNTS, COUNTS)), False),
+    ],
+    ids=["whole numbers", "unsigned", "durations", "complex", "objects", "sparse array"],
+)
+def test_a_schema_that_refuses_a_record_is_not_stored(X, kept):
+    first = X.iloc[:5] if hasattr(X, "iloc") else X[:5]
+
+    assert (native._signature(first, X) is not None) == kept
+
+
+def test_a_script_that_logs_whatever_is_fitted_gets_one_version_with_its_recipe(registry, flowers):
+    mlflow.sklearn.autolog(registered_model_name="m")
+    try:
+        log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", store="artifacts")
+    finally:
+        mlflow.sklearn.autolog(disable=True)
+
+    assert len(mlflow.MlflowClient().search_model_versions("name='m'")) == 1
+    assert Subject.load("models:/m/1").recipe.seed == 1

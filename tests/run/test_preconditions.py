@@ -7,7 +7,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.run import data_checks
+from privgate.artifact import look
+from privgate.errors import SubjectError
+from privgate.run import beside, data_checks, pool, suites
 from privgate.run.data_checks import overlap, preconditions
 from privgate.subject.data import TrainingData
 
@@ -176,3 +178,93 @@ def test_negative_zero_and_nan_are_one_value_each():
     assert prints[0] == prints[1]
     assert prints[2] == prints[3]
     assert len(set(prints.tolist())) == 3
+
+
+def _columns(n, rng):
+    """A column of every type that a frame may hold, with something missing where that is possible."""
+    whole, some = rng.integers(0, 60, n), rng.random(n) < 0.2
+    days = pd.to_datetime(whole, unit="D").to_series(index=range(n))
+    words = [f"w{v}" for v in whole]
+    plain = {dtype: whole.astype(dtype) for dtype in ("int64", "uint64", "int8", "float32", "float16", "bool")}
+    whole = pd.Series(whole)
+    types = ("Int64", "UInt64", "Float64", "boolean", "bool[pyarrow]", "int64[pyarrow]", "double[pyarrow]")
+    gone = {f"{t} missing": (whole % 2 if "bool" in t else whole).astype(t).mask(some) for t in types}
+    texts = {
+        t: pd.Series(words).astype(t).mask(some) for t in ("object", "str", "string", "string[pyarrow]", "category")
+    }
+    units = [f"datetime64[{u}{zone}]" for u in ("s", "ms", "us", "ns") for zone in ("", ", UTC", ", Europe/Berlin")]
+    times = {u: (days if "," not in u else days.dt.tz_localize("UTC")).astype(u).mask(some) for u in units}
+    others = {"timedelta": pd.to_timedelta(whole, "h").mask(some), "codes": whole.astype("category").mask(some)}
+    others["lists"] = pd.Series([[v] for v in whole])
+    return {**plain, **gone, **texts, **times, **others}
+
+
+def _containers(n=120):
+    """Every container and type that TrainingData accepts."""
+    rng = np.random.default_rng(8)
+    table = rng.poisson(0.8, size=(n, 24))
+    table[:, 0] += rng.integers(0, 40, n)
+    dense = (
+        "float64",
+        "float32",
+        "float16",
+        "longdouble",
+        "int8",
+        "uint64",
+        "bool",
+        "complex128",
+        "U6",
+        "S6",
+        "object",
+    )
+    found = {f"array of {t}": table.astype(t) for t in (*dense, "datetime64[s]", "timedelta64[ns]")}
+    found["objects with nothing"] = np.where(table == 0, None, table)
+    found["images"] = table.reshape(n, 4, 6).astype(np.uint8)
+    for kind in (f"{f}_{c}" for f in ("csr", "csc", "coo", "bsr", "dok", "dia", "lil") for c in ("matrix", "array")):
+        for dtype in ("float64", "float32", "int64", "bool"):
+            found[f"{kind} of {dtype}"] = getattr(sp, kind)(table.astype(dtype))
+    wide = sp.csr_array(table.astype(float))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    far, texts = rng.normal(size=n), [f"text {v} of {i}" for i, v in enumerate(table[:, 0])]
+    for name, column in _columns(n, rng).items():
+        found[f"frame with {name}"] = pd.DataFrame({"zip": column, "far": far})
+        found[f"series of {name}"] = pd.Series(column)
+    return {**found, "wide indices": wide, "texts": texts, "array of texts": np.array(texts)}
+
+
+CONTAINERS = _containers()
+
+
+def _part(X, rows):
+    if sp.issparse(X):
+        return type(X)(X.tocsr()[rows])
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_every_control_takes_every_container_and_type(kind):
+    X, y = CONTAINERS[kind], np.arange(120) % 2
+    data = TrainingData(_part(X, slice(80)), y[:80], candidates=(_part(X, slice(80, None)), y[80:]))
+
+    checks = {p.name: p for p in preconditions(data)}
+    assert checks["overlap"].detail["of"] == 40
+    assert not [p.name for p in checks.values() if p.outcome == "passed" and p.message.startswith("not looked")]
+    for near in (True, False):
+        beside._kinds(data.X, np.random.default_rng(0), near=near)
+    pool.features(data, np.arange(120))
+    suites.as_frame(data)
+    look.Records.of(data.X)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (np.zeros((4, 0)), "X has no columns; pass at least one"),
+        (pd.DataFrame(index=range(4)), "X has no columns; pass at least one"),
+        (np.matrix(np.eye(4)), "X is a numpy matrix, .*; pass numpy.asarray"),
+        (np.zeros(4, dtype=[("a", "f8")]), "X is a structured array, .*; pass pandas.DataFrame"),
+    ],
+)
+def test_what_no_control_can_take_is_refused(X, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(X, [0, 1, 0, 1])

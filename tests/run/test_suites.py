@@ -158,6 +158,10 @@ def test_records_without_columns_are_inconclusive(X):
         ("[]", "is not a suite"),
         ('{"expectations": []}', "is empty"),
         ('{"expectations": [{"kwargs": {}}]}', r"expectations\.0: needs 'type'"),
+        (
+            '{"expectations": [{"expectation_type": "expect_x", "kwargs": {}}]}',
+            r"before 1\.0; rename .expectation_type. to .type.",
+        ),
         ('{"expectations": [{"type": "x", "kwargs": []}]}', r"expectations\.0\.kwargs: is not an object"),
     ],
 )

@@ -22,6 +22,8 @@ FRAMES = {
     "number categories": pd.DataFrame({"c": pd.Categorical([1, 2] * 4, categories=[2, 1], ordered=True)}),
     "nullable": pd.DataFrame({"i": pd.array([1, None] * 4, dtype="Int64"), "s": pd.array(["a", None] * 4, "string")}),
     "times": pd.DataFrame({"d": pd.date_range("2024-01-01", periods=8, tz="UTC"), "e": pd.to_timedelta(range(8), "s")}),
+    "seconds": pd.DataFrame({"d": pd.date_range("2024-01-01", periods=8, unit="s"), "e": range(8)}),
+    "seconds of a zone": pd.DataFrame({"d": pd.date_range("2024-01-01", periods=8, tz="Europe/Berlin", unit="s")}),
     "small numbers": pd.DataFrame({"f": NUMBERS[:, 0].astype(np.float32), "b": NUMBERS[:, 0] > 0}),
     "numbered": pd.DataFrame(NUMBERS, columns=[3, 1, 2]),
     "rows first": pd.DataFrame(np.ascontiguousarray(NUMBERS), columns=list("abc"), copy=False),
@@ -29,7 +31,10 @@ FRAMES = {
     "shuffled": pd.DataFrame({"a": NUMBERS[:, 0]}, index=[7, 3, 1, 0, 2, 4, 5, 6]),
     "no text left": pd.DataFrame({"t": pd.Series([None] * 8, dtype=object)}),
 }
+WIDE = sp.csr_matrix(NUMBERS)
+WIDE.indices, WIDE.indptr = WIDE.indices.astype(np.int64), WIDE.indptr.astype(np.int64)
 OTHERS = {
+    "wide places": WIDE,
     "rows first": np.ascontiguousarray(NUMBERS),
     "columns first": np.asfortranarray(NUMBERS),
     "object text": np.array(OBJECTS, dtype=object),
