@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, registry
 from privgate.advice.advice_search import Search
 from privgate.advice.apply import changed
 from privgate.policy.rules.rule_base import next_step
@@ -160,3 +160,23 @@ def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, tmp_
     assert "whoever runs this host" in next_step("isolation")
     if fleet.isolation.startswith("bubblewrap"):
         assert evaluate(policy, subject(SMOOTH), fleet=fleet).outcome.releases
+
+
+def test_a_version_that_serves_something_else_is_logged_again_and_approved(fleet, tmp_path, empty_database, monkeypatch):
+    import shutil
+
+    import mlflow
+
+    shutil.copy(empty_database, tmp_path / "registry.db")
+    uri = registry.local_registry(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    policy, recipe, kept = policy_of(INFLUENCE, tmp_path), Recipe(SMOOTH, seed=1), tmp_path / "data"
+    fitted = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8).fit(X[:200], Y[:200])
+    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served")
+    registry.log_recipe(info, recipe, people(), store=kept)
+    blocked = evaluate(policy, Subject.load("models:/served/1", tracking_uri=uri), fleet=fleet)
+
+    assert steps_of(blocked)[0].startswith(next_step("serving"))
+    registry.log_model(recipe, people(), registered_model_name="served", tracking_uri=uri, store=kept)
+    again = evaluate(policy, Subject.load("models:/served/2", tracking_uri=uri), fleet=fleet)
+    assert again.outcome.releases
