@@ -19,6 +19,7 @@ from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
 from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect
+from privgate.training import isolation
 
 _SOON = timedelta(days=14)
 _CLOCKS = timedelta(minutes=2)
@@ -59,6 +60,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("does everything released verify", lambda: _released(client, guard)),
         ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
+        ("can training code be boxed", _boxes),
     )
     for question, ask in questions:
         try:
@@ -261,6 +263,13 @@ def _lasting(where: str, expires: datetime) -> DoctorAnswer:
             "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
         )
     return DoctorAnswer("fine", f"{where} verifies")
+
+
+def _boxes() -> Iterator[DoctorAnswer]:
+    if why := isolation.missing():
+        yield DoctorAnswer("look", f"a check on this machine runs training code without a box: {why}")
+    else:
+        yield DoctorAnswer("fine", "a check on this machine runs training code in a box")
 
 
 def _webhooks(client: Any) -> Iterator[DoctorAnswer]:

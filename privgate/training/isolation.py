@@ -56,7 +56,7 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
         return NONE
     found = bubblewrap.found()
     if not found.version and wanted == "bubblewrap":
-        raise UsageError(f"{found.why}; install it, or say isolation none")
+        raise UsageError(f"{found.why}; mend that, or say isolation none")
     if not found.version:
         return NONE
     return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
