@@ -481,7 +481,7 @@ class Fleet:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
-            settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
+            settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
             settings = replace(settings, environ={**settings.environ, **self.environ})
             return LocalPool(self.jobs, self.limits, settings)
         from privgate.training import spark

@@ -106,7 +106,7 @@ def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, lim
     """Do the same in a process of this user."""
     from concurrent.futures.process import BrokenProcessPool
 
-    executor = warm.executor(worker.WorkerSettings(logs=str(logs), memory=limits.memory))
+    executor = warm.executor(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
     try:
         return executor.submit(function, shipped, *arguments).result()
     except BrokenProcessPool:

@@ -101,6 +101,26 @@ def test_neither_recipe_nor_variable_decides_what_is_said_of_the_box(monkeypatch
         isolation.of("bubblewrap", cluster=True)
 
 
+def littering(X, y, *, seed):
+    """Leave a file in the working folder, as libraries of boosting do, and end unless it was empty."""
+    if any(Path().iterdir()):
+        raise ArithmeticError("the working folder is not empty")
+    Path("info.tsv").write_text(str(seed))
+    return lingering(X, y, seed=seed)
+
+
+def test_training_without_a_box_works_in_an_empty_folder_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "of-the-operator").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(os.path.relpath(Path(__file__).parent, tmp_path))  # relative paths of modules hold
+    with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
+        (answer,) = fleet.fits(subject(littering), [Fit(1, np.arange(2), left_out=np.array([1]))])
+        spool = fleet._spool
+    assert not answer.problem
+    assert [path.name for path in tmp_path.iterdir()] == ["of-the-operator"]
+    assert not spool.exists()
+
+
 def lingering(X, y, *, seed, place="", **_):
     """Train; leave a process behind that writes a report later."""
     import contextlib
