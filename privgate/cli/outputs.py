@@ -22,7 +22,7 @@ def folder(path: str | os.PathLike[str], option: str) -> Path:
     UsageError
         It cannot be written; the sentence names ``option``, the path and why.
     """
-    place = Path(path).expanduser()
+    place = Path(path).expanduser().absolute()
     trial = place / f".privgate-{uuid.uuid4().hex}"
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
     UsageError
         As ``folder``.
     """
-    place = Path(path).expanduser()
+    place = Path(path).expanduser().absolute()
     fresh = not place.exists()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

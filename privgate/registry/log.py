@@ -5,6 +5,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def log_model(
         training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
-        with _as_checked():
+        with _as_checked(recipe):
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
@@ -184,13 +185,31 @@ def _attach(
 
 
 @contextmanager
-def _as_checked() -> Iterator[None]:
-    """Train as every check does: one thread, one process; sums in another order have another last bit."""
+def _as_checked(recipe: Recipe) -> Iterator[None]:
+    """Train as every check does: one thread, one process; sums in another order have another last bit.
+
+    scikit-learn's settings are its own, as in a new thread, unless a source of the recipe makes them.
+    """
+    import sklearn
     from joblib import parallel_config
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1), parallel_config(backend="sequential"):
-        yield
+    with ThreadPoolExecutor(1) as new:
+        usual, here = new.submit(sklearn.get_config).result(), sklearn.get_config()
+    kept = any(b"set_config" in text for text in recipe.snapshot.values())
+    lost = {k: v for k, v in here.items() if v != usual[k] and not kept}
+    as_there = sklearn.config_context(**(usual if lost else here))
+    with threadpool_limits(1), parallel_config(backend="sequential"), as_there:
+        try:
+            yield
+        except Exception as exc:
+            if not lost:
+                raise
+            said = ", ".join(f"{k}={v!r}" for k, v in lost.items())
+            raise SubjectError(
+                f"training raised {type(exc).__name__}: {exc}; a check trains without sklearn.set_config({said}), which "
+                "no source of the recipe says: write it at the top of the module of a training function"
+            ) from exc
 
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
