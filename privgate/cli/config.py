@@ -69,12 +69,7 @@ def source(folder: Path) -> str:
 
 
 def _for(  # noqa: PLR0917  private
-    called: str,
-    command: click.Command,
-    given: Mapping[str, Any],
-    environ: Mapping[str, str],
-    used: list[str],
-    place: Path,
+    called: str, command: click.Command, given: Mapping[str, Any], environ: Mapping[str, str], used: list[str], at: Path
 ) -> dict[str, Any]:
     own = given.get(called)
     settings = {**given, **(own if isinstance(own, Mapping) else {})}
@@ -83,25 +78,24 @@ def _for(  # noqa: PLR0917  private
         key = name.replace("-", "_")
         if name in settings or key in settings:
             value = settings.get(name, settings.get(key))
-            kept = isinstance(value, bool | list) or value is None
-            found[str(option.name)] = value if kept else _from(place, option, str(value))
+            plain = isinstance(value, bool | list) or value is None
+            found[str(option.name)] = value if plain else _from(at, option, str(value))
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and not _private(key):
             found[str(option.name)] = text.split(",") if option.multiple else text
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            found[name] = _for(name, inner, settings, environ, used, place)
+            found[name] = _for(name, inner, settings, environ, used, at)
     return found
 
 
 def _from(place: Path, option: click.Option, value: str) -> str:
     """Return a setting; a path begins at the folder of its file."""
-    named = (
-        isinstance(option.type, click.Path)
-        or (option.name == "policy_name" and (place / value).is_file())
-        or (option.name == "ledger" and "://" not in value and value != "none")
-    )
-    return str(place / value) if named else value
+    names_path = isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"}
+    if not names_path or "://" in value or value == "none":
+        return value
+    path = place / Path(value).expanduser()
+    return value if option.name == "policy_name" and not path.is_file() else str(path)
 
 
 def _private(key: str) -> bool:

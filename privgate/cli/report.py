@@ -78,12 +78,13 @@ def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
             _ = row.get("document") and report_schema.read(row["document"])
         except SubjectError as exc:
             row["problem"] = str(exc)
-        if "problem" in row:
-            click.echo(f"x models:/{row['name']}/{row['version']}: {plain(row['problem'])}")
+    broken = [row for row in rows if "problem" in row]
+    for row in broken:
+        click.echo(f"x models:/{row['name']}/{row['version']}: {plain(row['problem'])}")
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     html.write_text(rendering.index(rows, now=now), encoding="utf-8")
     click.echo(f"wrote {html}: {len(rows)} models are @{alias}")
-    return int(ExitCode.SUBJECT if any("problem" in row for row in rows) else ExitCode.PASSED)
+    return int(ExitCode.SUBJECT if broken else ExitCode.PASSED)
 
 
 @click.command()

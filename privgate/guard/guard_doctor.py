@@ -180,8 +180,7 @@ def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
         try:
             found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
         except RegistryError:  # it may hold any stage
-            stage = min(guard.stages, default="")
-            found = SimpleNamespace(name=model.name, version=number, current_stage=stage)
+            found = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
         if found is not None and not _is_prompt(client, model, str(number)):
             yield found
 
@@ -266,10 +265,8 @@ def _lasting(where: str, expires: datetime) -> DoctorAnswer:
 
 
 def _boxes() -> Iterator[DoctorAnswer]:
-    if why := isolation.missing():
-        yield DoctorAnswer("look", f"a check on this machine runs training code without a box: {why}")
-    else:
-        yield DoctorAnswer("fine", "a check on this machine runs training code in a box")
+    how = f"without a box: {why}" if (why := isolation.missing()) else "in a box"
+    yield DoctorAnswer("look" if why else "fine", f"a check on this machine runs training code {how}")
 
 
 def _webhooks(client: Any) -> Iterator[DoctorAnswer]:

@@ -195,20 +195,19 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
     from threadpoolctl import threadpool_limits
 
     with ThreadPoolExecutor(1) as new:
-        usual, here = new.submit(sklearn.get_config).result(), sklearn.get_config()
+        usual = new.submit(sklearn.get_config).result()
     kept = any(b"set_config" in text for text in recipe.snapshot.values())
-    lost = {k: v for k, v in here.items() if v != usual[k] and not kept}
-    as_there = sklearn.config_context(**(usual if lost else here))
+    lost = {k: v for k, v in sklearn.get_config().items() if v != usual[k] and not kept}
+    as_there = sklearn.config_context(**{k: usual[k] for k in lost})
     with threadpool_limits(1), parallel_config(backend="sequential"), as_there:
         try:
             yield
         except Exception as exc:
             if not lost:
                 raise
-            said = ", ".join(f"{k}={v!r}" for k, v in lost.items())
+            said = f"{type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), which no source"
             raise SubjectError(
-                f"training raised {type(exc).__name__}: {exc}; a check trains without sklearn.set_config({said}), which "
-                "no source of the recipe says: write it at the top of the module of a training function"
+                f"training raised {said} of the recipe says: write it at the top of the training function's module"
             ) from exc
 
 

@@ -499,7 +499,8 @@ def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"), [([], ""), ([FunctionTransformer(pd.DataFrame.abs)], "set_config(transform_output='pandas')")]
+    ("steps", "told"),
+    [([], ""), ([FunctionTransformer(pd.DataFrame.abs)], "set_config(**{'transform_output': 'pandas'})")],
 )
 def test_a_setting_that_no_source_of_the_recipe_makes_is_named_where_training_needs_it(registry, steps, told):
     X = pd.DataFrame({"a": np.arange(40.0) % 7, "b": np.arange(40.0) % 5})
