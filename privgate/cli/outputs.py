@@ -22,14 +22,14 @@ def folder(path: str | os.PathLike[str], option: str) -> Path:
     UsageError
         It cannot be written; the sentence names ``option``, the path and why.
     """
-    place = Path(path).expanduser().absolute()
+    place = Path(path).expanduser()
     trial = place / f".privgate-{uuid.uuid4().hex}"
     try:
         place.mkdir(parents=True, exist_ok=True)
         trial.write_bytes(b"")
         trial.unlink()
     except OSError as exc:
-        raise UsageError(f"{option} {place} cannot be written: {why(exc)}; name another folder") from exc
+        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another folder") from exc
     return place
 
 
@@ -41,7 +41,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
     UsageError
         As ``folder``.
     """
-    place = Path(path).expanduser().absolute()
+    place = Path(path).expanduser()
     fresh = not place.exists()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
         if fresh:
             place.unlink()
     except OSError as exc:
-        raise UsageError(f"{option} {place} cannot be written: {why(exc)}; name another file") from exc
+        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another file") from exc
     return place
 
 
