@@ -50,7 +50,7 @@ def test_the_recipe_of_each_library_trains_again_from_its_record(name, tmp_path,
         classes = np.array([0, 1])
     sources.write(recipe.snapshot, tmp_path)
 
-    with _as_checked():
+    with _as_checked(recipe):
         told = recipe.probabilities(recipe.train(X, y, seed=recipe.seed), X, classes)
         read = Recipe.read(json.loads(json.dumps(recipe.payload)), tmp_path)
         again = read.probabilities(read.train(X, y, seed=recipe.seed), X, classes)

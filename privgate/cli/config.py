@@ -1,11 +1,13 @@
-"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml`` or ``[tool.privgate]`` here.
+"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml`` or ``[tool.privgate]``.
 
-An option on the command line wins, then the environment, then the file: ``privgate.yaml`` in the working folder, or the
-table ``[tool.privgate]`` of its ``pyproject.toml``. Keys are the options' names; a key that is a command's name holds
-keys for that command alone. Commands that decide what is trusted (sign, verify, serve, keys, …) take no file: whoever
-can write to a working folder must not choose whom to trust.
+An option on the command line wins, then the environment, then the file: ``privgate.yaml``, or the table
+``[tool.privgate]`` of a ``pyproject.toml``, in the working folder or the nearest folder above it. Above it, a file of
+another user does not count, and paths in the file begin at its folder. Keys are the options' names; a key that is a
+command's name holds keys for that command alone. Commands that decide what is trusted (sign, verify, serve, keys, …)
+take no file: whoever can write to a working folder must not choose whom to trust.
 """
 
+import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -18,7 +20,7 @@ from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import UsageError
 
 #: commands that take their defaults from a file
-CONFIGURED = ("check", "promote", "report", "compare", "remove-risky", "policy", "dp", "demo")
+CONFIGURED = ("check", "promote", "advise", "report", "compare", "remove-risky", "policy", "dp", "demo")
 FILE = "privgate.yaml"
 
 
@@ -57,17 +59,17 @@ def defaults(
         The file cannot be read, or a key of it is no option of any command.
     """
     used: list[str] = []
-    given = _settings(folder, every) if name in CONFIGURED else {}
-    return _for(name, command, given, environ, used), list(dict.fromkeys(used))
+    place, given = _settings(folder, every) if name in CONFIGURED else (folder, {})
+    return _for(name, command, given, environ, used, place), list(dict.fromkeys(used))
 
 
 def source(folder: Path) -> str:
-    """Return the name of the file that settings come from."""
-    return FILE if (folder / FILE).is_file() else "pyproject.toml"
+    """Return the file that settings come from, as a path from the folder."""
+    return os.path.relpath(_read(folder)[0], folder)
 
 
-def _for(
-    called: str, command: click.Command, given: Mapping[str, Any], environ: Mapping[str, str], used: list[str]
+def _for(  # noqa: PLR0917  private
+    called: str, command: click.Command, given: Mapping[str, Any], environ: Mapping[str, str], used: list[str], at: Path
 ) -> dict[str, Any]:
     own = given.get(called)
     settings = {**given, **(own if isinstance(own, Mapping) else {})}
@@ -76,14 +78,24 @@ def _for(
         key = name.replace("-", "_")
         if name in settings or key in settings:
             value = settings.get(name, settings.get(key))
-            found[str(option.name)] = value if isinstance(value, bool | list) or value is None else str(value)
+            plain = isinstance(value, bool | list) or value is None
+            found[str(option.name)] = value if plain else _from(at, option, str(value))
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and not _private(key):
             found[str(option.name)] = text.split(",") if option.multiple else text
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            found[name] = _for(name, inner, settings, environ, used)
+            found[name] = _for(name, inner, settings, environ, used, at)
     return found
+
+
+def _from(place: Path, option: click.Option, value: str) -> str:
+    """Return a setting; a path begins at the folder of its file."""
+    names_path = isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"}
+    if not names_path or "://" in value or value == "none":
+        return value
+    path = place / Path(value).expanduser()
+    return value if option.name == "policy_name" and not path.is_file() else str(path)
 
 
 def _private(key: str) -> bool:
@@ -91,7 +103,7 @@ def _private(key: str) -> bool:
     return key in {"signing_key", "ledger_key", "key"}
 
 
-def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> dict[str, Any]:
+def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
     path, found = _read(folder)
     known = every() if found else {}
     allowed = {name for command in known.values() for name in _names(command)} | set(known)
@@ -99,7 +111,7 @@ def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) ->
         if key.replace("_", "-") not in allowed:
             near = get_close_matches(key.replace("_", "-"), allowed, n=1)
             raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return found
+    return path.parent, found
 
 
 def _names(command: click.Command) -> Iterator[str]:
@@ -118,16 +130,24 @@ def _keys(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path = folder / FILE
-    try:
-        if path.is_file():
-            found = strict_yaml.read(path)
-        else:
-            path = folder / "pyproject.toml"
-            text = path.read_text(encoding="utf-8") if path.is_file() else ""
-            found = tomllib.loads(text).get("tool", {}).get("privgate", {})
-    except (OSError, DocumentError, ValueError) as exc:
-        raise UsageError(f"{path} cannot be read: {exc}") from exc
-    if not isinstance(found, dict):
-        raise UsageError(f"{path} holds a {type(found).__name__}; write one option a line, such as policy: dtp-1")
-    return path, found
+    """Return the nearest file with settings from a folder upward, and what it holds; {} where there is none."""
+    for place in (folder, *folder.absolute().parents):
+        for path in (place / FILE, place / "pyproject.toml"):
+            try:
+                # above the working folder anybody may have left one, as in /tmp
+                if not path.is_file() or (place != folder and path.stat().st_uid not in {0, os.getuid()}):
+                    continue
+                if path.name == FILE:
+                    found = strict_yaml.read(path)
+                else:
+                    found = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("privgate")
+            except (OSError, DocumentError, ValueError) as exc:
+                raise UsageError(f"{path} cannot be read: {exc}") from exc
+            if path.name != FILE and found is None:
+                continue
+            if not isinstance(found, dict):
+                raise UsageError(
+                    f"{path} holds a {type(found).__name__}; write one option a line, such as policy: dtp-1"
+                )
+            return path, found
+    return folder / FILE, {}

@@ -60,7 +60,8 @@ def policy(command: F) -> F:
     return click.option(
         "--policy",
         "policy_name",
-        required=True,
+        default="release-1",
+        show_default=True,
         metavar="NAME|FILE",
         shell_complete=complete_policy,
         help="A shipped policy's name, or a YAML file.",

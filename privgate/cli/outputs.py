@@ -29,7 +29,7 @@ def folder(path: str | os.PathLike[str], option: str) -> Path:
         trial.write_bytes(b"")
         trial.unlink()
     except OSError as exc:
-        raise UsageError(f"{option} {place} cannot be written: {why(exc)}; name another folder") from exc
+        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another folder") from exc
     return place
 
 
@@ -50,7 +50,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
         if fresh:
             place.unlink()
     except OSError as exc:
-        raise UsageError(f"{option} {place} cannot be written: {why(exc)}; name another file") from exc
+        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another file") from exc
     return place
 
 

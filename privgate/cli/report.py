@@ -9,7 +9,7 @@ import click
 
 from privgate.cli import outputs, shared
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import SubjectError, UsageError
+from privgate.errors import ExitCode, SubjectError, UsageError
 
 
 class _RenderByDefault(click.Group):
@@ -62,16 +62,29 @@ def render(
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Page to write.")
 @shared.tracking_uri
 def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
-    """Write one page over a registry: every model in use, its verdict, policy, expiry, worst unit, last check."""
+    """Write one page over a registry: every model in use, its verdict, policy, expiry, worst unit, last check.
+
+    Exit 0, or 4 where a report cannot be read.
+    """
     from privgate import registry
     from privgate import report as rendering
+    from privgate.cli.console import plain
+    from privgate.report import report_schema
 
     outputs.file(html, "--html")
     rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
+    for row in rows:
+        try:
+            _ = row.get("document") and report_schema.read(row["document"])
+        except SubjectError as exc:
+            row["problem"] = str(exc)
+    broken = [row for row in rows if "problem" in row]
+    for row in broken:
+        click.echo(f"x models:/{row['name']}/{row['version']}: {plain(row['problem'])}")
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     html.write_text(rendering.index(rows, now=now), encoding="utf-8")
     click.echo(f"wrote {html}: {len(rows)} models are @{alias}")
-    return 0
+    return int(ExitCode.SUBJECT if broken else ExitCode.PASSED)
 
 
 @click.command()

@@ -129,7 +129,7 @@ def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
     if any(option.split("=")[0] in {"--isolation", "--cluster"} for option in options):
         raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")
     if why := isolation.missing():
-        raise UsageError(f"{why}; serve runs training code of others, so install it, or say --without-isolation")
+        raise UsageError(f"{why}; serve runs training code of others, so mend that, or say --without-isolation")
     return "bubblewrap"
 
 

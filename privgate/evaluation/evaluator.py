@@ -40,7 +40,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
     def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Any] | None, **kwargs: Any) -> bool:
         """Return whether a policy is named; no kind of model is refused before it was looked at."""
         del model_type, kwargs
-        return "policy" in (evaluator_config or {})
+        return "policy" in _own(evaluator_config)
 
     def evaluate(
         self,
@@ -62,7 +62,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
             No verdict could be reached.
         """
         del model_type, dataset, kwargs
-        config = dict(evaluator_config or {})
+        config = _own(evaluator_config)
         if unknown := sorted(set(config) - _KNOWN):
             raise MlflowException.invalid_parameter_value(
                 f"evaluator_config of privgate has unknown keys {', '.join(unknown)}; "
@@ -70,6 +70,12 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
             )
         uri = str(config.get("uri") or _uri(model))
         return _checked(uri, config, run_id)
+
+
+def _own(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return our settings: MLflow takes them out of their nest only where ``evaluators`` is a list."""
+    nested = (config or {}).get("privgate")
+    return dict(nested if isinstance(nested, Mapping) else config or {})
 
 
 def _uri(model: Any) -> str:

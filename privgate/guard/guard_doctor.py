@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError
@@ -18,6 +19,7 @@ from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
 from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect
+from privgate.training import isolation
 
 _SOON = timedelta(days=14)
 _CLOCKS = timedelta(minutes=2)
@@ -58,6 +60,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("does everything released verify", lambda: _released(client, guard)),
         ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
+        ("can training code be boxed", _boxes),
     )
     for question, ask in questions:
         try:
@@ -141,22 +144,23 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
     """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
 
     Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
-    however its names are spelled. Aliases that look like a protected one are given, too.
+    however its names are spelled. Aliases that look like a protected one are given, too. So is what cannot be read:
+    whoever verifies it names it, and goes on with the next.
     """
     with answering("listing registered models"):
         models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
     for model in models:
-        held = {alias: str(version) for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
+        held = {alias: f"/{version}" for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
         for alias in sorted(guard.aliases):
-            if (version := _holder(client, model.name, alias)) is not None:
-                held[alias] = version
-        for alias, version in sorted(held.items()):
-            if not (alias in guard.aliases and _is_prompt(client, model, version)):
-                yield f"models:/{model.name}/{version}", alias
+            if (place := _holder(client, model.name, alias)) is not None:
+                held[alias] = place
+        for alias, place in sorted(held.items()):
+            if not (alias in guard.aliases and _is_prompt(client, model, place[1:])):
+                yield f"models:/{model.name}{place}", alias
     with answering("listing model versions"):
         versions = list(_pages(client.search_model_versions))
     listed = {held.name for held in versions}
-    versions += [held for model in models if model.name not in listed for held in _hidden(client, model)]
+    versions += [held for model in models if model.name not in listed for held in _hidden(client, guard, model)]
     for held in versions:
         if lookalikes.fold(held.current_stage or "") in guard.stages:
             yield f"models:/{held.name}/{held.version}", held.current_stage
@@ -169,19 +173,25 @@ def _prompts(client: Any, **page: Any) -> Any:
     return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
 
 
-def _hidden(client: Any, model: Any) -> Iterator[Any]:
+def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
     """Give the versions of a model that MLflow lists nowhere because one of them calls itself a prompt."""
     newest = max((int(latest.version) for latest in model.latest_versions), default=0)
     for number in range(1, newest + 1):
-        found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+        try:
+            found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+        except RegistryError:  # it may hold any stage
+            found = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
         if found is not None and not _is_prompt(client, model, str(number)):
             yield found
 
 
 def _holder(client: Any, name: str, alias: str) -> str | None:
-    """Return the version that a reader of ``models:/name@alias`` is given; None if there is none."""
-    found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
-    return None if found is None else str(found.version)
+    """Return "/version" of what a reader of an alias is given, "@alias" if it cannot be read, None if there is none."""
+    try:
+        found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+    except RegistryError:
+        return f"@{alias}"
+    return None if found is None else f"/{found.version}"
 
 
 def _asked(question: Callable[[Any], Any], client: Any) -> Any:
@@ -197,8 +207,12 @@ def _asked(question: Callable[[Any], Any], client: Any) -> Any:
 
 
 def _is_prompt(client: Any, model: Any, version: str) -> bool:
-    with answering(f"reading version {version} of {model.name}"):
-        held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+    """Whether a version is a prompt; what cannot be read is none."""
+    try:
+        with answering(f"reading version {version} of {model.name}"):
+            held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+    except RegistryError:
+        return False
     return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
 
 
@@ -214,14 +228,18 @@ def _pages(search: Callable[..., Any]) -> Iterator[Any]:
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
-    seen = False
-    for uri, target in dict.fromkeys(released(client, guard)):
-        seen = True
+    seen = set[tuple[str, str]]()
+    for uri, target in released(client, guard):  # one after the other: a listing may break behind the first
+        if (uri, target) in seen:
+            continue
+        seen.add((uri, target))
         where = f"{uri} as {target!r}" if target else uri
         try:
             found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
         except PrivgateError as exc:
-            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}")
+            gone = target and "RESOURCE_DOES_NOT_EXIST" in str(exc)
+            step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
+            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}{step}")
             continue
         yield _lasting(where, found.claims.expires)
     if not seen:
@@ -244,6 +262,11 @@ def _lasting(where: str, expires: datetime) -> DoctorAnswer:
             "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
         )
     return DoctorAnswer("fine", f"{where} verifies")
+
+
+def _boxes() -> Iterator[DoctorAnswer]:
+    how = f"without a box: {why}" if (why := isolation.missing()) else "in a box"
+    yield DoctorAnswer("look" if why else "fine", f"a check on this machine runs training code {how}")
 
 
 def _webhooks(client: Any) -> Iterator[DoctorAnswer]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def log_model(
         training_data.refuse_new_labels(data)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
-        with _as_checked():
+        with _as_checked(recipe):
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
@@ -189,17 +190,32 @@ def _attach(
 
 
 @contextmanager
-def _as_checked() -> Iterator[None]:
+def _as_checked(recipe: Recipe) -> Iterator[None]:
     """Train as every check does: one thread, one process; sums in another order have another last bit.
 
-    Where a script has autologging on, this training is no version of its own.
+    Where a script has autologging on, this training is no version of its own. scikit-learn's settings are its own, as in
+    a new thread, unless a source of the recipe makes them.
     """
+    import sklearn
     from joblib import parallel_config
     from mlflow.utils.autologging_utils import disable_autologging
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1), parallel_config(backend="sequential"), disable_autologging():
-        yield
+    with ThreadPoolExecutor(1) as new:
+        usual = new.submit(sklearn.get_config).result()
+    kept = any(b"set_config" in text for text in recipe.snapshot.values())
+    lost = {k: v for k, v in sklearn.get_config().items() if v != usual[k] and not kept}
+    as_there = sklearn.config_context(**{k: usual[k] for k in lost})
+    with threadpool_limits(1), parallel_config(backend="sequential"), disable_autologging(), as_there:
+        try:
+            yield
+        except Exception as exc:
+            if not lost:
+                raise
+            said = f"{type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), which no source"
+            raise SubjectError(
+                f"training raised {said} of the recipe says: write it at the top of the training function's module"
+            ) from exc
 
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:

@@ -83,10 +83,9 @@ def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str,
             row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
             try:
                 row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-            except SubjectError:
-                row["document"] = None
-            except PrivgateError as exc:
-                row["problem"] = str(exc)
+            except PrivgateError as exc:  # whoever was never checked has no problem to tell
+                never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
+                row |= {"document": None} if never else {"problem": str(exc)}
             yield row
         token = page.token
         if not token:

@@ -267,6 +267,7 @@ class _Part:
 
     def settings(self) -> None:
         """Add the statements that set up libraries which are reached: ``torch.set_default_dtype(torch.float64)``."""
+        reached = {line.split()[1].partition(".")[0] for line in self.imports}
         for statement in self.body:
             target: ast.expr | None = None
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -275,11 +276,15 @@ class _Part:
                     continue
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute | ast.Subscript):
                 target = statement.targets[0]
-            if target is None or not (chain := dotted(target)) or chain[0] not in self.modules or work(statement):
+            if target is None or not (chain := dotted(target)) or work(statement):
+                continue
+            held = self.space.get(chain[0])  # a module, or a library's own set_config()
+            home = held.__name__ if isinstance(held, ModuleType) else (len(chain) == 1 and _home(held)) or ""
+            if home.partition(".")[0] not in reached:
                 continue
             text, code = self._compiled(segment(statement, self.lines))
             used = _globals(code)
-            if all(n in self.modules or _is_plain(self.space.get(n)) for n in used):
+            if all(n in {chain[0], *self.modules} or _is_plain(self.space.get(n)) for n in used):
                 for name in sorted(used):
                     self.reach(name)
                 self._submodules(statement)

@@ -187,7 +187,7 @@ class Freshness:
     said: dict[bytes, bytes] = field(default_factory=dict)
     #: name of a model that this process trained -> digest of what came back of it
     models: dict[bytes, bytes] = field(default_factory=dict)
-    #: what this process was given where something else is remembered
+    #: what this process was given where something else is remembered, or nothing because it failed
     instead: dict[bytes, Answer] = field(default_factory=dict)
     _sample: list[Recalled] = field(default_factory=list)
     _seen: int = 0

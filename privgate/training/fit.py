@@ -193,8 +193,8 @@ class Answer:
     problem : str
         Why there is no answer: raised, hung, memory, NaN, wrong number of classes, worker died. One sentence.
     lasting : bool
-        Whether the same call would end the same way elsewhere; answers that depend on the machine (limits, a worker
-        that died) are not remembered.
+        Whether the same call would end the same way again in this run; what depends on the machine (limits, a worker
+        that died) may not. Another run tries every failed call again.
     models : tuple of bytes
         The models behind it, empty where one is not kept; opened in workers only.
     reused : bool

@@ -190,7 +190,8 @@ class Fleet:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, keys = label, self.keys(subject, fits)
         different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
-        known = [k for k, there in zip(different, self.ledger.find(list(different)), strict=True) if there]
+        there = self.ledger.find(list(different)).tolist()
+        known = [k for k, found in zip(different, there, strict=True) if found or k in self.freshness.instead]
         doubted = self.signable and (self._all_afresh or self.freshness.noisy)
         if all(8 * f.rows * subject.width < LARGE for f in fits) or (
             doubted and {*known} - self.freshness.fresh.keys()
@@ -334,9 +335,12 @@ class Fleet:
         return was is not None and same(was, now, recalled.fit.tolerance)
 
     def _recall(self, keys: Sequence[bytes]) -> list[Answer | None]:
-        """Return what is remembered; what somebody put in the place of what was trained or read before is not."""
+        """Return what is remembered; what somebody put in the place of what was trained or read before is not.
+
+        Earlier versions remembered failed trainings; they are trained again.
+        """
         seen, bodies = self.freshness, self.ledger.read(keys)
-        found = [None if body is None else context.decode(body)[0] for body in bodies]
+        found = [None if body is None or (a := context.decode(body)[0]).problem else a for body in bodies]
         return [
             seen.instead[k]
             if k in seen.instead
@@ -477,7 +481,7 @@ class Fleet:
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.isolation != isolation.NONE:
                 return BoxPool(self.jobs, self.limits, self.logs)
-            settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
+            settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
             settings = replace(settings, environ={**settings.environ, **self.environ})
             return LocalPool(self.jobs, self.limits, settings)
         from privgate.training import spark

@@ -56,7 +56,7 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
         return NONE
     found = bubblewrap.found()
     if not found.version and wanted == "bubblewrap":
-        raise UsageError(f"{found.why}; install it, or say isolation none")
+        raise UsageError(f"{found.why}; mend that, or say isolation none")
     if not found.version:
         return NONE
     return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
@@ -106,7 +106,7 @@ def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, lim
     """Do the same in a process of this user."""
     from concurrent.futures.process import BrokenProcessPool
 
-    executor = warm.executor(worker.WorkerSettings(logs=str(logs), memory=limits.memory))
+    executor = warm.executor(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
     try:
         return executor.submit(function, shipped, *arguments).result()
     except BrokenProcessPool:

@@ -337,7 +337,8 @@ class Batch:
         self._fleet.freshness.trained += sum(
             self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
         )
-        bodies = {k: context.encode(a) for k, a in found.items() if a.lasting}
+        bodies = {k: context.encode(a) for k, a in found.items() if not a.problem}  # the next run's place may be mended
+        self._fleet.freshness.instead |= {k: a for k, a in found.items() if a.problem and a.lasting}
         for i, answer in zip(chunk.positions, answers, strict=True):
             models = {k: m for k, m in zip(self._models[i], answer.models, strict=False) if m}
             self._fleet.freshness.models |= {k: hashlib.sha256(m).digest() for k, m in models.items()}

@@ -51,12 +51,15 @@ class WorkerSettings:
         The process that made these settings; a worker ends when it is gone.
     environ : mapping
         What it may know of that process's environment, as it is now.
+    folder : str
+        Where it makes an empty folder to work in: libraries leave files there; empty to stay where it began.
     """
 
     logs: str = ""
     memory: int = 0
     parent: int = field(default_factory=os.getpid)
     environ: Mapping[str, str] = field(default_factory=lambda: task_limits.of_worker(os.environ))
+    folder: str = ""
 
 
 def start(settings: WorkerSettings) -> None:
@@ -74,6 +77,10 @@ def start(settings: WorkerSettings) -> None:
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(log, standard)
+    if settings.folder:
+        sys.path[:] = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  entries stay text
+        Path(settings.folder).mkdir(exist_ok=True)
+        os.chdir(tempfile.mkdtemp(dir=settings.folder))
     if (asking := multiprocessing.parent_process()) is not None:  # a box ends by itself
         threading.Thread(target=_end_with, args=(asking, settings.parent), daemon=True).start()
 

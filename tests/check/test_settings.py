@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from pathlib import Path
 
@@ -67,6 +68,39 @@ def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monke
     error = capsys.readouterr().err
     assert "from-line" in error
     assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, mode")
+
+
+def test_the_nearest_file_above_counts_and_its_paths_begin_at_its_folder(capsys, monkeypatch, here):
+    Path("own.yaml").write_text('schema: privgate/policy/v1\nname: own\nversion: "1"\nrules: []\n')
+    Path("privgate.yaml").write_text("policy: own.yaml\nreport-dir: out\nledger: kept\npurpose: own.yaml\n")
+    below = here / "a" / "b"
+    below.mkdir(parents=True)
+    (here / "a" / "pyproject.toml").write_text("[tool.other]\n")
+    found = settings("check", folder=below)
+    assert found == {
+        "policy_name": f"{here}/own.yaml",
+        "report_dir": f"{here}/out",
+        "ledger": f"{here}/kept",
+        "purpose": "own.yaml",
+    }
+    monkeypatch.chdir(below)
+    assert run(["check", "models:/a/1"]) == 2  # no rule
+    assert "note: from ../../privgate.yaml: " in capsys.readouterr().err
+
+    real = Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda self, **how: os.stat_result((*(r := real(self, **how))[:4], 54321, *r[5:]))
+    )
+    assert settings("check", folder=below) == {}
+
+
+@pytest.mark.parametrize("words", ["check models:/a/1", "promote models:/a/1 --to production", "advise models:/a/1"])
+def test_the_default_policy_is_release_1(capsys, words):
+    command = commands()[words.partition(" ")[0]]
+    assert command.make_context("privgate", words.split()[1:]).params["policy_name"] == "release-1"
+    Path("privgate.yaml").write_text("policy: no-such\n")
+    assert run(words.split()) == 2
+    assert "no-such" in capsys.readouterr().err
 
 
 def test_a_table_of_pyproject_serves_as_well():

@@ -31,7 +31,7 @@ ONE = "models:/credit/1"
 WRONG = (
     ("chek {one}", 2, "did you mean 'check'"),
     ("check", 2, "Missing argument 'URI'"),
-    ("check {one}", 2, "--policy"),
+    ("check models:/credti/1", 4, "did you mean 'credit'"),  # release-1 is the default
     ("check {one} {one} --policy dtp-1", 2, "unexpected extra argument"),
     ("check {one} --policy dpt-1", 2, "did you mean 'dtp-1'"),
     ("check {one} --policy nothere.yaml", 2, "no such file"),

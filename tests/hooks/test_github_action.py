@@ -46,6 +46,25 @@ def test_the_action_ends_as_the_check_does_and_says_so(run, word, code):
     assert ended.summary
 
 
+@pytest.mark.parametrize(
+    ("where", "isolation", "asked"),
+    [("github-hosted", "auto", True), ("github-hosted", "none", False), ("self-hosted", "bubblewrap", False)],
+)
+def test_the_action_lets_bubblewrap_make_boxes_on_githubs_own_runners(run, fake, tmp_path, where, isolation, asked):
+    (tmp_path / "sudo").write_text('#!/bin/sh\necho SUDO "$@"\nfalse\n')
+    (tmp_path / "sudo").chmod(0o755)
+    there = {"RUNNER_ENVIRONMENT": where, "RUNNER_OS": "Linux", "PATH": f"{tmp_path}:{fake['PATH']}"}
+    ended = run("models:/credit/passed", there, isolation=isolation)
+    assert ended.code == 0
+    assert ("SUDO sysctl -qew kernel.apparmor_restrict_unprivileged_userns=0" in ended.log) == asked
+
+
+def test_action_and_workflow_have_one_default_policy():
+    of_action, of_workflow = (YAML(typ="safe").load(path.read_text()) for path in (ACTION, WORKFLOW))
+    assert of_workflow["on"]["workflow_call"]["inputs"]["policy"]["default"] == "release-1"
+    assert of_action["inputs"]["policy"]["default"] == "release-1"
+
+
 # -- how a run ends ---------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,8 @@ def evaluated(model, data, **config):
 def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, data):
     info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
 
-    found = evaluated("models:/credit/1", data, uri="models:/credit/1", purpose="tests", owner="the team", **QUICK)
+    settings = {"uri": "models:/credit/1", "purpose": "tests", "owner": "the team", **QUICK}
+    found = evaluated("models:/credit/1", data, privgate=settings)  # as MLflow documents it
 
     client = mlflow.MlflowClient()
     run = client.get_run(found.run_id)
@@ -78,6 +79,8 @@ def test_an_evaluation_without_a_policy_trains_nothing(registry, recipe, data, m
         evaluated("models:/credit/1", data)
     with pytest.raises(mlflow.MlflowException, match="unknown keys polcy"):
         evaluated("models:/credit/1", data, polcy="x", **QUICK)
+    with pytest.raises(mlflow.MlflowException, match="unknown keys polcy"):
+        evaluated("models:/credit/1", data, privgate={"polcy": "x", **QUICK})
     with pytest.raises(PolicyError, match="dpt-1"):
         evaluated("models:/credit/1", data, **{**QUICK, "policy": "dpt-1"})
 

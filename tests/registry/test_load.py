@@ -10,7 +10,12 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
@@ -491,3 +496,19 @@ def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator
         load.check(written, "recipe.json cannot be read")
     good = {"!": "estimator", "class": "a:B", "params": {"c": {"!": "tuple", "value": [1]}}}
     load.check({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [([], ""), ([FunctionTransformer(pd.DataFrame.abs)], "set_config(**{'transform_output': 'pandas'})")],
+)
+def test_a_setting_that_no_source_of_the_recipe_makes_is_named_where_training_needs_it(registry, steps, told):
+    X = pd.DataFrame({"a": np.arange(40.0) % 7, "b": np.arange(40.0) % 5})
+    recipe, said = Recipe(make_pipeline(StandardScaler(), *steps, LogisticRegression()), seed=1), ""
+    with config_context(transform_output="pandas"):
+        try:
+            log_model(recipe, TrainingData(X, np.arange(40) % 2), store="artifacts")
+        except SubjectError as exc:
+            said = str(exc)
+    assert bool(said) == bool(told)
+    assert told in said

@@ -168,19 +168,29 @@ def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
         import warnings
         import os
         import xml.etree.ElementTree
+        import sklearn
+        from sklearn import set_config
+        from sklearn.linear_model import LogisticRegression
         LEVEL = "ignore"
+        sklearn.set_config(enable_metadata_routing=False)
+        set_config(transform_output="default")
+        LogisticRegression.set_fit_request
+        LogisticRegression().set_params(C=1)
         np.seterr(divide=LEVEL)
         np.random.seed(3)
         warnings.simplefilter("ignore")
         os.environ["PG_KEPT"] = "x"
         def fit(X, y, *, seed):
-            return np.sum(X), os.getcwd(), xml.etree.ElementTree.Element("a")
+            return np.sum(X), os.getcwd(), xml.etree.ElementTree.Element("a"), LogisticRegression
     """)
     text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
     assert "np.seterr(divide=LEVEL)" in text
     assert text.index("LEVEL = ") < text.index("np.seterr")
     assert "np.random.seed(3)" in text
     assert 'os.environ["PG_KEPT"] = "x"' in text
+    assert "sklearn.set_config(enable_metadata_routing=False)" in text  # reached by another name
+    assert 'set_config(transform_output="default")' in text
+    assert "set_params" not in text
     assert "import xml.etree.ElementTree" in text
     assert "simplefilter" not in text
     del os.environ["PG_KEPT"]

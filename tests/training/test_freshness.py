@@ -1,6 +1,7 @@
 """A ledger cannot approve: what a run to be signed rests on was trained in it, and a forged entry blocks."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,6 +206,32 @@ def test_one_models_runs_remember_nothing_for_another(tmp_path, subject):
         for asked in (one, two, one):
             fleet.fits(asked, out(1))
         assert fleet.calls == 2
+
+
+def placed(X, y, *, seed, place):
+    """Train where a folder is there, and raise an error of another class than the system's where it is not."""
+    if not Path(place).is_dir():
+        raise ModuleNotFoundError("No module named 'shrunk'")
+    return CategoricalNB().fit(X, y)
+
+
+@pytest.mark.parametrize("signable", [True, False])
+@pytest.mark.parametrize("written_earlier", [True, False])
+def test_what_a_place_broke_is_final_in_its_run_and_tried_by_the_next(tmp_path, own_key, signable, written_earlier):
+    data = TrainingData(np.arange(20)[:, None] % 4, np.arange(20) % 2)
+    broken = Subject.local(Recipe(placed, params={"place": str(tmp_path / "place")}, seed=1), data)
+    with plain(tmp_path / "ledger", signable=signable) as first:
+        (failed,) = first.fits(broken, out(1))
+        (tmp_path / "place").mkdir()
+        (again,) = first.fits(broken, out(1))
+        if written_earlier:
+            forge(first, broken, out(1), failed, own_key.read_bytes())
+    assert failed.problem == again.problem == "training raised ModuleNotFoundError: No module named 'shrunk'"
+    for _ in range(2):
+        with plain(tmp_path / "ledger", signable=signable) as mended:
+            assert not mended.fits(broken, out(1))[0].problem
+            controls.remembered(Run(broken, mended))
+            assert not mended.freshness.different
 
 
 @pytest.mark.parametrize("answers", [(0.0, 0.0), (1e-9, 0.0), (-np.inf, -np.inf)])

@@ -43,6 +43,34 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "step"),
+    [
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "give bwrap an AppArmor profile that allows userns"),
+        ("kernel.unprivileged_userns_clone", "0", "set it to 1"),
+        ("user.max_user_namespaces", "0", "set it to 10000"),
+        ("user.max_user_namespaces", "9", "a profile of AppArmor or of a container may forbid it; else look at "),
+    ],
+)
+@pytest.mark.parametrize("said", ["setting up uid map: Permission denied", "loopback: Operation not permitted"])
+def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting, value, step, said):
+    place = tmp_path / setting.replace(".", "/")
+    place.parent.mkdir()
+    place.write_text(f"{value}\n")
+    told = bubblewrap._forbidding(f"bwrap: {said}", tmp_path)
+    assert setting in told
+    assert step in told
+    assert bubblewrap._forbidding("bwrap: Can't find source path", tmp_path) == ""
+    (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\n[ $1 = --version ]\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = bubblewrap.found.__wrapped__()
+    monkeypatch.setattr(bubblewrap, "found", lambda: found)
+    with pytest.raises(UsageError, match=rf"bwrap: {said} \(.*forbid") as raised:
+        isolation.of("bubblewrap")
+    assert "install" not in str(raised.value)
+
+
 def test_a_kernel_that_names_no_namespaces_makes_no_box(tmp_path, monkeypatch):
     (tmp_path / "bwrap").touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -71,6 +99,26 @@ def test_neither_recipe_nor_variable_decides_what_is_said_of_the_box(monkeypatch
         assert {fleet.isolation, fleet.isolation_of(asked)} == {"none"}
     with pytest.raises(UsageError, match="not boxed"):
         isolation.of("bubblewrap", cluster=True)
+
+
+def littering(X, y, *, seed):
+    """Leave a file in the working folder, as libraries of boosting do, and end unless it was empty."""
+    if any(Path().iterdir()):
+        raise ArithmeticError("the working folder is not empty")
+    Path("info.tsv").write_text(str(seed))
+    return lingering(X, y, seed=seed)
+
+
+def test_training_without_a_box_works_in_an_empty_folder_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "of-the-operator").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(os.path.relpath(Path(__file__).parent, tmp_path))  # relative paths of modules hold
+    with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
+        (answer,) = fleet.fits(subject(littering), [Fit(1, np.arange(2), left_out=np.array([1]))])
+        spool = fleet._spool
+    assert not answer.problem
+    assert [path.name for path in tmp_path.iterdir()] == ["of-the-operator"]
+    assert not spool.exists()
 
 
 def lingering(X, y, *, seed, place="", **_):

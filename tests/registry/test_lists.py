@@ -1,0 +1,90 @@
+"""One broken item never ends a list: the others are still told, the broken one is named, and the exit is not 0."""
+
+import shutil
+import sqlite3
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
+
+from privgate import Subject, log_model
+from privgate.__main__ import run
+from privgate.registry import attach
+from privgate.verdict import Verdict
+
+NAMES = ("broken", "zeta")
+
+
+def dangling(registry, monkeypatch):
+    mlflow.MlflowClient().delete_model_version("broken", "1")
+    with sqlite3.connect(registry.removeprefix("sqlite:///")) as rows:
+        rows.execute(
+            "INSERT INTO registered_model_aliases (name, alias, version, workspace) "
+            "VALUES ('broken', 'production', 1, 'default')"
+        )
+
+
+def failing(method, registry, monkeypatch):
+    """Have the registry fail about one model only."""
+    asked = getattr(SqlAlchemyStore, method)
+
+    def ask(self, name=None, *args, **kwargs):
+        if name == "broken":
+            raise MlflowException("the disk is broken")
+        return asked(self, name, *args, **kwargs)
+
+    monkeypatch.setattr(SqlAlchemyStore, method, ask)
+
+
+def report_of(content, registry, monkeypatch):
+    client = mlflow.MlflowClient()
+    model = client.get_logged_model(client.get_model_version("broken", "1").source.rpartition("/")[2])
+    client.log_text(model.source_run_id, content, f"privgate_reports/{model.model_id}/dtp-1/report.json")
+
+
+def no_versions(registry, monkeypatch):
+    def refuse(self, *args, **kwargs):
+        raise MlflowException("the disk is broken")
+
+    monkeypatch.setattr(SqlAlchemyStore, "search_model_versions", refuse)
+
+
+WAYS = {
+    "an alias of a deleted version": (dangling, "doctor", "index", "verify"),
+    "an alias that cannot be read": (lambda *a: failing("get_model_version_by_alias", *a), "doctor", "verify"),
+    "a version that cannot be read": (lambda *a: failing("get_model_version", *a), "doctor", "index", "verify"),
+    "a report cut short": (lambda *a: report_of("{", *a), "index"),
+    "a report of another kind": (lambda *a: report_of('{"schema": "other/v1"}', *a), "index"),
+    "versions that cannot be listed": (no_versions, "doctor"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_broken_item_never_ends_a_list(registry, approved, recipe, data, monkeypatch, capsys, tmp_path, way):
+    breaks, *lists = WAYS[way]
+    shutil.copytree(approved[2] / "out", out := tmp_path / "out")
+    for name in NAMES:
+        log_model(recipe, data, registered_model_name=name, store="artifacts")
+        attach(Subject.load(f"models:/{name}/1"), out, Verdict({"name": "dtp-1"}, (), None))
+        mlflow.MlflowClient().set_registered_model_alias(name, "production", "1")
+    run(["keys", "init", "key.pem", "--trust", "trust.json"])
+    (tmp_path / "guard.yaml").write_text(
+        "schema: privgate/guard/v2\nregistry: here\ntrust: trust.json\n"
+        'releases:\n  - {models: "*", task: classification, policy: release-1}\nprotected: {aliases: [production]}\n'
+    )
+    breaks(registry, monkeypatch)
+    commands = {
+        "doctor": [["doctor", "--config", "guard.yaml"]],
+        "index": [["report", "index", "--html", "index.html"]],
+        "verify": [["verify", f"models:/{name}@production", "--config", "guard.yaml"] for name in NAMES],
+    }
+    for told in lists:
+        capsys.readouterr()
+        assert {run(words) for words in commands[told]} == {4}
+        said = "".join(capsys.readouterr())
+        if told == "index":
+            assert "models:/broken/1" in said
+            said = (tmp_path / "index.html").read_text()
+            assert said.count("Report unusable") == 1
+        assert all(f"models:/{name}" in said or f"{name}, version 1" in said for name in NAMES), said
