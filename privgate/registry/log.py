@@ -193,8 +193,8 @@ def _attach(
 def _as_checked(recipe: Recipe) -> Iterator[None]:
     """Train as every check does: one thread, one process; sums in another order have another last bit.
 
-    Where a script has autologging on, this training is no version of its own. scikit-learn's settings are its own, as in
-    a new thread, unless a source of the recipe makes them.
+    Where a script has autologging on, this training is no version of its own. scikit-learn's settings are those of a
+    new thread, unless a source of the recipe makes them.
     """
     import sklearn
     from joblib import parallel_config
