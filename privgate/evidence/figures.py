@@ -192,7 +192,7 @@ def threshold(limit: float, *, unit: str, direction: str) -> str:
     return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
 
 
-def _limited_by(m: Measurement) -> str:
+def limited_by(m: Measurement) -> str:
     """Return what the two ends of an interval come from: what spoke, never what the rule asked for."""
     if m.unit == "records":
         return "counted"
@@ -208,6 +208,6 @@ def sure(m: Measurement) -> str:
     """Return how certain a figure is."""
     if m.problem:
         return say("not_measured")
-    kind = {"bound": _limited_by(m), "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
+    kind = {"bound": limited_by(m), "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
     certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     return kind if m.kind == "point" else f"{kind}, {certain}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import BehindInfluence, Measurement, NextStep
-from privgate.evidence.figures import figure, number, percent_at_most
+from privgate.evidence.figures import figure, limited_by, number, percent_at_most
 from privgate.evidence.measurement import BehindMembership
 from privgate.policy.rules import about
 from privgate.policy.rules.rule_base import WAY_OUT
@@ -200,6 +200,11 @@ def why(doc: ReportDocument, *, count_others: bool = True) -> str:
     return f"{_stop(told)}{others}"
 
 
+def _certainty(m: Measurement) -> str:
+    """Return the key of what makes a figure certain: a theorem where one spoke, else what was counted in full."""
+    return "sure.proof" if m.kind == "bound" and limited_by(m) == "by certificate" else "sure.exact"
+
+
 def how_sure(doc: ReportDocument) -> str:
     """Return how certain the deciding figures are, and for how many of all units they speak."""
     keys = {a.finding.request for a in deciding(doc)}
@@ -209,7 +214,7 @@ def how_sure(doc: ReportDocument) -> str:
     levels = sorted({m.confidence for m in found if m.confidence is not None})
     certain = [m for m in found if m.confidence is None and m.kind in ("exact", "bound")]
     told: list[str] = [
-        *dict.fromkeys(say("sure.below" if m.low < m.high == math.inf else "sure.proof") for m in certain)
+        *dict.fromkeys(say("sure.below" if m.low < m.high == math.inf else _certainty(m)) for m in certain)
     ]
     if levels:
         told.append(say("sure.interval", level=number(100 * levels[0])))
