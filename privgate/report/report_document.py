@@ -146,7 +146,7 @@ def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence with every unit name replaced."""
     return {
         **{part: names.scrub(told[part]) for part in ("run", "influence", "membership", "claims")},
-        **{part: told[part] for part in ("attributes", "artifact", "robust", "collusion") if part in told},
+        **{part: told[part] for part in ("attributes", "artifact", "robust") if part in told},
         "subject": _subject(told["subject"]),
         "preconditions": names.scrub([{**p, "detail": _without_positions(p["detail"])} for p in told["preconditions"]]),
         "measurements": [names.scrub(m, str(m["where"])) for m in told["measurements"]],

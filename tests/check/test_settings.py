@@ -174,7 +174,7 @@ def completed(*words):
 def test_a_shell_completes_commands_and_policies():
     Path("own.yaml").write_text("x")
 
-    assert completed("re") == ["report", "revoke", "remove-risky"]
+    assert completed("re") == ["report", "revoke"]
     assert set(completed("check", "--policy", "")) == {*shipped(), "own.yaml"}
     assert completed("check", "--policy", "dtp") == [n for n in shipped() if n.startswith("dtp")]
     assert "strict" in completed("policy", "lint", "s")

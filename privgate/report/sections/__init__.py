@@ -9,7 +9,6 @@ from privgate.report.report_schema import ReportDocument
 CATALOGUE = (
     "findings",
     "advice",
-    "removals",
     "model",
     "data",
     "units",
