@@ -41,7 +41,7 @@ def said(capsys, arguments):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--report-dir", "taken/report", "--report-dir taken/report cannot be written: Not a directory"),
+        ("--report-dir", "taken/report", "taken/report cannot be written: Not a directory"),
         ("--report-dir", "/proc/privgate", "cannot be written"),
         ("--ledger", "taken/ledger", "--ledger taken/ledger cannot be written: Not a directory"),
         ("--hash-key-file", "taken/hash.key", "hash key taken/hash.key cannot be read or made: Not a directory"),
