@@ -18,7 +18,6 @@ CATALOGUE = (
     "coverage",
     "comparison",
     "methods",
-    "frameworks",
     "trace",
     "glossary",
 )
