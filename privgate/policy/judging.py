@@ -239,6 +239,8 @@ CAUSES: Mapping[str, Cause] = {
 }
 #: their own message names a command, which succeeds
 _SAYS_ITS_STEP = frozenset({"attacked", "mode", "task"})
+#: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
+_NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause
 _MISSING: Mapping[str, Cause] = {" candidates ": "people", "isolation": "isolation"}
 
@@ -248,7 +250,8 @@ def _precondition(found: Precondition) -> Finding:
     outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
     cause = CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
-    advice = "" if outcome.releases or found.name in _SAYS_ITS_STEP else next_step(cause)
+    said = found.name in _SAYS_ITS_STEP or _NO_ANSWERS in found.message
+    advice = "" if outcome.releases or said else next_step(cause)
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
 
 

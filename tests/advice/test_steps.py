@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate import Budget, Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.advice import candidates
 from privgate.advice import evaluate as steps
 from privgate.advice.advice_search import Search, cheap
@@ -121,6 +121,23 @@ def test_what_only_retraining_answers_is_planned_and_not_measured(fleet):
     assert planned.measured is None
     assert PLANNED.search(planned.cost)
     assert report.document(verdict, hash_key=b"k" * 32)["next_steps"][0]["measured"] is None
+
+
+def grown(X, y, *, seed):
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=seed).fit(X, y)
+
+
+def test_where_nothing_can_be_tried_no_search_is_offered(fleet, tmp_path):
+    rule = "{metric: attack_accuracy, scope: model, max: 0.51}"
+    (tmp_path / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules: [{rule}]\n')
+    records, labels = RNG.normal(size=(160, 3)), RNG.integers(0, 2, 160)
+    data = TrainingData(records[:80], labels[:80], candidates=(records[80:], labels[80:]))
+    subject = Subject.local(Recipe(grown, seed=0), data, release=Release("label"))
+    verdict = evaluate(tmp_path / "p.yaml", subject, fleet=fleet, limits=Budget(shadow_models=8))
+    assert not verdict.outcome.releases
+    assert verdict.evidence.run.next_steps == ()
 
 
 def same(X, y, *, seed):
