@@ -237,6 +237,14 @@ CAUSES: Mapping[str, Cause] = {
     "reproduces": "seed",
     "served": "serving",
 }
+#: words of a training or an answer that there is none of -> its cause, whichever control asked for it
+_ENDED: Mapping[str, Cause] = {
+    "training raised": "error",
+    "prediction raised": "error",
+    "training did not end": "place",
+    "training needs more memory": "place",
+    "worker process died": "place",
+}
 #: their own message names a command, which succeeds
 _SAYS_ITS_STEP = frozenset({"attacked", "mode", "task"})
 #: word of a shortfall -> its cause
@@ -247,7 +255,8 @@ def _precondition(found: Precondition) -> Finding:
     known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
     outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
-    cause = CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
+    ended = next((cause for words, cause in _ENDED.items() if words in found.message), None)
+    cause = ended or CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
     advice = "" if outcome.releases or found.name in _SAYS_ITS_STEP else next_step(cause)
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
 

@@ -39,6 +39,12 @@ def draws_beside_its_seed(X, y, *, seed):
     return LogisticRegression(C=0.01).fit(X + np.random.default_rng().normal(size=X.shape), y)
 
 
+def from_a_file(X, y, *, seed, strength=None):
+    from pathlib import Path
+
+    return LogisticRegression(C=float(strength or Path("strength.txt").read_text())).fit(X, y)
+
+
 def smooth(X, y, *, seed):
     return LogisticRegression(C=0.01).fit(X, y)
 
@@ -96,6 +102,7 @@ FOLLOWED = {
     "data": (ATTACKS, lambda: subject(SMOOTH, people(labels=unknown_labels())), lambda: subject(SMOOTH)),
     "recipe": (INFLUENCE, lambda: subject(ignores_its_data), lambda: subject(smooth)),
     "seed": (INFLUENCE, lambda: subject(draws_beside_its_seed), lambda: subject(smooth)),
+    "error": (INFLUENCE, lambda: subject(from_a_file), lambda: subject(from_a_file, params={"strength": 0.01})),
     "claim": (CLAIM, lambda: subject(smooth), lambda: Subject.local(Recipe(private, dp=CLAIMED), people())),
     "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
     "attack": (
