@@ -237,13 +237,14 @@ CAUSES: Mapping[str, Cause] = {
     "reproduces": "seed",
     "served": "serving",
 }
-#: words of a training or an answer that there is none of -> its cause, whichever control asked for it
+#: words of a message -> its cause, whichever control asked: no training, no answer, too few people to leave out
 _ENDED: Mapping[str, Cause] = {
     "training raised": "error",
     "prediction raised": "error",
     "training did not end": "place",
     "training needs more memory": "place",
     "worker process died": "place",
+    "and the data hold": "data",
 }
 #: their own message names a command, which succeeds
 _SAYS_ITS_STEP = frozenset({"attacked", "mode", "task"})

@@ -187,3 +187,17 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
     registry.log_model(recipe, people(), registered_model_name="served", tracking_uri=uri, store=kept)
     again = evaluate(policy, Subject.load("models:/served/2", tracking_uri=uri), fleet=fleet)
     assert again.outcome.releases
+
+
+@pytest.mark.parametrize(
+    ("rules", "training", "cause", "outcome"),
+    [
+        ("audit: {min_units: 1000}\nrules: [{metric: pdtp, max: 1}]", SMOOTH, "data", "inconclusive"),
+        (FILE.replace("max: 0", "max: 0, mode: warn"), KNeighborsClassifier(), "file", "failed"),
+    ],
+)
+def test_what_ends_a_check_beforehand_names_its_own_step(rules, training, cause, outcome, fleet, tmp_path):
+    verdict = evaluate(policy_of(rules, tmp_path), subject(training), fleet=fleet)
+    assert verdict.outcome == outcome
+    assert {step.split("; log")[0] for step in steps_of(verdict)} == {next_step(cause).split("; log")[0]}
+    assert all("could not be read" not in f.advice for f in verdict.findings)
