@@ -49,7 +49,7 @@ _STEPS: Mapping[Cause, str] = {
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
     f"{_AGAIN}",
     "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate doctor` says how)",
-    "error": f"give training what the message names: provide it here and check again, or pass it in params=…; {_AGAIN}",
+    "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",
 }
 
