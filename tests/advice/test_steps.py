@@ -172,10 +172,12 @@ def test_a_plan_says_what_a_search_would_take(fleet):
     assert PLANNED.search(said[-1])
 
 
-def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
-    own = tmp_path / "ours.yaml"
+def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path, monkeypatch):
+    own = tmp_path / "ours" / "ours.yaml"
+    own.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
     own.write_text(Policy.load("dtp-1").path.read_text(encoding="utf-8").replace("name: dtp-1", "name: bank"))
-    for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours.yaml`")):
+    for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours/ours.yaml`")):
         assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)
 
 
