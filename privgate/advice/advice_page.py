@@ -226,7 +226,7 @@ def _why_none(advice: Tried) -> str:
     said = (
         [f"Of {len(tried)} change{'s' * (len(tried) != 1)}: {counted}."]
         if tried
-        else ["Nothing was tried.", *advice.left[:1]]
+        else [": ".join(["Nothing was tried", *advice.left[:1]]) + "."]
     )
     if near := ends.get(_BEYOND):
         least = min(near, key=lambda p: p.of_limit)

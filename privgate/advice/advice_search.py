@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -394,4 +395,5 @@ def told(point: Point, measure: str) -> str:
 
 def named(policy: Policy) -> str:
     """Return how a command names a policy so that it is found."""
-    return policy.name if problems.shipped().get(policy.name) == policy.path else policy.path.name or policy.name
+    shipped = problems.shipped().get(policy.name) == policy.path or not policy.path.name
+    return policy.name if shipped else os.path.relpath(policy.path)

@@ -75,6 +75,8 @@ def steps(
         told = [_told(point, now, search.measure, verdict) for point in passing[:NAMED]]
     if (missing := _everybody(policy, verdict, run)) is not None:
         told.append(missing)
+    if not candidates.most(subject, policy, halvings=HALVINGS):
+        return tuple(told), path
     each = planning.seconds_each(run)
     tried = len(search.points) - 1
     check, file = verdict.evidence.run.plan, limits.file_withheld

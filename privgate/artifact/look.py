@@ -145,7 +145,7 @@ def compared(seen: Read, X: Any) -> tuple[int, list[str], list[str]]:
         if held[id(a)].any():
             found |= held[id(a)]
             kept += _places(records, a, parts, vectors)
-    places = set(kept)
+    places = {*kept, *(joined.where for joined in quiet if held[id(joined)].any())}
     odd = [a for a in (*seen.arrays, *quiet) if a.where not in places]
     unknown += [why for a in odd if (why := _strange(a, n, records.width))]
     written = records.texts_in(seen)

@@ -221,7 +221,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
 def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precondition]]:
     """Return what is found before anything is opened, and what of it ends the run."""
     first = in_the_file(run, policy)
-    told = [] if first is None or any(Need.LOOKED in r.about.needs for r in policy.rules) else [first]
+    judged = any(Need.LOOKED in r.about.needs and r.mode == "enforce" for r in policy.rules)
+    told = [] if first is None or judged else [first]
     if first is not None and first.outcome == "failed":
         return told, [first]
     if (held := in_the_recipe(run) or artifact.keyed(run)) is not None:

@@ -301,8 +301,7 @@ def too_few(policy: Policy, run: Run) -> str:
             return str(exc)
         if made.twins is not None and made.twins.too_many:
             return made.refusal
-        resolved = getattr(rule, "least", 0) if rule.bound == "upper" else 0  # by a lower limit doubt only warns
-        least, usable = max(pool.LEAST, people, resolved), int(made.trial[data.n :].sum())
+        least, usable = max(pool.LEAST, people, getattr(rule, "least", 0)), int(made.trial[data.n :].sum())
         if usable < least:
             some = Count(usable, data.pool_size - data.n)
             return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give more"

@@ -84,7 +84,7 @@ def _ran(owners: Callable[[], Any], what: str) -> Any:
     except PrivgateError:
         raise
     except (Exception, SystemExit) as exc:
-        frames = traceback.extract_tb(exc.__traceback__)[1:]
+        frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename != __file__]
         own = [f for f in frames if not f.filename.startswith("<") and not sources.is_library(Path(f.filename))]
         if isinstance(exc, ModuleNotFoundError) and not own:  # nothing of the owner's has run
             raise

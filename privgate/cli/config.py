@@ -95,7 +95,8 @@ def _from(place: Path, option: click.Option, value: str) -> str:
     if not names_path or "://" in value or value == "none":
         return value
     path = place / Path(value).expanduser()
-    return value if option.name == "policy_name" and not path.is_file() else str(path)
+    shipped = option.name == "policy_name" and not path.is_file() and Path(value).name == value
+    return value if shipped and not value.endswith((".yaml", ".yml")) else str(path)
 
 
 def _private(key: str) -> bool:
@@ -135,7 +136,10 @@ def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
         for path in (place / FILE, place / "pyproject.toml"):
             try:
                 # above the working folder anybody may have left one, as in /tmp
-                if not path.is_file() or (place != folder and path.stat().st_uid not in {0, os.getuid()}):
+                if not os.path.isfile(path):  # noqa: PTH113  none either where a folder above lets nobody look
+                    continue
+                if place != folder and path.lstat().st_uid not in {0, os.getuid()}:
+                    click.echo(f"note: {path} belongs to another user, so it is not read", err=True)
                     continue
                 if path.name == FILE:
                     found = strict_yaml.read(path)

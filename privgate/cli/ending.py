@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -23,10 +24,30 @@ def _plainly(exc: click.BadParameter) -> click.BadParameter:
     return click.BadParameter(exc.message.replace(found[0], f"is no {kind}."), exc.ctx, exc.param, exc.param_hint)
 
 
+class _Unheard:
+    """A stderr that may be full or gone: what nobody hears is dropped, and the exit code still says how."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     """Run a command line and return the exit code; Python and click would answer 1 to everything."""
     if sys.stderr is None:  # click would tell stdout
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
+    said, sys.stderr = sys.stderr, cast("Any", _Unheard(sys.stderr))
     code: int = ExitCode.INTERNAL
     with contextlib.suppress(OSError):  # where nobody hears why, the exit code still says how
         try:
@@ -44,11 +65,12 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         except (click.Abort, KeyboardInterrupt):
             code = ExitCode.INTERRUPTED
             click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
-        except BrokenPipeError:
+        except (BrokenPipeError, SystemExit):  # click ends the process with 1 where nobody reads stdout
             code = ExitCode.INTERRUPTED
         except Exception:  # noqa: BLE001  a crash must not look like a failed policy
             traceback.print_exc()
             click.echo(f"this is a bug in {name}; nothing was approved", err=True)
         finally:
             end()
+    sys.stderr = said
     return code

@@ -127,16 +127,17 @@ def full(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
 
 
 def no_answers(problem: str) -> str:
-    """Return what it means that the training on all records ended with a problem; training and asking are two things.
+    """Return what it means that the training on all records ended with a problem, and what to do about it.
 
     >>> no_answers("training raised ValueError")
-    'the recipe cannot be trained on its own complete data: training raised ValueError'
-    >>> no_answers("Ridge has no predict_proba")
-    'the model that the recipe gives on its own complete data cannot be asked: Ridge has no predict_proba'
+    'the recipe cannot be trained on its own complete data: training raised ValueError; mend fit, or what it lacks here'
+    >>> no_answers("Ridge has no predict_proba").partition(": ")[0]
+    'the model that the recipe gives on its own complete data cannot be asked'
     """
     if problem.startswith("training "):
-        return f"the recipe cannot be trained on its own complete data: {problem}"
-    return f"the model that the recipe gives on its own complete data cannot be asked: {problem}"
+        return f"the recipe cannot be trained on its own complete data: {problem}; mend fit, or what it lacks here"
+    how = "let Recipe(predict=…) ask what fit returns, a PythonModel by model.predict(None, X)"
+    return f"the model that the recipe gives on its own complete data cannot be asked: {problem}; {how}"
 
 
 def full_fits(subject: Subject, seeds: Seeds) -> list[Fit]:

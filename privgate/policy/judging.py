@@ -237,8 +237,19 @@ CAUSES: Mapping[str, Cause] = {
     "reproduces": "seed",
     "served": "serving",
 }
+#: words of a message -> its cause, whichever control asked: no training, no answer, too few people to leave out
+_ENDED: Mapping[str, Cause] = {
+    "training raised": "error",
+    "prediction raised": "error",
+    "training did not end": "place",
+    "training needs more memory": "place",
+    "worker process died": "place",
+    "and the data hold": "data",
+}
 #: their own message names a command, which succeeds
 _SAYS_ITS_STEP = frozenset({"attacked", "mode", "task"})
+#: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
+_NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause
 _MISSING: Mapping[str, Cause] = {" candidates ": "people", "isolation": "isolation"}
 
@@ -247,8 +258,10 @@ def _precondition(found: Precondition) -> Finding:
     known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
     outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
-    cause = CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
-    advice = "" if outcome.releases or found.name in _SAYS_ITS_STEP else next_step(cause)
+    ended = next((cause for words, cause in _ENDED.items() if words in found.message), None)
+    cause = ended or CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
+    said = found.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in found.message)
+    advice = "" if outcome.releases or said else next_step(cause)
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
 
 

@@ -22,6 +22,7 @@ from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
+from privgate.subject.subject import Subject
 
 # Logging: train once, store the model, its recipe and the data reference, then register.
 
@@ -87,7 +88,7 @@ def log_model(
     """
     import mlflow
 
-    _judgeable(recipe, data)
+    _judgeable(recipe, data, release)
     packages = _environment(recipe)
     if recipe.task != "regression":  # numbers need not be any training record's
         training_data.refuse_new_labels(data)
@@ -150,7 +151,7 @@ def log_recipe(
     SubjectError, RegistryError
         As in ``log_model``.
     """
-    _judgeable(recipe, data)
+    _judgeable(recipe, data, release)
     packages = _environment(recipe)
     if recipe.task != "regression":  # numbers need not be any training record's
         training_data.refuse_new_labels(data)
@@ -239,12 +240,13 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
     return {**domain.payload(), **({"names": names} if names else {})}
 
 
-def _judgeable(recipe: Recipe, data: TrainingData) -> None:
+def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> None:
     """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
     if why := recipe.refusal:
         raise SubjectError(why)
     if why := recipe.asked(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
+    Subject(recipe, data, release=release or Release())  # refuses what no such model releases
 
 
 def _document(

@@ -333,6 +333,12 @@ def remembered(run: Run) -> list[Precondition]:
     if not seen.compared:
         return []
     detail = {"compared": seen.compared, "different": seen.different, "noisy": seen.noisy}
+    if seen.different and seen.different == len(seen.broken):  # a place that broke later is nobody's forgery
+        text = (
+            f"{seen.different} of {seen.compared} remembered trainings cannot be made again here: {seen.broken[0]}; "
+            "mend that, and check again"
+        )
+        return [Precondition("remembered", "inconclusive", text, detail)]
     if seen.different:
         text = (
             f"{seen.different} of {seen.compared} remembered trainings are not what training gives now: the ledger was "

@@ -98,6 +98,9 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
         fresh = fleet.alone(subject, fit)
         if fresh is None:
             return None
+        if fresh.problem and not used.problem:
+            text = f"training in a new process, without files that earlier trainings left, fails: {fresh.problem}"
+            return reproduction.doubt("remembers_nothing", text, {"between_processes": np.inf})
         if used.problem or fresh.problem:
             apart = max(apart, np.inf if used.problem != fresh.problem else 0.0)
         else:

@@ -105,6 +105,8 @@ def preconditions(subject: Subject, fleet: Fleet) -> list[Precondition]:
 
 def _step(kind: str, subject: Subject) -> str:
     """Return what makes served and declared answers one, where the served ones are of this kind."""
+    if kind == "exact probabilities":
+        return "declare them: privgate adopt --release probabilities, or log_model and log_recipe without release="
     if kind != "labels":
         return DECLARE if "no probabilities" not in kind else "let the served predict return probabilities or labels"
     if subject.release.form == "label":

@@ -84,7 +84,8 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
                 near = get_close_matches(one["type"], known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise PolicyError(f"{file}: expectations.{i}.type: unknown expectation {one['type']!r}{hint}")
-            config = {"kwargs": {}, **one, "meta": {**(one.get("meta") or {}), "privgate": i}}
+            # a number given by the store that it was saved in would tie it to the suite there
+            config = {"kwargs": {}, **one, "id": None, "meta": {**(one.get("meta") or {}), "privgate": i}}
             try:
                 made += gx.ExpectationSuite(name=name, expectations=[_configuration(config)]).expectations
             except (GreatExpectationsError, ValueError, TypeError, KeyError) as exc:

@@ -173,12 +173,15 @@ class Freshness:
         Of them, those that training gives otherwise.
     noisy : int
         Of them, those that training gives otherwise each time, so that nothing follows.
+    broken : list of str
+        Problem of each of them that ``different`` counts because training fails now.
     """
 
     recalled: int = 0
     compared: int = 0
     different: int = 0
     noisy: int = 0
+    broken: list[str] = field(default_factory=list)
     #: models that this very process trained
     trained: int = 0
     #: key of a call that this very process made -> digest of what came back

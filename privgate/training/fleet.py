@@ -321,7 +321,9 @@ class Fleet:
             odd = [r for r in group if not self._as_remembered(r, now[r.key])]
             self.freshness.instead |= {r.key: now[r.key] for r in odd}
             again = self._train(subject, [r.key for r in odd], [r.fit for r in odd], anew=True) if odd else {}
-            noisy = sum(not same(again[r.key], now[r.key], r.fit.tolerance) for r in odd)
+            settled = [r for r in odd if same(again[r.key], now[r.key], r.fit.tolerance)]
+            noisy = len(odd) - len(settled)
+            self.freshness.broken += [now[r.key].problem for r in settled if now[r.key].problem]
             self.freshness.compared += len(group)
             self.freshness.noisy += noisy
             self.freshness.different += len(odd) - noisy
@@ -418,6 +420,7 @@ class Fleet:
             seen.compared += 1
             if not same(known, answer):
                 seen.different += 1
+                seen.broken += [answer.problem] * bool(answer.problem)
                 seen.instead[key] = answer
         if model is not None and not answer.problem and not self.ledger.find([key])[0]:
             self.ledger.write([(key, context.encode(answer))])

@@ -398,7 +398,7 @@ def test_where_nothing_passes_the_page_says_what_ended_each_candidate():
     assert "rare" not in said
     assert "try --measure auc" in advice_page.summary(Tried(**told, points=tuple(
         p.model_copy(update={"number": k}) for k, p in enumerate((points[2], points[1])))))  # fmt: skip
-    assert "Nothing was tried. the time" in advice_page.summary(
+    assert "Nothing was tried: the time" in advice_page.summary(
         Tried(**told, points=points[:1], left=("the time is spent",))
     )
 

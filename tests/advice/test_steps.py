@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate import Budget, Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.advice import candidates
 from privgate.advice import evaluate as steps
 from privgate.advice.advice_search import Search, cheap
@@ -118,6 +118,23 @@ def test_what_only_retraining_answers_is_planned_and_not_measured(fleet):
     assert report.document(verdict, hash_key=b"k" * 32)["next_steps"][0]["measured"] is None
 
 
+def grown(X, y, *, seed):
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=seed).fit(X, y)
+
+
+def test_where_nothing_can_be_tried_no_search_is_offered(fleet, tmp_path):
+    rule = "{metric: attack_accuracy, scope: model, max: 0.51}"
+    (tmp_path / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules: [{rule}]\n')
+    records, labels = RNG.normal(size=(160, 3)), RNG.integers(0, 2, 160)
+    data = TrainingData(records[:80], labels[:80], candidates=(records[80:], labels[80:]))
+    subject = Subject.local(Recipe(grown, seed=0), data, release=Release("label"))
+    verdict = evaluate(tmp_path / "p.yaml", subject, fleet=fleet, limits=Budget(shadow_models=8))
+    assert not verdict.outcome.releases
+    assert verdict.evidence.run.next_steps == ()
+
+
 def same(X, y, *, seed):
     from sklearn.dummy import DummyClassifier
 
@@ -150,8 +167,10 @@ def test_a_plan_says_what_a_search_would_take(fleet):
     assert PLANNED.search(said[-1])
 
 
-def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path):
-    own = tmp_path / "ours.yaml"
+def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path, monkeypatch):
+    own = tmp_path / "ours" / "ours.yaml"
+    own.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
     own.write_text(Policy.load("dtp-1").path.read_text(encoding="utf-8").replace("name: dtp-1", "name: bank"))
-    for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours.yaml`")):
+    for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours/ours.yaml`")):
         assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)

@@ -31,7 +31,7 @@ def unlearning(X, y, *, seed):
     ("trained", "said"),
     [
         (margins, "cannot be asked: LinearSVC has no predict_proba; give the recipe predict="),
-        (deaf, "cannot be asked: prediction raised RuntimeError: … answers"),
+        (deaf, "prediction raised RuntimeError: … answers; let Recipe(predict=…) ask what fit returns, a Python"),
         (unlearning, "cannot be trained on its own complete data: training raised RuntimeError: no warehouse"),
     ],
 )

@@ -49,23 +49,24 @@ def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
     heartbeat.begin("check: reading")
 
     with pytest.raises(click.UsageError):
-        cli.main(["check", "models:/m/1"], standalone_mode=False)
+        cli.main(["check"], standalone_mode=False)
 
     assert heartbeat._now.ended is None
 
 
+@pytest.mark.parametrize(("uri", "code"), [("", 2), ("models:/m/1", 4)], ids=["usage", "no registry"])
 @pytest.mark.parametrize("stderr", ["closed", "full", "broken"])
-def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr):
+def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr, uri, code, tmp_path):
     """And no exit code is 1, which is a model's that was refused."""
     read, write = os.pipe()
     os.close(read)
     opened = {"broken": write, "full": os.open("/dev/full", os.O_WRONLY), "closed": None}[stderr]
     made = subprocess.run(
-        ["sh", "-c", f'"$0" -m privgate check models:/m/1 {"2>&-" * (stderr == "closed")}', sys.executable],
-        stdout=subprocess.PIPE, stderr=opened, text=True, check=False,
+        ["sh", "-c", f'"$0" -m privgate check {uri} {"2>&-" * (stderr == "closed")}', sys.executable],
+        stdout=subprocess.PIPE, stderr=opened, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
 
-    assert (made.returncode, made.stdout) == (2, "")
+    assert (made.returncode, made.stdout) == (code, "")
 
 
 @pytest.fixture

@@ -39,6 +39,12 @@ def draws_beside_its_seed(X, y, *, seed):
     return LogisticRegression(C=0.01).fit(X + np.random.default_rng().normal(size=X.shape), y)
 
 
+def from_a_file(X, y, *, seed, strength=None):
+    from pathlib import Path
+
+    return LogisticRegression(C=float(strength or Path("strength.txt").read_text())).fit(X, y)
+
+
 def smooth(X, y, *, seed):
     return LogisticRegression(C=0.01).fit(X, y)
 
@@ -96,6 +102,7 @@ FOLLOWED = {
     "data": (ATTACKS, lambda: subject(SMOOTH, people(labels=unknown_labels())), lambda: subject(SMOOTH)),
     "recipe": (INFLUENCE, lambda: subject(ignores_its_data), lambda: subject(smooth)),
     "seed": (INFLUENCE, lambda: subject(draws_beside_its_seed), lambda: subject(smooth)),
+    "error": (INFLUENCE, lambda: subject(from_a_file), lambda: subject(from_a_file, params={"strength": 0.01})),
     "claim": (CLAIM, lambda: subject(smooth), lambda: Subject.local(Recipe(private, dp=CLAIMED), people())),
     "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
     "attack": (
@@ -180,3 +187,17 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
     registry.log_model(recipe, people(), registered_model_name="served", tracking_uri=uri, store=kept)
     again = evaluate(policy, Subject.load("models:/served/2", tracking_uri=uri), fleet=fleet)
     assert again.outcome.releases
+
+
+@pytest.mark.parametrize(
+    ("rules", "training", "cause", "outcome"),
+    [
+        ("audit: {min_units: 1000}\nrules: [{metric: pdtp, max: 1}]", SMOOTH, "data", "inconclusive"),
+        (FILE.replace("max: 0", "max: 0, mode: warn"), KNeighborsClassifier(), "file", "failed"),
+    ],
+)
+def test_what_ends_a_check_beforehand_names_its_own_step(rules, training, cause, outcome, fleet, tmp_path):
+    verdict = evaluate(policy_of(rules, tmp_path), subject(training), fleet=fleet)
+    assert verdict.outcome == outcome
+    assert {step.split("; log")[0] for step in steps_of(verdict)} == {next_step(cause).split("; log")[0]}
+    assert all("could not be read" not in f.advice for f in verdict.findings)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check.prepare import prepare
+from privgate.check.prepare import prepare, too_few
 from privgate.evidence import COLUMNS
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
@@ -233,6 +233,23 @@ NEVER = {
     "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "members, stored once more"),
     "windows of a series": (SERIES, MANY[:100, [0, 1, 2, 0]], "", "one record is no person"),
 }
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [("bound: upper", "needs 368"), ("bound: lower", "needs 368"), ("scope: record", "")]
+)
+def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, tmp_path, more, said):
+    rule = f"{{metric: attack_tpr, at_fpr: 0.01, max: 0.9, reason: r, {more}}}"
+    (tmp_path / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules: [{rule}]\n')
+    data = TrainingData(MANY[:160], LABELS[:160], candidates=(MANY[160:], LABELS[160:]))
+    policy, subject = Policy.load(tmp_path / "p.yaml"), Subject.local(Recipe(GaussianNB(), seed=1), data)
+
+    run = prepare(policy, subject, fleet=fleet, limits=None)
+
+    why_not = too_few(policy, run)
+    assert said in why_not
+    assert bool(said) == bool(why_not)
+    assert bool(said) == any("cannot resolve a false-positive rate" in why for why in run.cannot_conclude)
 
 
 @pytest.mark.parametrize("name", NEVER)

@@ -92,6 +92,20 @@ def test_the_nearest_file_above_counts_and_its_paths_begin_at_its_folder(capsys,
         Path, "stat", lambda self, **how: os.stat_result((*(r := real(self, **how))[:4], 54321, *r[5:]))
     )
     assert settings("check", folder=below) == {}
+    assert f"note: {here}/privgate.yaml belongs to another user" in capsys.readouterr().err
+
+    def locked(self, **how):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", locked)
+    monkeypatch.setattr(os.path, "isfile", lambda path: False)
+    assert settings("check", folder=below) == {}
+
+
+def test_a_policy_that_the_file_names_is_looked_for_at_its_folder(here):
+    (here / "privgate.yaml").write_text("policy: policies/own.yaml\n")
+    (below := here / "a").mkdir()
+    assert settings("check", folder=below) == {"policy_name": f"{here}/policies/own.yaml"}
 
 
 @pytest.mark.parametrize("words", ["check models:/a/1", "promote models:/a/1 --to production", "advise models:/a/1"])

@@ -10,9 +10,10 @@ import mlflow
 import numpy as np
 import pytest
 import yaml
+from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Fleet, Recipe, Subject, TrainingData, log_model
+from privgate import Fleet, Recipe, Release, Subject, TrainingData, log_model
 from privgate.__main__ import run
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt, layout
@@ -174,7 +175,7 @@ def test_what_plain_mlflow_has_logged_is_decided_by_two_commands(registry, tmp_p
         ("data = 1 + 'a'\n", 4, "(pg_broken.py, line 1)"),
         ("import pg_no_such\n", 4, "No module named 'pg_no_such' (pg_broken.py, line 1)"),
         ("import sys\nsys.exit(0)\n", 4, "raised SystemExit: 0 (pg_broken.py, line 2)"),
-        ("def data(:\n", 4, "raised SyntaxError"),
+        ("def data(:\n", 4, "line 1); mend it"),
         ("other = 1\n", 2, "cannot be imported"),
     ],
 )
@@ -186,6 +187,17 @@ def test_an_error_in_the_owners_module_is_the_owners(tmp_path, monkeypatch, caps
     assert said in " ".join(error.split())
     assert not {"Traceback", "bug"} & set(error.split())
     sys.modules.pop("pg_broken", None)
+
+
+def test_a_release_that_no_such_model_has_is_refused_before_anything_is_attached(registry, tmp_path):
+    numbers = TrainingData(DATA.X, DATA.X[:, 0])
+    with mlflow.start_run():
+        mlflow.sklearn.log_model(
+            Ridge().fit(numbers.X, numbers.y), name="own", registered_model_name="own", pip_requirements=[]
+        )
+    with pytest.raises(SubjectError, match="a regressor has no probabilities to release as 'label'"):
+        adopt("models:/own/1", Recipe(Ridge()), numbers, release=Release("label"), store=str(tmp_path / "kept"))
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_run_names_its_models(registry):

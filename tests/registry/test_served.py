@@ -76,6 +76,7 @@ def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
         words = serving.words(declared)
         assert found.message.startswith(f"MLflow serves exact probabilities, and declared are {words}")
         assert "log_model" in found.message
+        assert "--release probabilities" in found.message
 
 
 def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, flowers, fleet):

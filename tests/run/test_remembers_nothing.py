@@ -71,6 +71,20 @@ def test_files_that_one_training_leaves_to_others_are_remembered_too(isolate, tm
     assert "in files" in said.message
 
 
+def from_a_file(X, y, *, seed):
+    (Path(tempfile.gettempdir()) / "settings").read_bytes()
+    return without(X, y, seed=seed)
+
+
+def test_a_file_that_only_this_process_finds_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "settings").touch()
+    with Fleet(1, isolate="none") as fleet:
+        said = remembers_nothing(Subject.local(Recipe(from_a_file, seed=1), TrainingData(X, Y)), fleet, 0.0)
+    assert said.outcome == "inconclusive"
+    assert "fails: training raised FileNotFoundError" in said.message
+
+
 def without(X, y, *, seed):
     return Table(LogisticRegression(random_state=seed).fit(X, y), {})
 

@@ -37,8 +37,9 @@ def people(**columns):
     return pd.DataFrame({"age": [30.0, 40.0, 50.0, 60.0], **columns})
 
 
-def test_what_holds_is_met_and_what_was_added_is_listed():
-    found = run(people(), AGE)
+@pytest.mark.parametrize("saved", [{}, {"id": "c3b0ff3f-3cb0-4a3c-9a5c-1a0a4d1f7a55"}])  # as a context saves it
+def test_what_holds_is_met_and_what_was_added_is_listed(saved):
+    found = run(people(), AGE | saved)
 
     assert list(found) == [
         "expect_column_values_to_be_between(age)",

@@ -234,6 +234,20 @@ def test_what_a_place_broke_is_final_in_its_run_and_tried_by_the_next(tmp_path, 
             assert not mended.freshness.different
 
 
+def test_a_place_that_broke_after_a_run_is_no_forgery_and_leaves_the_next_undecided(tmp_path, own_key):
+    data = TrainingData(np.arange(20)[:, None] % 4, np.arange(20) % 2)
+    subject = Subject.local(Recipe(placed, params={"place": str(tmp_path / "place")}, seed=1), data)
+    (tmp_path / "place").mkdir()
+    with plain(tmp_path / "ledger") as first:
+        first.fits(subject, out(1))
+    (tmp_path / "place").rmdir()
+    with plain(tmp_path / "ledger", signable=True) as broken:
+        broken.fits(subject, out(1))
+        (found,) = controls.remembered(Run(subject, broken))
+    assert found.outcome == "inconclusive"
+    assert "cannot be made again here: training raised ModuleNotFoundError" in found.message
+
+
 @pytest.mark.parametrize("answers", [(0.0, 0.0), (1e-9, 0.0), (-np.inf, -np.inf)])
 def test_answers_agree(answers):
     one, other = (Answer(np.array([[x]])) for x in answers)

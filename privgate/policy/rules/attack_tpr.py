@@ -56,7 +56,9 @@ class AttackTpr(MembershipRule):
 
     @property
     def least(self) -> int:
-        """Candidates without which no sample resolves the false-positive rate."""
+        """Candidates without which no sample resolves the false-positive rate; models resolve that of one record."""
+        if self.scope == "record":
+            return 0
         looks = 1 if self.level is None else len(APPROVING)
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 

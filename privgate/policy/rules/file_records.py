@@ -71,7 +71,7 @@ class FileRecords(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what takes records out of a file."""
-        if outcome is Outcome.FAILED:
+        if outcome is Outcome.FAILED or self.broken(measurement):  # a rule that only warns warns of the same
             steps = ["log the model with another, invented input_example"] * ("input_example" in measurement.where)
             steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)
             if not steps or measurement.where.count("keeps its") > measurement.where.count("sampler"):
