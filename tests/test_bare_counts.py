@@ -25,7 +25,6 @@ NOBODY = {
     ("training/worker.py", "len(queries)"),
     # all there are
     ("advice/apply.py", "len(public.X)"),
-    ("cli/remove_risky.py", "len(subject.data.units)"),
     ("lab/robust/robust_advantage.py", "len(inside)"),
     ("lab/robust/robust_advantage.py", "len(outside)"),
     ("models/keyed_forest.py", "len(features)"),
@@ -33,9 +32,8 @@ NOBODY = {
     ("run/data_checks.py", "len(data.units)"),
     ("run/data_checks.py", "len(heads)"),
     ("run/data_checks.py", "total"),
-    # rows of a table; whom the owner takes out, of data sets that are both there
+    # rows of a table
     ("report/sections/units.py", "len(rows)"),
-    ("cli/remove_risky.py", "len(found.removed)"),
 }
 
 

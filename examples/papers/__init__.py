@@ -30,7 +30,7 @@ EXPERIMENTS: dict[str, tuple[str, int, str]] = {
     "yeom-collusion": (
         "colluding:run_figure_6",
         3,
-        "Yeom et al. (2020), Figure 6: Algorithm 1 on digits, who sees it",
+        "Yeom et al. (2020), Figure 6: Algorithm 1 on digits",
     ),
     "yeom-robust": (
         "colluding:run_figure_7",

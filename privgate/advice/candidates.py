@@ -287,7 +287,7 @@ def removals(subject: Subject, limits: tuple[float, ...]) -> risky_removal.Risky
     try:
         return risky_removal.remove_risky(subject, limit=0.0, budget=budget) if limits else None
     except PrivgateError:
-        return None  # it would take a training for each person and removal: `privgate remove-risky` does that
+        return None  # it would take a training for each person and removal
 
 
 def fewest(found: risky_removal.RiskyRemoval, limit: float) -> int:

@@ -29,15 +29,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Lint, explain, test and compare policies."),
     "advise": ("advise", "Find the cheapest change to a refused model that is approved."),
     "apply": ("advise", "Register a change that was advised as the next version."),
-    "forget": ("forget", "Register a sharded model's next version without some people, with proof."),
-    "remove-risky": ("remove_risky", "Find whom to leave out so that the largest DTP keeps a limit."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
     "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
 }
 
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "apply", "forget", "remove-risky", "demo",
+LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "apply", "demo",
         "dp audit")  # fmt: skip
 
 #: groups of the help page; a command in none of them stands in the last
@@ -45,7 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "list", "explain"),
     "Judge": ("check", "adopt", "promote", "report", "compare"),
     "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
-    "Prepare and improve": ("advise", "apply", "policy", "remove-risky", "forget", "dp"),
+    "Prepare and improve": ("advise", "apply", "policy", "dp"),
 }
 
 

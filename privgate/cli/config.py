@@ -20,7 +20,7 @@ from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import UsageError
 
 #: commands that take their defaults from a file
-CONFIGURED = ("check", "promote", "advise", "report", "compare", "remove-risky", "policy", "dp", "demo")
+CONFIGURED = ("check", "promote", "advise", "report", "compare", "policy", "dp", "demo")
 FILE = "privgate.yaml"
 
 

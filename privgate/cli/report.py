@@ -34,10 +34,7 @@ def report() -> None:
 @click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the summary.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write JUnit XML.")
 @click.option("--format", "form", type=click.Choice(shared.PRINTED), default=None, help="Print it instead.")
-@click.option("--language", type=click.Choice(["en", "de", "fr"]), default="en", show_default=True, help="Of page one.")
-def render(
-    *, source: Path, html: Path | None, markdown: Path | None, junit: Path | None, form: str | None, language: str
-) -> int:
+def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None, form: str | None) -> int:
     """Render SOURCE (a report.json) again; the same JSON gives the same bytes."""
     from privgate import report as rendering
 
@@ -49,10 +46,10 @@ def render(
             outputs.file(path, f"--{kind}")
     document = read(source)
     if form is not None:
-        click.echo(rendering.render(document, form, language), nl=False)
+        click.echo(rendering.render(document, form), nl=False)
     for kind, path in wanted.items():
         if path is not None:
-            path.write_text(rendering.render(document, kind, language), encoding="utf-8")
+            path.write_text(rendering.render(document, kind), encoding="utf-8")
             click.echo(f"wrote {path}", err=form is not None)
     return 0
 

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from privgate.errors import UsageError
 
 #: formats of a report that a command prints
-PRINTED = ("text", "json", "markdown", "junit", "cyclonedx", "modelcard")
+PRINTED = ("text", "json", "markdown", "junit")
 
 
 def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -1,7 +1,6 @@
 """What was measured: requests, measurements, the per-person table, and one part a question beside the run."""
 
 from privgate.evidence.attack_facts import (
-    SIGNS,
     AgainstPdtp,
     ArtifactPart,
     AttackFigures,
@@ -11,8 +10,6 @@ from privgate.evidence.attack_facts import (
     AttributesPart,
     CarriedTrace,
     CellAccuracy,
-    CollusionPart,
-    CollusionSign,
     Estimate,
     MembershipPart,
     NullRuns,
@@ -20,7 +17,6 @@ from privgate.evidence.attack_facts import (
     RobustAdversary,
     RobustPart,
     SelfTest,
-    Sign,
 )
 from privgate.evidence.claim_facts import (
     AuditRuns,
@@ -72,10 +68,10 @@ from privgate.evidence.measurement import (
 from privgate.evidence.telling import Count, EvidenceModel, Json, Number, Option, decode, encode
 
 __all__ = [
-    "COLUMNS", "SENSITIVITY_COLUMNS", "SIGNS", "AgainstPdtp", "ArtifactPart", "AttackFigures", "AttackResult",
+    "COLUMNS", "SENSITIVITY_COLUMNS", "AgainstPdtp", "ArtifactPart", "AttackFigures", "AttackResult",
     "AttributeGuesses", "AttributeResult", "AttributesPart", "AuditRuns", "Behind", "BehindClaim",
     "BehindInfluence", "BehindMembership", "CarriedTrace", "CaseNote", "CellAccuracy", "CertificateNote",
-    "CertificatesCompared", "ClaimFact", "ClaimsPart", "CollusionPart", "CollusionSign", "Count", "DeletionRow",
+    "CertificatesCompared", "ClaimFact", "ClaimsPart", "Count", "DeletionRow",
     "EngineShare", "Estimate", "Evidence", "EvidenceDocument", "EvidenceModel", "Expectation", "GuaranteeBound",
     "IndirectQueries", "InfluencePart", "Json", "Kind", "ManyRuns", "Measurement", "MembershipPart", "ModeUsed",
     "NextStep", "NullRuns", "Number", "Observation", "OneRun", "Option", "Precondition", "PublishedBound",

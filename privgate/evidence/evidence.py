@@ -9,7 +9,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, CollusionPart, MembershipPart, RobustPart
+from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, MembershipPart, RobustPart
 from privgate.evidence.claim_facts import ClaimsPart
 from privgate.evidence.influence_facts import InfluencePart, RunPart
 from privgate.evidence.measurement import BehindMembership, Measurement, Precondition, Request
@@ -60,7 +60,7 @@ class EvidenceDocument(EvidenceModel):
         default=None, description="Absent where nothing is stored and no rule asked, or stopped before."
     )
     robust: RobustPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
-    collusion: CollusionPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
+    collusion: Mapping[str, Json] | None = Field(default=None, description="Of a report by 0.1.0; read and not shown.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Evidence:
         What theorems' limits rest on: personal data, which stay beside the per-person table.
     run : RunPart
         Mode, plan, controls, seeds, trace.
-    influence, membership, claims, attributes, artifact, robust, collusion
+    influence, membership, claims, attributes, artifact, robust
         What each question found out beside its numbers; None where no rule asked it, or the run ended before.
     """
 
@@ -97,7 +97,6 @@ class Evidence:
     attributes: AttributesPart | None = None
     artifact: ArtifactPart | None = None
     robust: RobustPart | None = None
-    collusion: CollusionPart | None = None
 
     def payload(
         self, floors: Sequence[int] = (), limits: Mapping[str, Sequence[float]] = MappingProxyType({})
@@ -113,9 +112,7 @@ class Evidence:
         """
         known = self.known(floors, limits)
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
-        parts |= {
-            n: p for n in ("attributes", "artifact", "robust", "collusion") if (p := getattr(self, n)) is not None
-        }
+        parts |= {n: p for n in ("attributes", "artifact", "robust") if (p := getattr(self, n)) is not None}
         return {
             "subject": encode(self.subject),
             "preconditions": [p.payload(known) for p in self.preconditions],
@@ -162,5 +159,5 @@ class Evidence:
         except ValidationError as exc:
             first = exc.errors()[0]
             raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-        found = {name: getattr(told, name) for name in EvidenceDocument.model_fields}
+        found = {name: getattr(told, name) for name in EvidenceDocument.model_fields if name != "collusion"}
         return cls(**{**found, "measurements": {m.request: m for m in told.measurements}})

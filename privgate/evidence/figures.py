@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from contextvars import ContextVar
 from decimal import ROUND_CEILING, Context, Decimal
-from types import MappingProxyType
 from typing import Any
 
 from privgate.evidence.measurement import BehindInfluence, Measurement
@@ -29,19 +27,9 @@ WORDS: Mapping[str, str] = {
 }
 
 
-#: the table of another language while a page is written in it (``privgate/report/languages``); empty for English
-SPOKEN: ContextVar[Mapping[str, str]] = ContextVar("spoken", default=MappingProxyType({}))
-
-
 def say(key: str, **values: object) -> str:
     """Return the words of a key with their values in place."""
-    return (SPOKEN.get().get(key) or WORDS[key]).format(**values)
-
-
-def local(figure: str) -> str:
-    """Return a written number with the decimal point and the thousands' comma of the language that is spoken."""
-    marks = SPOKEN.get().get("marks", ".,")
-    return figure if marks == ".," else figure.translate(str.maketrans(".,", marks))
+    return WORDS[key].format(**values)
 
 
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -70,14 +58,14 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
     if math.isinf(x):
         return say("unlimited") if x > 0 else "minus infinity"
     if x == int(x) and abs(x) < 1e15:
-        return local(f"{int(x):,}").replace("-", "−")
+        return f"{int(x):,}".replace("-", "−")
     while digits < 15 and x != against and f"{x:.{digits}g}" == f"{against:.{digits}g}":
         digits += 1
     shown = f"{x:,.1f}" if 1000 <= abs(x) < 1e15 else f"{x:.{digits}g}"
     if "e" in shown:
         mantissa, exponent = shown.split("e")
         shown = f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
-    return local(shown).replace("-", "−")
+    return shown.replace("-", "−")
 
 
 def real(value: Any) -> float:
@@ -109,19 +97,19 @@ def fold(nats: Any) -> str:
 def factor(nats: float) -> str:
     """Return e to the power of a finite number of nats, short: 2.72 for 1."""
     times = math.exp(nats)
-    return local(f"{times:,.0f}" if times >= 100 else f"{times:.3g}")
+    return f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
 
 
 def percent(fraction: Any, digits: int = 3) -> str:
     """Return a fraction as a percentage: "50.3 %"."""
     x = real(fraction)
-    return say("not_measured") if math.isnan(x) else local(f"{100 * x:.{digits}g} %")
+    return say("not_measured") if math.isnan(x) else f"{100 * x:.{digits}g} %"
 
 
 def percent_at_most(fraction: float, digits: int = 2) -> str:
     """Return a fraction as a percentage that is not below it: 0.0104 as "1.1 %"."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(100 * Decimal(repr(float(fraction))))
-    return local(f"{rounded.normalize():f} %")
+    return f"{rounded.normalize():f} %"
 
 
 def figure(x: float, unit: str, *, against: float = math.nan) -> str:
@@ -139,11 +127,7 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
     if unit == "epsilon":
         return f"epsilon {number(x, against=against)}"
     many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
-    return _short(x, unit, against) + (f" {_unit(many)}" if unit not in ("", "fraction") else "")
-
-
-def _unit(name: str) -> str:
-    return SPOKEN.get().get(f"unit.{name}", name)
+    return _short(x, unit, against) + (f" {many}" if unit not in ("", "fraction") else "")
 
 
 def _nats(x: float, against: float = math.nan) -> str:
@@ -173,7 +157,7 @@ def interval(value: float, low: float, high: float, *, limit: float, unit: str, 
         up_to = low <= 0
         factors = say("fold.up_to" if up_to else "fold.span", low=factor(low), high=fold(high))
         return f"{factors} ({say('span', low=number(low, against=limit), high=_nats(high, limit))})"
-    words = "" if unit in ("", "fraction", "epsilon") else f" {_unit(unit)}"
+    words = "" if unit in ("", "fraction", "epsilon") else f" {unit}"
     before = "epsilon " if unit == "epsilon" else ""
     return f"{before}{say('span', low=_short(low, unit, limit), high=_short(high, unit, limit))}{words}"
 

@@ -130,9 +130,7 @@ class ShardedMembers(ByDesign):
         words = [
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
-        words.append(
-            f"forgetting somebody trains {int(inside.max(initial=0))} of {made.shards} members again: privgate forget"
-        )
+        words.append(f"forgetting somebody trains {int(inside.max(initial=0))} of {made.shards} members again")
         if why := learner(subject):
             words.append(why)
         if made.public is not None:

@@ -201,6 +201,9 @@ _BOUNDS = {
 }
 
 
+#: metrics of earlier versions -> what to use instead
+GONE = {"collusion": "attack_accuracy and pdtp, which judge the model itself"}
+
 D = TypeVar("D", bound=Document)
 
 
@@ -234,8 +237,14 @@ def _problem(tree: Tree, error: Any) -> Problem:
         what, expected, near = "missing", f"one of {', '.join(rules.ALL)}", ""
     elif kind == "union_tag_invalid":
         place = (*place, "metric")
-        what, near = f"unknown metric {ctx['tag']!r}", nearest(ctx["tag"], rules.ALL)
-        expected = "" if near else f"one of {', '.join(rules.ALL)}"
+        gone = GONE.get(ctx["tag"], "")
+        what = (
+            f"{ctx['tag']!r} went with 0.1.0, the last version that knew it"
+            if gone
+            else f"unknown metric {ctx['tag']!r}"
+        )
+        near = "" if gone else nearest(ctx["tag"], rules.ALL)
+        expected = gone or ("" if near else f"one of {', '.join(rules.ALL)}")
     elif kind == "literal_error":
         given = error["input"]
         choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]

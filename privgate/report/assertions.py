@@ -1,10 +1,9 @@
 """One assertion a finding: who, asked what, threshold, value, how sure, outcome, consequence.
 
-Page one, table, terminal, model card, bill of materials, annexes, JUnit and notebooks show these same words.
+Page one, table, terminal, JUnit and notebooks show these same words.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from privgate.evidence import BehindClaim, Measurement, figures
 from privgate.policy.rules import about
 from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
-from privgate.report.sentences import foreign, known, say
+from privgate.report.sentences import known, say
 from privgate.report.text import plain, prose
 from privgate.report.words import capital, is_condition, preconditions, rules
 from privgate.verdict import Finding, Outcome
@@ -145,21 +144,7 @@ def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
-    return capital(_translated(finding) or plain(finding.title or finding.rule, 120) or say("rule.unnamed"))
-
-
-def _translated(finding: Finding | RuleChange) -> str:
-    """Return a rule's title in another language than English, in which its own file writes it; empty in English."""
-    if not foreign() or not isinstance(finding, Finding):
-        return ""
-    asked, share = finding.request, re.search(r"threshold=([\d.]+)", finding.request)
-    if "aggregate=quantile" in asked or "over=domain" in asked:
-        return ""  # of whom it speaks stands in its own title alone
-    if share and unit(finding) == "fraction" and about(finding.metric).per_unit:
-        beside, above = ".beside" if "over=beside" in asked else "", float(share[1])
-        words = known(f"title.share.{finding.metric}{beside}")
-        return words.format(fold=figures.fold(above), times=figures.number(above))
-    return known(f"title.{finding.metric}")
+    return capital(plain(finding.title or finding.rule, 120) or say("rule.unnamed"))
 
 
 #: options of a request that may tell two rules of one metric apart

@@ -8,7 +8,6 @@ from privgate.evidence import (
     AttributeGuesses,
     AttributeResult,
     AttributesPart,
-    CollusionPart,
     RobustPart,
     SensitivityFigures,
 )
@@ -261,17 +260,3 @@ def _reading(found: AttributeResult) -> str:
     if found.theorem is not None:
         said += f" Normal errors of these sizes would give inversion a difference of {percent(found.theorem)}."
     return said
-
-
-# What was found about training code that could collude, for the section on attacks.
-
-_SEEN = {"clear": "nothing seen", "found": "a sign", "unknown": "could not look"}
-
-
-def collusion_blocks(part: CollusionPart | None) -> list[Block]:
-    """Return one table of detectors, and what none of them can see."""
-    if part is None:
-        return []
-    rows = [(plain(s.title, 80), _SEEN[s.outcome], plain(s.sentence, 400)) for s in part.signs]
-    table = TableBlock("Whether training code hides messages in the model", ("What is expected", "Seen", "How"), rows)
-    return [Heading("Training code that colludes"), table, Text(part.undetectable)]

@@ -14,7 +14,7 @@ from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, defence, found_blocks, what_was_asked, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
-from privgate.report.sentences import foreign, say, translated
+from privgate.report.sentences import say
 from privgate.report.text import clip, moment, plain, prose, whole
 from privgate.report.words import capital
 from privgate.verdict import Finding, Outcome
@@ -98,7 +98,6 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     rows = [a for a in told if a.outcome is not (Outcome.PASSED if a.condition else Outcome.NOT_NEEDED)]
     shown = sorted(rows, key=lambda a: words.badness(a.finding))[:ROWS]
     changed, titles, room = changes(doc), {a.finding.rule: a.asked for a in told}, _ROOM
-    advised = _steps(doc, room["steps"])[:LINES]
     page: dict[str, Any] = {
         "tone": "watch" if doc.observed else _TONE[doc.outcome],
         "decision": capital(words.decision(doc)),
@@ -113,8 +112,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "rows": [{k: (whole if k == "note" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown],
         "more": max(0, len(rows) - ROWS),
         "held": _held(held, unheld),
-        "steps": [text for text, _ in advised],
-        "english": {text for text, english in advised if english},
+        "steps": steps(doc, room["steps"])[:LINES],
         "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
         "changes": whole(changed, room["changes"]) or say("history.none"),
         "changes_since": _since(doc),
@@ -232,7 +230,7 @@ def how_sure(doc: ReportDocument) -> str:
         if part and not limited.not_computed:  # else the reason was said
             coverage = doc.evidence.influence and doc.evidence.influence.coverage
             claim = capital(plain(coverage.claim, 200)) if coverage else ""
-            told.append(_stop(say("sure.claim") if claim and foreign() else claim) or say("sure.unknown"))
+            told.append(_stop(claim) or say("sure.unknown"))
     return " ".join(told)
 
 
@@ -285,40 +283,26 @@ def _held(held: Sequence[Finding], unheld: Sequence[Finding]) -> str:
 
 def steps(doc: ReportDocument, room: int = 900) -> list[str]:
     """Return what to do next: the gate's plan with effect and cost as far as there is room, else each rule's advice."""
-    return [text for text, _ in _steps(doc, room)]
-
-
-def _steps(doc: ReportDocument, room: int) -> list[tuple[str, bool]]:
-    """Return each step, and whether it stayed English for want of a translation."""
-    told = [(_step(step, room), not translated(step.action)) for step in doc.next_steps]
+    lines = [_step(step, room) for step in doc.next_steps]
     advice = [plain(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
-    searched = any("advise" in step for step, _ in told)
-    for a in dict.fromkeys(advice):
-        if not (a.startswith(WAY_OUT) and searched):
-            told.append((_stop(capital(whole(_here(a), room))), not translated(a)))
-        searched |= a.startswith(WAY_OUT)
-    if told:
-        return told
+    searched = any("advise" in line for line in lines)
+    for text in dict.fromkeys(advice):
+        if not (text.startswith(WAY_OUT) and searched):
+            lines.append(_stop(capital(whole(prose(text, 400), room))))
+        searched |= text.startswith(WAY_OUT)
+    if lines:
+        return lines
     kept = doc.evidence.run.remembered
     if doc.approved and not (doc.subject.version and (kept is None or kept.signable)):
-        return [(say("next.unsigned"), False)]
+        return [say("next.unsigned")]
     if doc.approved:
-        return [(say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires)), False)]
-    return [(say("next.observed" if doc.outcome.releases else "next.read"), False)]
-
-
-def _here(advice: str) -> str:
-    """Return advice in the language of the page; in English where no translation is known."""
-    return prose(translated(advice) or advice, 400)
+        return [say("next.release_until" if doc.expires else "next.release", until=moment(doc.expires))]
+    return [say("next.observed" if doc.outcome.releases else "next.read")]
 
 
 def _step(step: NextStep, room: int) -> str:
-    action, extra, m = capital(_here(step.action)), "", step.measured
-    effect = _here(step.effect)
-    if foreign() and m is not None and math.isfinite(m.of_limit):
-        told = {"useful": number(m.useful), "now": number(m.useful_now), "share": percent_at_most(m.of_limit)}
-        effect = say("next.measured", measure=plain(m.measure, 30), **told)
-    for name, value in (("effect", effect), ("cost", _here(step.cost))):
+    action, extra = capital(prose(step.action, 400)), ""
+    for name, value in (("effect", prose(step.effect, 400)), ("cost", prose(step.cost, 400))):
         more = f"{extra}{'; ' if extra else ''}{say(f'next.{name}', value=value)}" if value else extra
         extra = more if len(action) + len(more) + 4 <= room else extra
     return _stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from privgate.errors import SubjectError
-from privgate.evidence.figures import SPOKEN, fold, number
+from privgate.evidence.figures import fold, number
 from privgate.report import front, two_reports
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sections.comparison import blocks
-from privgate.report.sentences import foreign, say, spoken
+from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.verdict import Outcome
 
@@ -49,17 +49,11 @@ def environment() -> Any:
 
 def render(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
-    from markupsafe import Markup
-
     if isinstance(doc, Comparison):
         page = environment().get_template("comparison.html")
         return str(page.render(title=two_reports.title(doc), parts=blocks(doc)))
-    with spoken("en"):
-        evidence = sections(doc)
-    told = {"front": front.view(doc), "sections": evidence, "doc": doc, "language": SPOKEN.get().get("code", "en")}
-    # what a report carries as text is English
-    quoted = Markup(' lang="en"') if foreign() else ""
-    return str(environment().get_template("report.html").render(**told, quoted=quoted))
+    told = {"front": front.view(doc), "sections": sections(doc), "doc": doc}
+    return str(environment().get_template("report.html").render(**told))
 
 
 # The overview: every production model on one page, with verdict, policy, expiry, worst unit, last check.

@@ -17,7 +17,7 @@ from privgate import cases
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, Evidence, encode
 from privgate.policy.rules import about
-from privgate.report import sentences, words
+from privgate.report import words
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
 from privgate.report.unit_rows import Pseudonyms, summary
@@ -146,7 +146,7 @@ def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence with every unit name replaced."""
     return {
         **{part: names.scrub(told[part]) for part in ("run", "influence", "membership", "claims")},
-        **{part: told[part] for part in ("attributes", "artifact", "robust", "collusion") if part in told},
+        **{part: told[part] for part in ("attributes", "artifact", "robust") if part in told},
         "subject": _subject(told["subject"]),
         "preconditions": names.scrub([{**p, "detail": _without_positions(p["detail"])} for p in told["preconditions"]]),
         "measurements": [names.scrub(m, str(m["where"])) for m in told["measurements"]],
@@ -162,8 +162,6 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "junit": ("privgate.report.junit", "junit.xml"),
     "text": ("privgate.report.terminal", ""),
     "json": ("", ""),
-    "cyclonedx": ("privgate.report.cyclonedx", ""),
-    "modelcard": ("privgate.report.modelcard", ""),
 }
 #: what a comparison of two reports can be rendered as
 _COMPARED = ("html", "markdown", "json")
@@ -174,26 +172,20 @@ def is_comparison(document: object) -> bool:
     return isinstance(document, Mapping) and document.get("schema") == COMPARISON
 
 
-#: what can be rendered in another language than English
-_SPOKEN = ("html", "markdown")
-
-
-def render(document: Mapping[str, Any], format: str, language: str = "en") -> str:  # noqa: A002  the word of the field
+def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the word of the field
     """Return one format of a report, from its JSON alone; the same document gives the same text.
 
     Parameters
     ----------
     document : mapping
         What ``document`` or ``compare`` returned, or ``report.json`` holds.
-    format : {"html", "markdown", "junit", "text", "json", "cyclonedx", "modelcard"}
+    format : {"html", "markdown", "junit", "text", "json"}
         What to render.
-    language : {"en", "de", "fr"}
-        Of page one, in HTML and Markdown. The evidence, and texts that a report carries, stay English.
 
     Raises
     ------
     UsageError
-        The format or the language is unknown, or the format has no other language than English.
+        The format is unknown.
     SubjectError
         The document is broken, or another version of privgate wrote it.
     """
@@ -206,13 +198,10 @@ def render(document: Mapping[str, Any], format: str, language: str = "en") -> st
         told = read_comparison(document)
     else:
         told = read(document)
-    if language != "en" and format not in _SPOKEN:
-        raise UsageError(f"{format} is written in English only; render {' or '.join(_SPOKEN)} in {language!r}")
     if format == "json":
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = import_module(FORMATS[format][0]).render
-    with sentences.spoken(language):
-        return renderer(told)
+    return renderer(told)
 
 
 # A verdict on disk: all files or none of the new ones, never half a file.

@@ -5,15 +5,9 @@ title, message, meaning and advice of a finding, which a rule's own file holds (
 carries as text. ``tests/report/test_sentences.py`` renders page one in another language and looks for what is left.
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping
 
-from privgate.errors import UsageError
-from privgate.evidence.figures import SPOKEN, WORDS
+from privgate.evidence.figures import WORDS
 
 SENTENCES: Mapping[str, str] = {
     **WORDS,
@@ -235,7 +229,6 @@ SENTENCES: Mapping[str, str] = {
     "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
     "next.effect": "effect: {value}",
     "next.cost": "cost: {value}",
-    "next.measured": "at most {share} of the limit; {measure} {useful} instead of {now}",
     "since.approved": "Since the last approved version",
     "since.version": "Since version {version}",
     "history": "History",
@@ -283,8 +276,6 @@ SENTENCES: Mapping[str, str] = {
     "file.unread": "its file was to be judged and could not be",
     "file.judged": "and its file",
     "file.would_be": "and what its file would carry (none is stored)",
-    "language": "The evidence below, and texts of rules, are in English.",
-    "sure.claim": "The evidence says what the sample tells about the others.",
     "release.probabilities": "exact probabilities of every label",
     "release.numbers": "exact numbers",
     "release.noisy": "numbers with noise added",
@@ -325,72 +316,11 @@ SENTENCES: Mapping[str, str] = {
 }
 
 
-#: languages that a page can be written in; English is the table above
-LANGUAGES = ("en", "de", "fr")
-
-
 def say(key: str, **values: object) -> str:
-    """Return the sentence of a key with its values in place, in the language that is spoken."""
-    return (SPOKEN.get().get(key) or SENTENCES[key]).format(**values)
+    """Return the sentence of a key with its values in place."""
+    return SENTENCES[key].format(**values)
 
 
 def known(key: str) -> str:
     """Return the sentence of a key as it stands; empty if there is none."""
-    return SPOKEN.get().get(key) or SENTENCES.get(key, "")
-
-
-def foreign() -> bool:
-    """Whether another language than English is spoken: what a report carries as text is quoted then."""
-    return bool(SPOKEN.get())
-
-
-@contextmanager
-def spoken(language: str) -> Iterator[None]:
-    """Speak a language of ``LANGUAGES`` within this block.
-
-    Raises
-    ------
-    UsageError
-        It is none of them.
-    """
-    if language not in LANGUAGES:
-        raise UsageError(f"{language!r} is no language of reports; write one of {', '.join(LANGUAGES)}")
-    token = SPOKEN.set({} if language == "en" else _table(language))
-    try:
-        yield
-    finally:
-        SPOKEN.reset(token)
-
-
-def translated(text: str) -> str:
-    """Return advice that a report carries as English text in the language that is spoken; empty if it is not known."""
-    code = SPOKEN.get().get("code", "en")
-    if code == "en":
-        return text
-    for pattern, told in _advice():
-        if found := pattern.fullmatch(text):
-            return told[code].format(**{name: translated(v) or v for name, v in found.groupdict().items()})
-    parts = [translated(part) for part in text.split("; ")] if "; " in text else []
-    return "; ".join(parts) if all(parts) else ""
-
-
-@cache
-def _advice() -> Sequence[tuple[re.Pattern[str], Mapping[str, str]]]:
-    """Return patterns of English advice, and what each is elsewhere. A name is one word, a command anything."""
-    kinds = {"name": r"\S+", **dict.fromkeys(("command", "said", "some", "how", "rest"), ".+")}
-    text = (Path(__file__).parent / "languages/steps.json").read_text(encoding="utf-8")
-    return [
-        (
-            re.compile(re.sub(r"\\{(\w+)\\}", lambda m: f"(?P<{m[1]}>{kinds.get(m[1], '[^;:]+')})", re.escape(said))),
-            told,
-        )
-        for said, told in json.loads(text).items()
-    ]
-
-
-@cache
-def _table(language: str) -> Mapping[str, str]:
-    """Return a language's table; ``tests/report/test_languages.py`` holds it against the English one, key by key."""
-    text = (Path(__file__).parent / "languages" / f"{language}.json").read_text(encoding="utf-8")
-    table: dict[str, str] = json.loads(text)
-    return table
+    return SENTENCES.get(key, "")

@@ -1,7 +1,6 @@
 """What a refusal says of the way out: measured, or how long measuring takes; the same every time, and shown."""
 
 import json
-import math
 import re
 
 import numpy as np
@@ -20,10 +19,6 @@ from privgate.advice.evaluate import costs_of_both as plan
 from privgate.check import gate
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
-from privgate.evidence import Removals
-from privgate.influence.risky_removal import remove_risky
-from privgate.report import report_schema
-from privgate.report.sections import removals
 from privgate.training.fleet import Fleet
 
 SIZES = (3, 4)
@@ -179,46 +174,3 @@ def test_a_printed_command_names_a_policy_so_that_it_is_found(tmp_path, monkeypa
     own.write_text(Policy.load("dtp-1").path.read_text(encoding="utf-8").replace("name: dtp-1", "name: bank"))
     for policy, named in ((Policy.load("dtp-1"), "--policy dtp-1`"), (Policy.load(own), "--policy ours/ours.yaml`")):
         assert steps.planned(policy, bayes(), None, 0.0, 1).action.endswith(named)
-
-
-# -- removing the riskiest: Figure 6 of Long et al. (2017) -----------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_report_shows_both_ends_of_the_saw_of_removals(fleet):
-    from advice.subjects import census
-
-    subject = Subject.local(*census(2000))
-    verdict = evaluate("dtp-1", subject, fleet=fleet)
-    found = verdict.evidence.run.removals
-    path = remove_risky(subject, limit=0.0, budget=candidates.MOST_REMOVED).upper
-    assert found.path == pytest.approx(path)
-    assert (found.limit, found.best) == (1.0, int(np.flatnonzero(path <= 1)[0]))
-    assert path[found.best + 1] > 1 > path[found.best], "one more undoes it, as in the paper"
-    doc = report.document(verdict, hash_key=b"k" * 32)
-    assert [float(v) for v in doc["evidence"]["run"]["removals"]["path"]] == pytest.approx([path[0], path[found.best]])
-    (told,) = removals.section(report_schema.read(doc)).blocks
-    assert told.text.replace("'", "&#39;") in report.render(doc, "html")
-    # a check has tried a few parameters only: whether nothing else is left, `privgate advise` alone can say
-    assert not any("left out" in s.action for s in verdict.evidence.run.next_steps)
-
-
-@pytest.mark.parametrize(
-    ("path", "best", "says"),
-    [
-        ((3.0, 0.6), 1, "falls from 3 to 0.6 nats without some of the riskiest people, and the limit is kept"),
-        ((3.0, 0.6), None, "falls from 3 to 0.6 nats without some of the riskiest people, and the limit is kept"),
-        ((3.0, *[2.0] * 11, 0.6, 2.9), 12, "falls from 3 to 0.6 nats without the 12 riskiest people"),
-        ((3.0, 0.6), 12, "falls from 3 to 0.6 nats without the 12 riskiest people"),
-        ((3.0, 2.5, 2.7), 1, "No removal keeps the limit: 3 nats as it stands, the smallest is 2.5 nats, without some"),
-        ((3.0, 3.5), 0, "No removal keeps the limit: 3 nats as it stands, nothing is gained"),
-        ((math.inf, 0.6), 1, "falls from without limit to 0.6"),
-    ],
-)
-def test_what_a_path_of_removals_says(path, best, says):
-    found = Removals(meaning="certified DTP", path=path, limit=1.0, best=best, stopped="")
-    assert says in removals.reading(found)
-
-
-def test_an_approved_model_has_no_path_of_removals(fleet):
-    assert evaluate("dtp-1", bayes(50.0), fleet=fleet).evidence.run.removals is None

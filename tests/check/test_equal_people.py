@@ -156,7 +156,7 @@ def checked(store, fleet, tmp_path, monkeypatch, capfd):
             "tags": [{k: v for k, v in held.tags.items() if k.startswith("privgate")} for held in (version, logged)],
             "description": version.description,
         }
-        outputs = {f: report.render(doc, f) for f in ("markdown", "junit", "text", "cyclonedx", "modelcard")}
+        outputs = {f: report.render(doc, f) for f in ("markdown", "junit", "text")}
         page = (tmp_path / "report.html").read_text(encoding="utf-8")
         shown = re.sub(r"<style.*?</style>|<script.*?</script>|<[^>]+>", " ", page, flags=re.DOTALL)
         outputs["html"] = html.unescape(shown)

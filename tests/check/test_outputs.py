@@ -93,7 +93,6 @@ def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
         ["compare", "a.json", "b.json", "--html", "taken/page.html"],
         ["dp", "figures", "--out", "taken/figures"],
         ["keys", "init", "key.pem", "--trust", "taken/trust.json"],
-        ["remove-risky", "models:/nobody/1", "--limit", "1", "--out", "taken/out"],
     ],
     ids=lambda a: " ".join(a[:2]),
 )

@@ -52,7 +52,7 @@ def text(name):
     for key, value in [*doc.items(), *doc["evidence"].items()]:
         rows = value if isinstance(value, list) else [{} if key == "evidence" else value]
         lines += [f"{key}: {json.dumps(row, sort_keys=True)}" for row in rows]
-    for kind in ("markdown", "junit", "text", "modelcard"):
+    for kind in ("markdown", "junit", "text"):
         lines += [f"== {kind}", *report.render(doc, kind).splitlines()]
     page = re.sub(r"<style>.*?</style>|<svg.*?</svg>", " ", report.render(doc, "html"), flags=re.DOTALL)
     plain = html.unescape(re.sub(r"<[^>]+>", "\n", page))

@@ -105,7 +105,7 @@ def test_the_runs_fill_every_section(runs):
 
     filled = {s.name for d in docs for s in sections(report_schema.read(d))}
     assert filled <= set(CATALOGUE)
-    assert set(CATALOGUE) - filled <= {"advice", "removals"}  # tests/advice/test_steps.py fills them
+    assert set(CATALOGUE) - filled <= {"advice"}  # tests/advice/test_steps.py fills it
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report import found_blocks
 from privgate.report.report_schema import read
-from privgate.report.sections import removals
 from privgate.report.unit_rows import Pseudonyms
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
@@ -446,9 +445,6 @@ def test_how_many_lie_above_a_value_does_not_follow_from_the_series_of_removals(
         found = parts.Removals(
             meaning="certified DTP", path=series, limit=1.0, best=best, stopped="the budget is spent"
         )
-        made = parts.RunPart(removals=found).payload(Known(units=1000))["removals"]
-        again = parts.Removals.model_validate(made)
-        return made, removals.reading(found), removals.reading(again)
+        return parts.RunPart(removals=found).payload(Known(units=1000))["removals"]
 
     assert told(one, path) == told(other, another)
-    assert len(set(told(one, path)[1:])) == 1

@@ -9,7 +9,6 @@ from privgate.report.report_schema import ReportDocument
 CATALOGUE = (
     "findings",
     "advice",
-    "removals",
     "model",
     "data",
     "units",
@@ -19,7 +18,6 @@ CATALOGUE = (
     "coverage",
     "comparison",
     "methods",
-    "frameworks",
     "trace",
     "glossary",
 )

@@ -19,7 +19,7 @@ _DRAWN = 3
 def section(doc: ReportDocument) -> Section | None:
     """Return the attacks that ran with their figures and curves, and those that could not run."""
     part, inferred = doc.evidence.membership, found_blocks.attribute_blocks(doc.evidence.attributes)
-    inferred += found_blocks.robust_blocks(doc.evidence.robust) + found_blocks.collusion_blocks(doc.evidence.collusion)
+    inferred += found_blocks.robust_blocks(doc.evidence.robust)
     if (part is None or not part.attacks) and not inferred:
         return None
     blocks = [*(_on_membership(part) if part is not None and part.attacks else []), *inferred]

@@ -17,12 +17,6 @@ TABLE = PACKAGE / "check/questions.py"
 #: words spelled like a metric that are none: of the HTML, a part of the evidence, a parameter, a key, a column
 HTML = {
     ("table", "report/blocks.py"),
-    ("collusion", "lab/collusion/collusion_signs.py"),
-    ("collusion", "lab/collusion/collusion_signs.py"),
-    ("collusion", "evidence/evidence.py"),
-    ("collusion", "report/report_document.py"),
-    ("dtp", "cli/forget.py"),
-    ("deletion_capacity", "cli/forget.py"),
     ("pdtp", "influence/dtp_measures.py"),
 }
 
