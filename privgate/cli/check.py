@@ -256,8 +256,6 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
 
     Of a signer that did not run the approval goes on waiting; one that refuses is asked once more.
     """
-    from privgate.serve.work import environment
-
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "uri": _exact(subject), "model": name}
     named |= {"nonce": settings["nonce"], "version": subject.version, "target": f"{name}@{alias}"}
@@ -279,7 +277,7 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
             capture_output=True,
             timeout=timeout,
             check=True,
-            env=environment(signer=True),
+            env=_without_secrets(),
         )
     except subprocess.CalledProcessError as exc:
         if exc.returncode < 0 or exc.returncode in _NOT_RUN:
@@ -289,6 +287,14 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
     except (OSError, subprocess.SubprocessError) as exc:
         _waits(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
+
+
+def _without_secrets() -> dict[str, str]:
+    """Return this process's environment without what only the gate may know; a recipe names no address of its own."""
+    from privgate.registry.addresses import VARIABLE
+
+    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
+    return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
 def _promotable(policy: Policy, subject: Subject, alias: str) -> None:

@@ -22,7 +22,7 @@ def keys() -> None:
 @click.argument("private", type=click.Path(dir_okay=False, path_type=Path))
 @_STORE
 @_DAYS
-@click.option("--role", "roles", multiple=True, help="evidence, verdict or not_applicable; the first two if absent.")
+@click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
 @click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
 @click.option("--note", default="", help="For people.")
 def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:

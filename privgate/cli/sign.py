@@ -35,14 +35,6 @@ def key_options(command: Any) -> Any:
 @click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
 @click.option("--accept-unboxed", is_flag=True, help="Sign approvals of training code that ran without a box.")
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
-@click.option(
-    "--not-applicable", is_flag=True, help="State of --model that it holds no training data of its owner's; no report."
-)
-@click.option("--reason", default="", metavar="TEXT", help="Why not, in a sentence.")
-@click.option("--by", default="", metavar="NAME", help="Who states it.")
-@click.option(
-    "--bundle-key", type=click.Path(path_type=Path), help="Sign the files for OpenSSF model signing too; PEM, P-256."
-)
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
 @key_options
@@ -59,10 +51,6 @@ def sign(
     nonce: str,
     accept_unboxed: bool,
     checked_elsewhere: bool,
-    not_applicable: bool,
-    reason: str,
-    by: str,
-    bundle_key: Path | None,
     no_attach: bool,
     tracking_uri: str | None,
     **key: Any,
@@ -72,15 +60,13 @@ def sign(
     The key comes from --key, --signer-command or the environment variable PRIVGATE_SIGNING_KEY. Run this as another
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
-    from privgate.guard import other_formats, signing
+    from privgate.guard import signing
     from privgate.guard.checks import signer_from
     from privgate.guard.guard_config import Guard
     from privgate.guard.signing import SigningRequest
     from privgate.policy import Policy
 
-    if not_applicable and (out_dir is not None or renew is not None or not asked_uri):
-        raise UsageError("--not-applicable is about --model URI, and needs no report")
-    if not not_applicable and (out_dir is None) == (renew is None):
+    if (out_dir is None) == (renew is None):
         raise UsageError("give the folder that privgate check wrote, or --renew URI")
     guard = Guard.load(config) if config is not None else None
     registry = registry_id or (guard.registry if guard is not None else None)
@@ -89,28 +75,12 @@ def sign(
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
     signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
-    if not_applicable and bundle_key is not None:
-        raise UsageError("--bundle-key goes with a report: --not-applicable signs none")
-    keyed = None if bundle_key is None else other_formats.bundle_key(bundle_key)
     policy = Policy.load(policy_name)
     if renew is not None:
         if guard is None:
             raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
         guard = replace(guard, accept_unboxed=guard.accept_unboxed or accept_unboxed)
-        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri, bundle_key=keyed)
-    elif not_applicable:
-        from privgate.guard import not_applicable as stated
-
-        made = stated.sign(
-            asked_uri,
-            signer,
-            reason=reason,
-            by=by,
-            policy=policy,
-            registry=registry,
-            targets=[_target(t) for t in targets],
-            tracking_uri=tracking_uri,
-        )
+        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
     else:
         made = signing.sign(
             Path(out_dir or "."),
@@ -121,7 +91,6 @@ def sign(
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
             asked=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
-            bundle_key=keyed,
         )
     place = to_dir or out_dir
     if place is not None:
@@ -137,9 +106,6 @@ def sign(
 
 
 def _told(claims: Any) -> int:
-    if claims.task == "not applicable":
-        click.echo(f"signed that models:/{claims.name}/{claims.version} holds no training data of its owner's")
-        return int(ExitCode.PASSED)
     word = "approval" if claims.passed else f"refusal ({claims.outcome})"
     click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
     for model, target in claims.targets if claims.passed else ():

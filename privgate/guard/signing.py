@@ -14,7 +14,7 @@ from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
-from privgate.guard import lookalikes, other_formats, statement
+from privgate.guard import lookalikes, statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, Signer, boxed, row_of, stored_evidence
 from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
@@ -192,35 +192,22 @@ def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
 # it judges them again under its own policy, and looks itself at the registry's row and files.
 
 VERDICT_FILE = "verdict.dsse.json"
-EVALUATION_FILE = "evaluation.dsse.json"
-#: by the name that OpenSSF's model signing uses
-BUNDLE_FILE = "model.sig"
 
 
 @dataclass(frozen=True)
 class Signed:
-    """Both envelopes, what the verdict says, the report they are about, and the same for other readers.
-
-    ``evaluation`` is in-toto's evaluation result, absent where nothing was evaluated. ``bundle`` is OpenSSF's model
-    signature, empty where no key for it was given.
-    """
+    """Both envelopes, what the verdict says, and the report they are about."""
 
     claims: Claims
     evidence: Envelope
     verdict: Envelope
     report: bytes
-    evaluation: Envelope | None = None
-    bundle: str = ""
 
     def write(self, folder: Path) -> None:
-        """Write the envelopes, and the bundle if there is one."""
-        told = {EVIDENCE_FILE: self.evidence.text(), VERDICT_FILE: self.verdict.text(), BUNDLE_FILE: self.bundle}
-        told[EVALUATION_FILE] = self.evaluation.text() if self.evaluation else ""
-        for name, text in told.items():
-            # of an earlier signing it would seem to belong to this one; a link would lead to somebody else's file
-            (folder / name).unlink(missing_ok=True)
-            if text:
-                (folder / name).write_text(text, encoding="utf-8")
+        """Write the envelopes."""
+        for name, envelope in ((EVIDENCE_FILE, self.evidence), (VERDICT_FILE, self.verdict)):
+            (folder / name).unlink(missing_ok=True)  # a link would lead to somebody else's file
+            (folder / name).write_text(envelope.text(), encoding="utf-8")
 
 
 def sign(
@@ -233,7 +220,6 @@ def sign(
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
     asked: SigningRequest | None = None,
-    bundle_key: Any = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``.
 
@@ -255,8 +241,6 @@ def sign(
         The operator's word that another container or host ran the check, although its files belong to this user.
     asked : Asked, optional
         What whoever started the check wants signed; anything that is checked by hand if absent.
-    bundle_key : EllipticCurvePrivateKey, optional
-        Signs the files once more as OpenSSF's model signing does; see ``other_formats.bundle_key``.
 
     Raises
     ------
@@ -282,13 +266,10 @@ def sign(
         targets=tuple(targets),
         advisory=advisory,
         asked=asked or SigningRequest(),
-        bundle_key=bundle_key,
     )
 
 
-def renew(
-    uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None, bundle_key: Any = None
-) -> Signed:
+def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
     """Return fresh statements from the evidence that is stored with a version; nothing is trained.
 
     Raises
@@ -306,7 +287,10 @@ def renew(
     if before.workspace != statement.workspace():
         raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")
     if before.task == statement.NOT_APPLICABLE:
-        raise StatementError(f"{uri} was not judged; state it again: privgate sign --not-applicable")
+        raise StatementError(
+            f'{uri} carries a statement "not applicable", which 0.1.0 was the last version to sign; it counts until '
+            f"{before.expires.date()}: then check the version, or register it under a name that no guard protects"
+        )
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
     moments = (statement.now(),)
     guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
@@ -322,7 +306,6 @@ def renew(
         targets=before.targets,
         advisory=before.advisory,
         asked=SigningRequest(unboxed=guard.accept_unboxed),
-        bundle_key=bundle_key,
     )
 
 
@@ -336,7 +319,6 @@ def _sign(
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
     asked: SigningRequest | None = None,
-    bundle_key: Any = None,
 ) -> Signed:
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
@@ -398,9 +380,7 @@ def _sign(
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
-    told = seal(other_formats.evaluation(full, document), signer)
-    bundle = "" if bundle_key is None else other_formats.bundle(name, table, bundle_key)
-    return Signed(full, evidence, seal(full.summary(__version__), signer), content, told, bundle)
+    return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
 def check_target(model: str, target: str) -> None:

@@ -24,7 +24,7 @@ SCHEMA = "privgate/trust/v1"
 _SCHEMA_REVOKED = "privgate/trust/v2"
 #: what a key may sign, where nobody says otherwise
 ROLES = ("evidence", "verdict")
-#: and only where it is named: that no question of privacy about training data applies to a model
+#: and only where it is named: what 0.1.0 and earlier stated of models without training data of their owner's
 NOT_APPLICABLE = "not_applicable"
 KNOWN = (*ROLES, NOT_APPLICABLE)
 

@@ -109,7 +109,7 @@ class Document(Part):
     ]
     not_applicable: bool = Field(
         default=False,
-        description="A key of that role may state under this policy that a model has no training data of its owner's.",
+        description='Read and ignored: 0.1.0 was the last version that signed statements "not applicable".',
     )
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()

@@ -1,5 +1,6 @@
 """The policy as it is judged: resolved, frozen, named by digest."""
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -11,6 +12,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
+from privgate.errors import PrivgateWarning
 from privgate.evidence import Evidence, Precondition
 from privgate.outcome import settled
 from privgate.policy import problems, read
@@ -54,6 +56,13 @@ class Policy(Document):
         made._source = source  # noqa: SLF001  our own class
         if why := made.powerless(made.facts()):
             raise PolicyFileError(Problem(*made.mark(("rules",)), "rules", why, "a limit that a measurement can break"))
+        if made.not_applicable:
+            file, line = made.mark(("not_applicable",))
+            warnings.warn(
+                f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
+                PrivgateWarning,
+                stacklevel=2,
+            )
         return made
 
     @property

@@ -238,8 +238,8 @@ def no_recipe(uri: str) -> str:
     """Return what to do about a version that nobody said how to train."""
     return (
         f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
-        f"privgate adopt {uri} --recipe module:recipe --data module:data; if it holds no training data of yours, have "
-        f"that signed: privgate sign --not-applicable --model {uri}"
+        f"privgate adopt {uri} --recipe module:recipe --data module:data; what holds no "
+        "training data of yours has nothing to check: keep it out of the names that a guard protects"
     )
 
 

@@ -101,16 +101,14 @@ class Job:
 
 #: what this process knows and untrusted training code must not find in its environment
 _SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
-#: what a check needs, and whoever signs must not know
-_OWN = ("PRIVGATE_LEDGER_KEY",)
 
 
-def environment(*, signer: bool = False) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this process's environment without secrets of privgate's own, for work on anybody's word.
 
     Training data lie beside the registry or where the operator says: a recipe names no other address.
     """
-    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in (*_SECRETS, *(_OWN if signer else ()))}}
+    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in _SECRETS}}
 
 
 def _child(words: Sequence[str], log: Path, lost: threading.Event, seconds: float) -> tuple[int, str]:

@@ -127,7 +127,7 @@ def test_what_is_no_report_of_this_model_is_one_sentence(folder, decide, what):
 @pytest.mark.attack("33 pages and links beside the report", "decide", "not shown, not followed")
 def test_nothing_beside_the_report_is_read_shown_or_written_through(folder, decide):
     victim = folder.parent / "secret"
-    for name in ("evidence.dsse.json", "verdict.dsse.json", "evaluation.dsse.json", "model.sig", "summary.md"):
+    for name in ("evidence.dsse.json", "verdict.dsse.json", "summary.md"):
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(victim)
     (folder / "junit.xml").unlink(missing_ok=True)
