@@ -15,8 +15,8 @@ from privgate.guard.checks import Row, Terms, check, check_original, is_copy, ro
 from privgate.guard.guard_config import VARIABLE, Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry import layout
-from privgate.registry.client import answering, reader
-from privgate.registry.named import named, plain_name
+from privgate.registry.client import reader
+from privgate.registry.named import named
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 # Verifying at deployment: the statement, and every byte of the files that are about to be served.
@@ -189,9 +189,6 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
 
 # What was approved before: whoever may write reports could forge one, so only what somebody trusted signed counts.
 
-#: newest versions among which an approved one is looked for
-_LOOKED_AT = 10
-
 
 def approved_report(
     uri: str, *, config: Path | None = None, tracking_uri: str | None = None
@@ -221,18 +218,6 @@ def approved_report(
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition
     return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
-
-
-def approved_before(name: str, version: str, *, tracking_uri: str | None) -> Mapping[str, Any] | None:
-    """Return the signed report of the newest other version of a model that was approved; None where there is none."""
-    if not (name and version and tracking_uri and os.environ.get(VARIABLE)):
-        return None
-    client = reader(tracking_uri)
-    with answering(f"listing the versions of {name}"):
-        found = client.search_model_versions(f"name='{plain_name(name, name)}'")
-    others = sorted((int(v.version) for v in found if str(v.version) != version), reverse=True)
-    reports = (approved_report(f"models:/{name}/{v}", tracking_uri=tracking_uri) for v in others[:_LOOKED_AT])
-    return next((r for r in reports if r is not None), None)
 
 
 # Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.

@@ -24,7 +24,5 @@ class Need(StrEnum):
     RERUNS = "reruns"
     #: the model's files, read as bytes
     LOOKED = "looked"
-    #: trainings of the recipe's own code whose reads and learners are watched
-    WATCHED = "watched"
     #: many trainings with and without canaries
     AUDIT = "audit"
