@@ -15,6 +15,7 @@ from papers.datasets import Data
 from papers.memory import batched_networks, recalled
 from privgate import digest
 from privgate.families import answering as families
+from privgate.families import refit
 from privgate.families.engine import Asked, Declined
 from privgate.families.logistic.logistic_engine import LARGEST
 from privgate.statistics import leakage
@@ -121,7 +122,7 @@ def train(kind: str, data: Data, fleet: Fleet, rng: Generator, say: Say, *, mode
     else:
         half = len(data.y) // 2
         subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-        log_p = families.subsets(subject, masks, (None,) * models, fleet).log_p
+        log_p = refit.ENGINE.subsets(subject, masks, (None,) * models, fleet).log_p
     seconds = time.process_time() - started
     say(f"{data.name} {kind}: {models} shared models in {seconds:.1f} s of this process's CPU")
     pdtp = np.full((PARTITIONS, len(targets)), np.nan)

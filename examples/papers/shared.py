@@ -13,7 +13,7 @@ from papers import agreement, datasets, networks
 from papers.candidate_set import MODELS, POOL, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.families import answering as families
+from privgate.families import refit
 from privgate.membership.attack_figures import rotate
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.training.fleet import Fleet
@@ -90,7 +90,7 @@ def bayes_cost(data: Data, fleet: Fleet, *, models: int = MODELS, repeats: int =
         clone(learner).fit(X[rows], data.y[rows]).predict_proba(X[:1])
 
     def shared() -> None:
-        scored(families.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
+        scored(refit.ENGINE.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
 
     return spent(alone, shared, repeats=repeats)
 

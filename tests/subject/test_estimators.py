@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from privgate.families.networks import torch_nets
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -24,7 +25,6 @@ from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
 from privgate.families import catalogue, ridge
 from privgate.families.answering import understood
-from privgate.families.networks import torch_nets
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
 
