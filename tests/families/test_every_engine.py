@@ -205,6 +205,5 @@ def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, nam
 
     assert got.retrained.units.tolist() == list(range(60))
     assert name in set(got.retrained.engine)
-    assert [c.outcome for c in got.rechecks] == ["passed"] * len(got.rechecks)
-    assert got.rechecks
+    assert [c.outcome for c in got.rechecks] == ["passed"] * (not BY_NAME[name].real)
     assert fleet.calls >= 59
