@@ -224,9 +224,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         )
     if leave_one_out.worth_more_people(run):
         people = min(run.up_to or 0, run.n_units)
-        larger = first_engine(replace(run, sample=people))
         drawn = max([2 * len(sample), *(aggregate.second(r, run.n_units) for r in run.breaks)])
-        further = (people if larger.trains else min(drawn, people)) - len(sample)
+        further = (people if engine.trains else min(drawn, people)) - len(sample)
         said.append(
             f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
             f"trainings more, {plan.span(further * each / run.fleet.workers)}"
