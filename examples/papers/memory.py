@@ -33,13 +33,7 @@ def _sources() -> str:
 def batched_networks() -> str:
     """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
     home = Path(privgate.__file__).parent
-    names = (
-        "families/networks/torch_nets",
-        "families/networks/perceptrons",
-        "models/torch_perceptron",
-        "models/record_keyed",
-        "torch_recipe",
-    )
+    names = ("models/torch_perceptron", "models/record_keyed", "torch_recipe")
     return digest.of_bytes(*((home / f"{n}.py").read_bytes() for n in names))
 
 

@@ -11,7 +11,7 @@ from papers.memory import batched_networks, recalled
 from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from papers.table import Row, Table
 from privgate import torch_recipe
-from privgate.families import answering as families
+from privgate.families import refit
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -71,7 +71,7 @@ def train(X: Float, y: Index, inside: Bool, estimator: Any, *, seed: int, fleet:
     for i in range(len(inside)):
 
         def trained(i: int = i) -> Float:
-            return families.subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
+            return refit.ENGINE.subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
 
         made[i] = recalled(fleet, (*parts, inside[i : i + 1], seed + i), trained)[0]
     return made

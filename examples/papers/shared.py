@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers import agreement, datasets, networks
-from papers.candidate_set import MODELS, POOL, halves, settings_of, subject_of
+from papers.candidate_set import MODELS, POOL, halves, settings_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.families import answering as families
 from privgate.membership.attack_figures import rotate
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.training.fleet import Fleet
@@ -76,25 +75,6 @@ def networks_cost(data: Data, *, models: int = MODELS, repeats: int = 1) -> Spen
     return spent(lambda: plain_network(data, rows), shared, repeats=repeats)
 
 
-def bayes_cost(data: Data, fleet: Fleet, *, models: int = MODELS, repeats: int = REPEATS) -> Spent:
-    """Return what naive Bayes costs: scikit-learn's fit and one answer, against the product's engine and attack."""
-    from sklearn.base import clone
-
-    half = len(data.y) // 2
-    inside = halves(models, len(data.y), np.random.default_rng(5))
-    subject = subject_of("NB", data, np.arange(half), np.arange(half, len(data.y)))
-    rows = np.flatnonzero(inside[0])
-    X, learner = subject.data.pool()[0], subject.recipe.library_estimator
-
-    def alone() -> None:
-        clone(learner).fit(X[rows], data.y[rows]).predict_proba(X[:1])
-
-    def shared() -> None:
-        scored(families.subsets(subject, inside, (None,) * models, fleet).log_p, data, inside)
-
-    return spent(alone, shared, repeats=repeats)
-
-
 def scored(log_p: Float, data: Data, masks: Bool) -> Float:
     """Attack every model by the likelihood ratio of the others and return scores."""
     return rotate(BY_NAME["lira_online"], Signals(log_p[0], data.y, log_p, masks), np.random.default_rng(0))
@@ -115,15 +95,9 @@ def table(kind: str, data: Data, seen: Spent, wanted: float, models: int = MODEL
 def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
     """Measure what shared shadow models save: nothing is remembered here."""
     location = datasets.location(folder).sample(POOL, np.random.default_rng(0))
+    del fleet
     yield table("network", location, networks_cost(location), 2000)
     say("networks timed")
-    rng = np.random.default_rng(5)
-    made = [
-        datasets.purchase_like(rng, n=n, features=d, classes=10, spread=0.5) for n, d in ((POOL, 836), (10_000, 600))
-    ]
-    for data in (datasets.adult(folder).sample(POOL, rng), location, *made):
-        yield table("naive Bayes", data, bayes_cost(data, fleet), 20_000)
-        say(f"naive Bayes timed on {len(data.y):,} records of {data.name}")
 
 
 def run_both_ways(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:

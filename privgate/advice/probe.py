@@ -205,11 +205,7 @@ def _measurements(policy: Policy, run: Run, *, pruned: bool) -> dict[Request, Me
 def _measured(run: Run, rule: Rule, *, pruned: bool) -> Measurement:
     request = rule.request()
     try:
-        if (
-            run.deadline < math.inf
-            and Need.LEAVE_ONE_OUT in rule.about.needs
-            and families.first(run.subject, **run.wants)[0].trains
-        ):
+        if run.deadline < math.inf and Need.LEAVE_ONE_OUT in rule.about.needs and families.first(run.subject)[0].trains:
             _in_time(run)
         too_far = _reaching_too_far(run, rule) if pruned else None
         return questions.measure(run, request) if too_far is None else too_far

@@ -12,9 +12,8 @@ from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import answering as families
 from privgate.families import bound as bounds
-from privgate.families import closed_form, in_parts, recheck, refit
+from privgate.families import closed_form, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
-from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
 from privgate.influence import aggregate, indirect_queries, met_elsewhere, modes, other_coins
 from privgate.influence import left_out as leave_one_out
@@ -56,8 +55,6 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
     """Return what an engine takes for some units, and the theorems with it; ``each`` is what one training takes."""
     cost = engine.cost(run.subject, units, run.seeds, mode=run.once(modes.used))
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
-    if torch_nets.recipe_of(run.subject) is not None:  # a few networks already train for as long as all of them
-        return Probe(cost.cpu_seconds, 0.0, 0.0)
     shuffled = run.generator("planned").permutation(units)
     kept: list[tuple[Retrained, Index]] = []
     # what trains takes as long for each seed; one shows it
@@ -68,7 +65,7 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
         made, handed_on = engine.answers(replace(leave_one_out.asked(run, some), seeds=seeds))
         rounded = some[:0]
         if engine.complements:
-            made, rounded = closed_form.as_released(made, charged=engine.charged)
+            made, rounded = closed_form.as_released(made)
         kept.append((made, np.concatenate([handed_on, rounded])))
 
     try:
@@ -128,7 +125,7 @@ MOMENT = 5.0
 
 def first_engine(run: Run) -> Engine:
     """Return the first engine that answers for the subject; it may hand single units on."""
-    return families.first(run.subject, **run.wants)[0]
+    return families.first(run.subject)[0]
 
 
 def cost_of(run: Run, units: Index) -> Cost:
@@ -213,7 +210,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     engine, sample = first_engine(run), run.once(leave_one_out.chosen_units)
     if run.limits.mode == "max":
         said.append(modes.note(run))
-    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject, **run.wants)[1].items()]
+    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
     said += [why] if (why := modes.said(run, run.once(modes.limits))) else []
     pairs = "" if len(run.seeds) == 1 else f", {len(run.seeds)} runs each"
     more = leave_one_out.worth_more_seeds(run)
@@ -227,9 +224,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
         )
     if leave_one_out.worth_more_people(run):
         people = min(run.up_to or 0, run.n_units)
-        larger = first_engine(replace(run, sample=people))
         drawn = max([2 * len(sample), *(aggregate.second(r, run.n_units) for r in run.breaks)])
-        further = (people if larger.trains else min(drawn, people)) - len(sample)
+        further = (people if engine.trains else min(drawn, people)) - len(sample)
         said.append(
             f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
             f"trainings more, {plan.span(further * each / run.fleet.workers)}"
@@ -279,10 +275,10 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
     """Return what an engine that calls no training function leaves to it: its re-check, and whom it hands on."""
     stated = cost_of(run, sample).cpu_seconds
     found = Probe(stated, 0.0, 0.0)
-    if closely or (stated > MOMENT and not in_parts.remembered_known(engine, leave_one_out.asked(run, sample))):
+    if closely or stated > MOMENT:
         found = of(run, engine, sample, each=each)
     cost = engine.cost(run.subject, sample, run.seeds, mode=run.once(modes.used))
-    expected = recheck.expected(len(sample), len(run.thresholds), max(run.drawn, engine.sample))
+    expected = recheck.expected(len(sample), len(run.thresholds), run.drawn)
     checked = cost.fits if engine.real else expected
     if shared := _shared(run, sample):  # and the model of everybody with them
         checked -= round(shared * (checked - 1) / len(sample)) + 1
@@ -295,8 +291,6 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
         + (f", theorems {plan.span(max(found.theorems, 0.1))}" if found.theorems else "")
         + (f", about {cost.memory_bytes / 2**20:.0f} MiB" if cost.memory_bytes >= 2**20 else "")
     )
-    if engine.bare and any(share for _, share in run.people):
-        said.append(f"where those drawn leave a limit open, everybody is left out: {len(sample)} trainings")
     if handed_on:
         said.append(
             f"about {handed_on} people are handed on to refits, {left_out} trainings, riskiest first; none if the "
@@ -375,6 +369,5 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     chosen = run.more_seeds if leave_one_out.worth_more_seeds(run) else run.seeds
     seeds = len(chosen)
     if beside.costs_no_fits(run):
-        drawn = max(run.drawn, families.first(run.subject, **run.wants)[0].sample)
-        return count + recheck.expected(len(sample), len(run.thresholds), drawn) + round(handed_on * seeds)
+        return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
     return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)

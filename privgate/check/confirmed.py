@@ -38,7 +38,7 @@ PROPOSED: Mapping[str, frozenset[str]] = {
 #: of families that need no certificate: a question that shows much, and where to be tight
 _QUESTIONS = frozenset(("question", "limit"))
 #: engines whose people no theorem of data limits in their place: they are certain, or of trees
-TRAINED = ("logistic", "tree_ensembles", "sharded", "refit", "decision_tree", "keyed_forest")
+TRAINED = ("logistic", "tree_ensembles", "sharded", "refit", "keyed_forest")
 #: why a yes has nothing to rest on
 NOTHING_KEPT = (
     f"no case of it was kept; of trees, cases above {cases.MOST >> 21} MiB are not: train fewer or smaller trees, or "

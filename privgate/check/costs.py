@@ -9,7 +9,6 @@ from privgate.check import gate
 from privgate.check.prepare import beforehand, facts, misfit, prepare, stopping, untrained
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
-from privgate.families import answering as families
 from privgate.membership import attack_measures, board
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
@@ -203,7 +202,6 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     known = facts(subject)
     paces = timed(prepare(policy, subject, fleet=fleet, limits=limits, known=known))
     run, seen = paces.run, paces.run.seed_control
-    families.understood(run.subject, run.fleet)
     first, each, workers = begun(run, policy, paces), paces.each, fleet.workers
     before = [*run.cannot_conclude, seen.note if seen else "", *first.said]
     if first.ends:

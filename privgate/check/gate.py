@@ -276,8 +276,8 @@ def _breaks(run: Run, rule: Rule) -> bool:
 
 
 def understood(run: Run) -> Noted:
-    """Return what was found of a training function, and of a pipeline's first steps."""
-    return Noted(families.understood(run.subject, run.fleet))
+    """Return what was found of a pipeline's first steps."""
+    return Noted(families.understood(run.subject))
 
 
 def _warnings(run: Run) -> Iterator[str]:

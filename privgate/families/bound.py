@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.cases import Kept, needed
-from privgate.families import certificates, in_parts, listed
+from privgate.families import certificates, listed
 from privgate.families import listed as questions
 from privgate.families.certificate import Certificate, Certified
 from privgate.families.pipelines import behind
@@ -252,7 +252,7 @@ def bound(
             why = "it compares retrained models, and there are none or no rule asks over all questions"
             notes.append(f"{certificate.name} was not asked, because {why}")
             continue
-        found = in_parts.bound(certificate, subject, units, retrained, fleet, limit=limit)
+        found = certificate.bound(subject, units, retrained, limit=limit, fleet=fleet)
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():
             raise FloatingPointError(f"certificate {certificate.name} returned NaN: a bug, not a bound")
         if witness is not None and (objection := witness.objects(certificate, units, found.upper)):

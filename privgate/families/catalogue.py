@@ -1,62 +1,36 @@
-"""The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
+"""The engines in the order in which they are asked: closed form, certified Newton, trees, shards, refit."""
 
-from privgate.families import discriminants, least_squares, nearest, refit, ridge, sharded
+from privgate.families import least_squares, refit, ridge, sharded
 from privgate.families.engine import Engine
-from privgate.families.logistic import at_minimum, logistic_engine
-from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
-from privgate.families.networks import torch_nets
-from privgate.families.pipelines import behind, counted_words
-from privgate.families.trees import decision_tree, hist_boosting, keyed_forest, refits
+from privgate.families.logistic import logistic_engine
+from privgate.families.pipelines import behind
+from privgate.families.trees import keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
-    categorical.ENGINE,
-    bernoulli.ENGINE,
-    tokens.MULTINOMIAL,
-    gaussian.ENGINE,
-    tokens.COMPLEMENT,
-    discriminants.LDA,
-    discriminants.QDA,
-    nearest.CENTROID,
-    nearest.K_NEAREST,
     ridge.ENGINE,
     least_squares.ENGINE,
     logistic_engine.ENGINE,
-    at_minimum.ENGINE,
-    counted_words.ENGINE,
-    decision_tree.ENGINE,
     keyed_forest.ENGINE,
-    hist_boosting.ENGINE,
     refits.ENGINE,
-    torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,
 )
 
 
-def of(subject: Subject, *, sampled: bool = False, compared: bool = False) -> tuple[Engine, ...]:
-    """Return the engines to ask about a subject, in order; a pipeline's fixed first steps are seen through.
-
-    Where a rule asks about a sample of people (``sampled``), an engine that needs a sample of refits itself saves none.
-    Where it asks about every question (``compared``), one that has no models to compare shows nothing.
-    """
-    found = behind.engines(subject, ALL)
-    return tuple(e for e in found if not ((sampled and e.sample) or (compared and e.bare)))
+def of(subject: Subject) -> tuple[Engine, ...]:
+    """Return the engines to ask about a subject, in order; a pipeline's fixed first steps are seen through."""
+    return behind.engines(subject, ALL)
 
 
-def named(name: str) -> Engine:
-    """Return the engine of a name."""
-    return next(e for e in ALL if e.name == name)
-
-
-def first(subject: Subject, *, sampled: bool = False, compared: bool = False) -> tuple[Engine, dict[str, str]]:
+def first(subject: Subject) -> tuple[Engine, dict[str, str]]:
     """Return the first engine that answers for a subject, and why engines of its kind before it decline the work.
 
     It may hand single units on. What an engine ``declines`` as a whole is known here before anything is planned: a
     budget must not be spent on a closed form that in the end retrains everybody.
     """
     declined: dict[str, str] = {}
-    for engine in of(subject, sampled=sampled, compared=compared):
+    for engine in of(subject):
         if engine.refusal(subject):
             continue
         if why := engine.declines(subject):

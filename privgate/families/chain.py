@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, EngineShare, Precondition
-from privgate.families import catalogue, closed_form, in_parts, listed
+from privgate.families import catalogue, closed_form, listed
 from privgate.families.engine import Asked, Declined, Engine
 from privgate.families.recheck import recheck
-from privgate.families.refit import ENGINE, screened
-from privgate.families.retrained import Retrained, Seeds, Shadows, Shown, Status
+from privgate.families.refit import screened
+from privgate.families.retrained import Retrained, Shown, Status
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: why units were left without an answer
 DECIDED = "the verdict was decided without them"
@@ -82,7 +80,7 @@ def _answer(asked: Asked) -> Answered:
             continue
         rounded = handed_on[:0]
         if engine.complements:
-            made, rounded = closed_form.as_released(made, charged=engine.charged)
+            made, rounded = closed_form.as_released(made)
         checked, made = _compared(engine, left, made)
         if checked is not None:
             rechecks.append(checked)
@@ -111,7 +109,7 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
         checked, made = recheck(engine, asked, made)
         if checked.outcome == "passed" and (notes := engine.notes(asked.subject)):
             checked = replace(checked, detail={**checked.detail, "notes": notes})
-    if asked.rehearsed or engine.limits_people(asked.subject):  # nobody is judged by a rehearsal
+    if asked.rehearsed or engine.certain:  # nobody is judged by a rehearsal
         made = replace(made, shown=np.full(len(made.units), Shown.LIMITED, dtype=object))
     return checked, made
 
@@ -122,22 +120,7 @@ def _made(engine: Engine, asked: Asked, parts: list[Retrained]) -> tuple[Retrain
         return screened(engine, asked)
     if engine.trains and asked.refitting is not None and asked.mode != "screen":
         return asked.refitting(engine, asked, parts)
-    return in_parts.remembered_answers(engine, asked)
-
-
-def subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows:
-    """Return models trained on subsets of the pool, from the first engine that has a way; refits have one."""
-    return faster_subsets(subject, masks, seeds, fleet) or ENGINE.subsets(subject, masks, seeds, fleet)
-
-
-def faster_subsets(subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
-    """Return models on subsets of the pool, from the first engine that is faster than refits; None without one."""
-    for engine in catalogue.of(subject):
-        if engine.name == "refit" or engine.refusal(subject):
-            continue
-        if (made := engine.subsets(subject, masks, seeds, fleet)) is not None:
-            return made
-    return None
+    return engine.answers(asked)
 
 
 def _shares(

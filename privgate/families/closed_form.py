@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,38 +67,10 @@ class Removal:
         """The same units with one pair each, whatever the classes of their records."""
         return Removal(self.label, self.start[self.first], self.rows, self.first)
 
-    def sums(self, X: NDArray[Any]) -> Float:
-        """Return the sum of the lost records' features of each pair, shape (T, d)."""
-        lost = rows_of(X, self.rows).astype(np.float64, copy=False)
-        return lost if self.single or not len(lost) else np.asarray(np.add.reduceat(lost, self.start[:-1], axis=0))
-
-    def scatter(self, X: Float, means: Float) -> Float | float:
-        """Return the sum of squares of each pair's lost records about their mean (T, d); 0 for one record."""
-        if (self.lost == 1).all():
-            return 0.0
-        square = (X[self.rows] - np.repeat(means, self.lost, axis=0)) ** 2
-        return np.asarray(np.add.reduceat(square, self.start[:-1], axis=0))
-
-    def pairs_of(self, unit: Index) -> tuple[Index, Index]:
-        """Return (row, pair): every pair of the unit of each row, shape (C,) each; ``unit`` (R,) indexes units."""
-        pairs = np.diff(self.first)[unit]
-        return np.repeat(np.arange(len(unit), dtype=np.int64), pairs), spread(self.first[unit], pairs)
-
-    def parts(self, unit: int) -> list[tuple[int, Index]]:
-        """Return (class, lost records) of the pairs of one unit."""
-        pairs = range(int(self.first[unit]), int(self.first[unit + 1]))
-        return [(int(self.label[p]), self.rows[self.start[p] : self.start[p + 1]]) for p in pairs]
-
 
 def spread(first: Index, size: Index) -> Index:
     """Return first[0], first[0] + 1, … (size[0] numbers), first[1], … in one array."""
     return np.repeat(first - (np.cumsum(size) - size), size) + np.arange(size.sum())
-
-
-def rows_of(X: NDArray[Any], rows: Index) -> NDArray[Any]:
-    """Return rows of a matrix, without copying where they lie together; not to be written to."""
-    together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
-    return X[rows[0] : rows[-1] + 1] if together else X[rows]
 
 
 def removal(subject: Subject, units: Index) -> Removal:
@@ -168,11 +140,6 @@ class ClosedForm(Engine):
     """An engine that answers in closed form; it says what it covers and gives the form."""
 
     version = 3
-    divisible = True
-
-    def prepared(self, subject: Subject) -> Any:
-        """Return the closed form, or what it is made of."""
-        return self.form(subject)
 
     def form(self, subject: Subject) -> Form:
         """Return the closed form; may raise ``Declined``."""
@@ -180,10 +147,7 @@ class ClosedForm(Engine):
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return exact answers, and the units that are handed on."""
-        return self.evaluated(self.form(asked.subject) if asked.common is None else asked.common, asked)
-
-    def evaluated(self, form: Form, asked: Asked) -> tuple[Retrained, Index]:
-        """Return what a form says of the units that are sure, and the others; block by block."""
+        form = self.form(asked.subject)
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
         K = subject.width
         with_, without = np.empty((len(row_query), K)), np.empty((len(row_query), K))
@@ -229,34 +193,6 @@ def normalized(joint: Float) -> Float:
     return np.asarray(shifted)
 
 
-def by_size(
-    one: Callable[[Index, Index], Scores], several: Callable[[list[tuple[int, Index]], Index], Scores]
-) -> Joint:
-    """Return a form that answers units of one record together, and units of several one after the other.
-
-    Parameters
-    ----------
-    one : callable
-        (record (R,), query (R,)) -> scores.
-    several : callable
-        ((class, lost records) of each class that loses some, query (R,)) -> scores.
-    """
-
-    def joint(lost: Removal, unit: Index, query: Index) -> Scores:
-        begin = lost.start[lost.first[:-1]]
-        if lost.records:
-            return one(lost.rows[begin[unit]], query)
-        alone = np.flatnonzero((lost.size == 1)[unit])
-        made, rows = [one(lost.rows[begin[unit[alone]]], query[alone])], [alone]
-        for u in np.flatnonzero(lost.size > 1).tolist():
-            rows.append(np.arange(*np.searchsorted(unit, [u, u + 1])))
-            made.append(several(lost.parts(u), query[rows[-1]]))
-        place = np.argsort(np.concatenate(rows), kind="stable")
-        return Scores(*(np.concatenate(a)[place] for a in zip(*made, strict=True)))
-
-    return joint
-
-
 # Two classes whose first probability is released as 1 - p: near 0 it has few digits left, and then none.
 #
 # scikit-learn computes the second of two probabilities and subtracts it from 1, so that a first probability q carries
@@ -270,20 +206,18 @@ WHOLE = -18.0
 NOTHING = -38.0
 #: how far 1 - p may be from q: p is off by at most two units in the last place below 1, and 1 - p itself is exact
 ROUNDING = 2.0**-52
-#: nats of rounding that are charged to the error; beyond, the training function is asked (see ``Engine.charged``)
+#: nats of rounding that are charged to the error; beyond, the training function is asked
 CHARGED = 1e-3
 WHY = "the probability of their first class, released as 1 - p, has no digits left"
 
 
-def as_released(made: Retrained, *, charged: float = CHARGED) -> tuple[Retrained, Index]:
+def as_released(made: Retrained) -> tuple[Retrained, Index]:
     """Return an engine's answer without the units whose first probability is rounded too far, and those units.
 
     Parameters
     ----------
     made : Retrained
         Its log-probabilities are those of exact arithmetic. With more than two classes nothing is subtracted from 1.
-    charged : float
-        Nats of rounding at most that are charged to the error.
     """
     if made.log_with.shape[-1] != 2 or not len(made.units):
         return made, made.units[:0]
@@ -296,7 +230,7 @@ def as_released(made: Retrained, *, charged: float = CHARGED) -> tuple[Retrained
         charge = np.where(rounded, -np.log1p(-share), 0.0).max(axis=(0, 1))
     off = np.zeros(len(made.units))
     np.maximum.at(off, made.row_unit, charge)
-    unsure = live & (off > charged)
+    unsure = live & (off > CHARGED)
     made = replace(made, error=made.error + np.where(live & ~unsure, off, 0.0))
     with_, without = made.log_with.copy(), made.log_without.copy()
     for values in (with_, without):

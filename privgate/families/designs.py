@@ -25,16 +25,12 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator
 
 
-def design_refusal(
-    subject: Subject, *, non_negative: bool = False, double: bool = False, real: bool = False, missing: bool = False
-) -> str:
+def design_refusal(subject: Subject, *, double: bool = False, real: bool = False, missing: bool = False) -> str:
     """Return why the pool is no finite numeric matrix with class labels; empty if it is.
 
     Parameters
     ----------
     subject : Subject
-    non_negative : bool
-        Whether the learner refuses negative numbers; where the fit raises, refits must be the ones to say so.
     double : bool
         Whether numbers of single precision are refused, because the library then computes in it.
     real : bool
@@ -53,8 +49,6 @@ def design_refusal(
             return "records are no two-dimensional numeric array"
         if not (np.isfinite(array) | (missing and np.isnan(array))).all():
             return "records hold NaN or infinity"
-        if non_negative and array.size and array.min() < 0:
-            return "records hold negative numbers"
         widths.add(array.shape[1])
     if len(widths) != 1:
         return "candidates have another number of features than the training records"

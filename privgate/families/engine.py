@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.families.designs import ODD, design_refusal, estimator_of, odd, unit_rows
-from privgate.families.retrained import Retrained, Seeds, Shadows
+from privgate.families.designs import ODD, odd, unit_rows
+from privgate.families.retrained import Retrained, Seeds
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
@@ -81,8 +80,6 @@ class Asked:
         Every unit closely; only those that could hold the maximum closely, where an engine can (the others carry an
         error that excludes them); or, where only refits are left, a shadow ranking whose top tenth is retrained (the
         others get status ``screened`` and never approve).
-    common : object, optional
-        What ``Engine.prepared`` gave, where several parts of the work share it.
     limits : tuple of float
         The policy's limits on units, nats; empty where nobody is judged. Who is nearest to them is refitted too.
     drawn : int
@@ -95,8 +92,6 @@ class Asked:
         Puts further questions to the models that re-checks train.
     refitting : callable, optional
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
-    breaks : callable, optional
-        Names the enforced rule that answers break already; empty if they break none.
     rehearsed : bool
         Nobody is judged by the answers: fast engines are not re-checked.
     elsewhere : bool
@@ -110,14 +105,12 @@ class Asked:
     queries: tuple[Index, Index] | None = None
     changes: bool = False
     mode: Mode = "all"
-    common: Any = None
     limits: tuple[float, ...] = ()
     drawn: int = DRAWN
     first: Index = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     engines: "tuple[Engine, ...] | None" = None
     asker: Asker | None = None
     refitting: Refitting | None = None
-    breaks: Callable[[Retrained], str] | None = None
     rehearsed: bool = False
     elsewhere: bool = False
 
@@ -151,21 +144,9 @@ class Engine(ABC):
         Whether the model releases 1 - p as the first of two probabilities.
     tasks : tuple of str
         What kinds of models it answers for.
-    divisible : bool
-        Whether nobody's answer depends on who else is asked about, and no code of the user's is run: long work is then
-        divided (``in_parts``).
-    limited : bool
-        Whether what it answers depends on the policy's limits.
     real : bool
         Whether its models are trained by the recipe itself, as calls of the fleet: a re-check would compare these with
         themselves.
-    sample : int
-        Of how many people, drawn at random and refitted, the largest difference is everybody's error; 0 where the
-        engine knows its own.
-    charged : float
-        Nats of rounding of 1 - p at most that are charged to the error; beyond, people are handed on.
-    bare : bool
-        Whether it has no models to give to theorems that compare them.
     certain : bool
         Whether its errors are the kernel's, or its models were trained for real; all others only rank people.
     """
@@ -179,18 +160,8 @@ class Engine(ABC):
     trains: bool = False
     complements: bool = False
     tasks: tuple[str, ...] = ("classification",)
-    divisible: bool = False
-    limited: bool = False
-    sample: int = 0
-    charged: float = 1e-3
     certain: bool = False
     real: bool = False
-    bare: bool = False
-
-    def limits_people(self, subject: Subject) -> bool:
-        """Return whether what it says about people of a subject is ``certain``."""
-        del subject
-        return self.certain
 
     def refusal(self, subject: Subject) -> str:
         """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
@@ -219,55 +190,12 @@ class Engine(ABC):
             Only the work itself shows that the recipe or data are not covered.
         """
 
-    def prepared(self, subject: Subject) -> Any:
-        """Return what all parts of the work have in common, of an engine that is ``divisible``; may raise."""
-        del subject
-
-    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
-        """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
-        del subject, masks, seeds, fleet
-        return None
-
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
         del subject
         return ""
 
-    def drawn(self, subject: Subject) -> Index:
-        """Return units whose refit the seed decides, so that seeds are compared without them."""
-        del subject
-        return np.zeros(0, dtype=np.int64)
-
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""
         del subject
         return {}
-
-
-class LibraryEngine(Engine):
-    """An engine for one class of scikit-learn, trained on a finite table of numbers.
-
-    Attributes
-    ----------
-    library : str
-        Name of the class; its subclasses are somebody else's.
-    non_negative, double : bool
-        Whether negative numbers, or records of single precision, are left to refits.
-    """
-
-    library: str
-    non_negative: bool = False
-    double: bool = False
-
-    def supports(self, subject: Subject) -> str:
-        """Return why the recipe or data is not covered; empty if it is."""
-        estimator = estimator_of(subject, self.library)
-        if estimator is None:
-            return f"the recipe is not scikit-learn's {self.library}"
-        return design_refusal(subject, non_negative=self.non_negative, double=self.double) or self.unfit(
-            estimator, subject
-        )
-
-    @abstractmethod
-    def unfit(self, estimator: Any, subject: Subject) -> str:
-        """Return which parameters of the estimator, or which data of its own, are not covered; empty if all are."""

@@ -15,17 +15,13 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.evidence.figures import percent_at_most
 from privgate.families.engine import Asked, Engine
 from privgate.families.retrained import Retrained, Shown, Status
-from privgate.kernel.sample import exceeding_limit
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 
 WORST = 5
-#: confidence of what a sample shows of where training stops
-SURE = 0.95
 #: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
 UNDERFLOW = -700.0
 
@@ -54,19 +50,9 @@ def recheck(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition
     Notes
     -----
     The units depend on nothing that changes, so that an interrupted run finds its fits again in the ledger. In a run
-    that is to be signed, and for a function that was recognised, they follow from the ledger's secret: the function
-    could know who is looked at, and whoever makes recipe and data could vary them until nobody is about whom an engine
-    is wrong. An engine with a ``sample`` costs a larger one: the worst people come first, and where they break a rule
-    nobody else is trained without.
+    that is to be signed they follow from the ledger's secret: whoever makes recipe and data could vary them until
+    nobody is looked at about whom an engine is wrong.
     """
-    if engine.sample and asked.breaks is not None:
-        checked, found = _compared(engine, replace(asked, drawn=0), made)
-        if checked.outcome != "passed" or asked.breaks(found):
-            return checked, found
-    return _compared(engine, replace(asked, drawn=max(asked.drawn, engine.sample)), made)
-
-
-def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition, Retrained]:
     fleet, chosen = asked.fleet, choose(asked, made)
     if asked.elsewhere and not fleet.signable and fleet.freshness.recalled:  # else this run can be signed all the same
         known = [k for k in chosen.tolist() if fleet.keeps(asked.subject, _refit(asked.subject, made, k, chosen[:0]))]
@@ -78,10 +64,9 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
     own = [made.row_query[r] for r in rows]
     full, without = _trained(asked, made, chosen, own, everything, f"re-checking {engine.name}")
     worst, beyond, message = _with_error(made, full, everything, alive)
-    gaps = np.zeros(len(chosen))
     wrong = ["the model with every record"] if beyond > tolerance else []
-    for j, (k, r, got) in enumerate(zip(chosen, rows, without, strict=True)):
-        gap = gaps[j] = difference(made, int(k), r, got)
+    for k, r, got in zip(chosen, rows, without, strict=True):
+        gap = difference(made, int(k), r, got)
         worst = max(worst, gap)
         if gap > tolerance + np.nan_to_num(made.error[k], nan=0.0):
             wrong.append(f"unit {int(made.units[k])}")
@@ -92,31 +77,11 @@ def _compared(engine: Engine, asked: Asked, made: Retrained) -> tuple[Preconditi
         return _told(engine, made, "warned", text, len(chosen), float(worst), tolerance, wrong), made
     extent = f"{len(chosen)} of {len(made.units)} people to {worst:.1e} nats"
     text = f"{engine.name} agrees with the training function on {extent}"
-    if engine.sample:
-        made, more = _stopped(asked, made, chosen, gaps)
-        text += more
     told = _told(engine, made, "passed", text, len(chosen), float(worst), tolerance, wrong)
-    if engine.limits_people(asked.subject):
+    if engine.certain:
         return told, made
     made = ranked(asked, made, chosen, real=len(made.seeds) == 1)
     return told, _as_refitted(made, rows, without, full, everything, alive) if len(made.seeds) == 1 else made
-
-
-def _stopped(asked: Asked, made: Retrained, chosen: Index, gaps: Float) -> tuple[Retrained, str]:
-    """Return answers with an error as large as the random sample shows, and that in words; unknown without a sample.
-
-    The largest of m differences is exceeded by at most the share of people that ``kernel.sample`` says.
-    """
-    some = np.isin(chosen, at_random(asked, made))
-    gap, people = float(gaps[some].max(initial=0.0)) if some.any() else np.nan, len(_claimed(made))
-    text = "; these make a rule refuse, and nobody else was trained without"
-    if some.any():
-        share = exceeding_limit(0, int(some.sum()), people, alpha=1 - SURE) / people
-        text = (
-            f"; {int(some.sum())} of them were drawn at random: for all but {percent_at_most(share)} of people "
-            f"({100 * SURE:g} % sure) training lies within {gap:.2g} nats of it, which is added to everybody's limits"
-        )
-    return replace(made, error=np.maximum(made.error, gap)), text
 
 
 def ranked(asked: Asked, made: Retrained, chosen: Index, *, real: bool) -> Retrained:

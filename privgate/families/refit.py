@@ -180,9 +180,7 @@ def screened(engine: Engine, asked: Asked) -> tuple[Retrained, Index]:
     """
     subject, units, seeds, fleet = asked.subject, asked.units, asked.seeds, asked.fleet
     masks = halves(subject)
-    shadows = engine.subsets(subject, masks, seeds[:1], fleet)
-    if shadows is None:
-        return engine.answers(asked)
+    shadows = ENGINE.subsets(subject, masks, seeds[:1], fleet)
     live = shadows.status != Status.FAILED
     if live.sum() < 4:  # nothing to rank by: every unit is retrained
         return engine.answers(asked)

@@ -97,11 +97,6 @@ def found(run: Run) -> Found:
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
-    grown = run.sample is not None and run.sample == run.up_to
-    if len(made.left) == 0 and not run.late() and (open_ := left_open(run, made.retrained, grew=grown)):
-        whole, witness = replace(run, limits=replace(run.limits, full=True)), _witness(run)
-        made = _answered(whole, chosen.units, witness)
-        made = replace(made, declined={**made.declined, open_: "the people drawn of those it ranks leave a limit open"})
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
     if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
         witness = None
@@ -189,9 +184,8 @@ def _answered(
     made = families.answer(
         replace(
             wanted,
-            engines=tuple(e for e in families.of(run.subject, **run.wants) if e.name not in wrong),
+            engines=tuple(e for e in families.of(run.subject) if e.name not in wrong),
             asker=witness,
-            breaks=breaks if _may_stop(run) else None,
             refitting=until if _may_stop(run) or run.deadline < np.inf else None,
         )
     )
@@ -295,23 +289,6 @@ def undecided(run: Run, found: Retrained) -> bool:
             if seen.low <= request.option("limit") < seen.high:
                 return True
     return False
-
-
-def left_open(run: Run, found: Retrained, *, grew: bool) -> str:
-    """Return the ``bare`` engine in whose place training answers all, where whom it drew shows no share within a limit.
-
-    No verdict depends on what is installed, then, nor on who was drawn; a budget may leave it open.
-    """
-    ranking = aggregate.Ranking.of(found, np.zeros(len(found.units), dtype=bool))
-    spare = [e.name for e in families.of(run.subject, **run.wants) if e.bare and e.name in ranking.names]
-    limited = run.limits.max_retrains is not None or run.limits.budget_seconds is not None
-    if not spare or limited or broken(run, len(found.units), found):
-        return ""
-    high = changes.per_unit(found, run.subject.release, people=len(found.units))["pdtp_high"] + run.registered_apart[0]
-    high[changes.without_model(found)] = np.inf
-    alpha = min((aggregate.level(r, run.n_units, grew=grew) for r in run.breaks), default=aggregate.ALPHA)
-    shares = ((limit, share * run.n_units + 1e-9) for limit, share in run.people if share)
-    return spare[0] if any(ranking.beyond(high, v, run.n_units, alpha=alpha) > most for v, most in shares) else ""
 
 
 def _decided(run: Run, people: int, found: Retrained) -> bool:

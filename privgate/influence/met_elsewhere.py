@@ -39,8 +39,7 @@ def trainings(run: Run) -> int:
     if not wanted(run):
         return 0
     shares = [share for _, share in run.people]
-    people = RANKED * FIRST + min(2 * FIRST, len(coins.decided(run)))
-    closest = RANKED * PARTS + CLOSEST * (people + 1) if 0.0 in shares else 0
+    closest = RANKED * PARTS + CLOSEST * (RANKED * FIRST + 1) if 0.0 in shares else 0
     return closest + (2 * min(DRAWN, run.n_units) if any(shares) else 0)
 
 
@@ -89,7 +88,7 @@ def _computed(run: Run, drawn: list[coins.Coin]) -> Float | None:
     seeds = tuple(coin.seed for coin in drawn)
     if any(coin.order for coin in drawn) or subject.task == "regression":
         return None
-    if families.first(subject, **run.wants)[0].cost(subject, everybody, seeds).fits:
+    if families.first(subject)[0].cost(subject, everybody, seeds).fits:
         return None
     near = run.once(beside.of_people)
     queries = near.queries(everybody)
@@ -123,11 +122,11 @@ def _at_random(run: Run, limit: float, allowed: float) -> str:
 
 
 def _riskiest(run: Run) -> Index:
-    """Return those whom models with other coins rank first, and some without whom a draw decides."""
+    """Return those whom models with other coins rank first."""
     subject, size = run.subject, run.n_units
     parts = np.array_split(order(subject, run.fleet), min(PARTS, size))
     rows = [np.sort(np.concatenate([subject.data.units[int(u)] for u in part])) for part in parts]
-    chosen = [int(u) for u in coins.decided(run)[: 2 * FIRST]]
+    chosen: list[int] = []
     for coin in usable(run, RANKED):
         with_ = full(run, [coin], np.arange(subject.data.n, dtype=np.int64))[0]
         fits = [coin.fit(subject, r, left_out=r) for r in rows]

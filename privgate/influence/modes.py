@@ -44,7 +44,7 @@ def used(run: Run) -> Mode:
         return wanted
     if not run.subject.release.exact:
         return "all"
-    return "max" if "max" in families.first(run.subject, **run.wants)[0].modes else "all"
+    return "max" if "max" in families.first(run.subject)[0].modes else "all"
 
 
 def told(run: Run) -> ModeUsed:
@@ -255,4 +255,4 @@ def bounds_of(run: Run, witness: bounds.Witness | None) -> Certified:
 def _trainings(run: Run) -> int:
     everybody = np.arange(run.n_units, dtype=np.int64)
     seeds = run.more_seeds if run.more_seeds and Need.UPPER_LIMIT in run.asked else run.seeds
-    return families.first(run.subject, **run.wants)[0].cost(run.subject, everybody, seeds).fits
+    return families.first(run.subject)[0].cost(run.subject, everybody, seeds).fits

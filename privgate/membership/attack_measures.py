@@ -36,7 +36,7 @@ def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) ->
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(run: Run) -> pools.TrainedPool:
+def train(run: Run) -> Shadows:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
     rng = run.generator("target subsets")
     count = len(run.once(pools.train).status)
@@ -69,7 +69,7 @@ def measure(run: Run, request: Request, figure: Figure) -> Measurement:
     board = run.once(boards.run)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran = [a for a in attempts if not a.problem]
-    targets = run.once(train).shadows
+    targets = run.once(train)
     alpha = 1 - float(request.option("confidence", 0.95))
     people = np.flatnonzero(board.members)
     tries = len(ran) * len(people)

@@ -180,8 +180,7 @@ def growing(one: Run) -> Iterator[Board]:
     """Yield the board at each look; whoever asks the run for its board or shadow models later has the last ones."""
     before: dict[str, Attempt] = {}
     for made in pools.growing(one):
-        one.keep(pools.shadow_pool, made)
-        one.keep(train, made.shadows)
+        one.keep(train, made)
         board = run(one)
         board.attempts = before
         one.keep(run, board)

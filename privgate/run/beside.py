@@ -191,7 +191,7 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
 def costs_no_fits(run: Run) -> bool:
     """Return whether the first engine that answers for the subject calls no training function."""
     probe = np.arange(min(2, run.n_units), dtype=np.int64)
-    return families.first(run.subject, **run.wants)[0].cost(run.subject, probe, run.seeds).fits == 0
+    return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
 
 
 def of_people(run: Run) -> Beside:

@@ -14,7 +14,6 @@ from numpy.random import Generator
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.families import answering as families
 from privgate.run import changed
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -63,12 +62,6 @@ def others(subject: Subject, count: int, *, by: str, fleet: Fleet | None = None)
     own, rng = subject.recipe.seed, unknown(subject, "coins", fleet)
     drawn = dict.fromkeys(int(v) for v in rng.integers(1, 2**31, size=2 * count + 2) if v != own)
     return [Coin(own if by == "order" else v, 0 if by == "seed" else v) for v in list(drawn)[:count]]
-
-
-def decided(run: Run) -> list[int]:
-    """Return units whose refit some engine expects the seed to decide."""
-    engines = [e for e in families.of(run.subject) if not e.refusal(run.subject)]
-    return sorted({int(u) for e in engines for u in e.drawn(run.subject)})
 
 
 def chosen(run: Run) -> str:

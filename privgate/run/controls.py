@@ -1,7 +1,7 @@
 """What must hold before any number counts, and how many paired seeds a recipe needs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -72,7 +72,6 @@ def choose(
     *,
     n_units: int | None = None,
     count: int | None = None,
-    drawn: Sequence[int] = (),
     glance: bool = False,
 ) -> Seeds:
     """Return the seeds to judge a subject at, and whether its training depends on them.
@@ -94,8 +93,6 @@ def choose(
         Units that will be left out; all if absent.
     count : int, optional
         So many seeds are compared at least; the number of runs of a recipe without a seed.
-    drawn : sequence of int
-        People whose refit an engine expects the seed to decide: seeds are compared without these as well.
     glance : bool
         For a plan: one other seed is tried, on everything.
 
@@ -114,7 +111,7 @@ def choose(
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
     by_order = _order_moves(subject, fleet)
     tried = 1 if glance or by_order else _tried(count)
-    people = () if glance or by_order else (changed.people(subject), list(drawn))
+    people = [] if glance or by_order else changed.people(subject)
     moved, compared = _moved(subject, fleet, others[: 2 * tried], people)
     if moved <= DETERMINISTIC and by_order:
         text = f"another order of the records moves predictions by up to {by_order:.2g}, another seed does not; {AT}"
@@ -169,9 +166,7 @@ def _others(subject: Subject, fleet: Fleet, count: int | None) -> list[int]:
     return [int(s) for s in drawn if s != subject.recipe.seed]
 
 
-def fits(
-    subject: Subject, fleet: Fleet, *, dependent: bool, count: int | None = None, drawn: Sequence[int] = ()
-) -> list[Fit]:
+def fits(subject: Subject, fleet: Fleet, *, dependent: bool, count: int | None = None) -> list[Fit]:
     """Return the calls that ``choose`` makes, where the first other seed shows dependence or where none does."""
     if count is None and reads_no_seed(subject.recipe):
         return []
@@ -181,8 +176,7 @@ def fits(
         everybody.insert(1, coins.others(subject, 1, by="order", fleet=fleet)[0].fit(subject))
     if dependent:
         return everybody[:3]
-    left_out = [pair for some in (changed.people(subject), list(drawn)) for pair in _left_out(subject, others, some)]
-    return everybody + [f for pair in left_out for f in pair]
+    return everybody + [f for pair in _left_out(subject, others, changed.people(subject)) for f in pair]
 
 
 def _other(subject: Subject, others: list[int], position: int, gone: int | None) -> Fit:
@@ -200,7 +194,7 @@ def _left_out(subject: Subject, others: list[int], some: list[int]) -> list[tupl
     return [(changed.without(subject, u), _other(subject, others, half + k, u)) for k, u in enumerate(gone)]
 
 
-def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[list[int]]) -> tuple[float, int]:
+def _moved(subject: Subject, fleet: Fleet, others: list[int], people: list[int]) -> tuple[float, int]:
     """Return (largest change of a probability between seeds, seeds compared); stops at the first that moves enough.
 
     The first half of ``others`` is tried on everybody, the second without single people.
@@ -220,9 +214,8 @@ def _moved(subject: Subject, fleet: Fleet, others: list[int], people: Sequence[l
         if moved > DETERMINISTIC:
             return moved, some[-1] + 2
     # a tie that only the missing record makes, or a number of records that only then is odd
-    for some in people:
-        pairs = _left_out(subject, others, some)
-        moved = max(moved, compare([plain for plain, _ in pairs], [again for _, again in pairs]))
+    pairs = _left_out(subject, others, people)
+    moved = max(moved, compare([plain for plain, _ in pairs], [again for _, again in pairs]))
     return moved, tried + 1
 
 
@@ -365,7 +358,7 @@ def trainings(run: Run) -> int:
     seen = run.seed_control
     people = not run.attacks_alone
     dependent = not people or (seen is not None and seen.dependent)
-    seeds = fits(run.subject, run.fleet, dependent=dependent, count=run.limits.seeds, drawn=coins.decided(run))
+    seeds = fits(run.subject, run.fleet, dependent=dependent, count=run.limits.seeds)
     if run.at_coins and people:
         seeds += [coin.fit(run.subject) for coin in coins.first(run)]
     return recipe_controls.trainings(run.subject, seeds, people=people)
@@ -379,7 +372,6 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
         run.fleet,
         n_units=min(n_units, run.n_units),
         count=run.limits.seeds,
-        drawn=() if glance else coins.decided(run),
         glance=glance,
     )
     seen = SeedControl(

@@ -1,7 +1,7 @@
 """The pool of an attack, and shadow models on balanced random subsets of it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,20 +13,17 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
-from privgate.evidence import Count, Precondition
-from privgate.families import answering as families
+from privgate.evidence import Count
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
 from privgate.run import beside, same_people, same_population
 from privgate.run.coins import unknown
-from privgate.run.run import Noted, Run
+from privgate.run.run import Run
 from privgate.run.same_people import Twins
 from privgate.run.same_population import Shift
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
-from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 
@@ -288,10 +285,6 @@ def of_run(run: Run) -> AttackPool:
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.
 
-#: shadow models of a fast engine that are trained again by the user's own function
-RECHECKED = 2
-#: largest difference of log-probabilities, nats, that a re-check lets pass
-TOLERANCE = 1e-5
 #: at least this share of the shadow models must have been trained, or nothing is said
 LEAST_TRAINED = 0.5
 #: numbers that all shadow models together answer beside records, 8 bytes each
@@ -333,25 +326,13 @@ def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
 
 
 def train(run: Run) -> Shadows:
-    """Return the shadow models of a subject, from the fastest engine that agrees with the training function.
+    """Return the shadow models of a subject, on balanced random halves of its pool.
 
     Raises
     ------
     MeasurementError
         There are no candidates, or more than half of the trainings failed.
     """
-    return run.once(shadow_pool).shadows
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedPool(Noted):
-    """Shadow models, and what comparing a fast engine's with real ones has shown."""
-
-    shadows: Shadows = field(kw_only=True)
-
-
-def shadow_pool(run: Run) -> TrainedPool:
-    """Return models on balanced random halves of the pool."""
     return trained(run, *_drawn(run))
 
 
@@ -362,7 +343,7 @@ def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
     return masks, seeds_for(run, count, rng)
 
 
-def growing(run: Run) -> Iterator[TrainedPool]:
+def growing(run: Run) -> Iterator[Shadows]:
     """Yield the shadow models of each look, those of the looks before first; all at once where no training makes them.
 
     Whom they are trained on is drawn before the first is trained. All at once and too few for the last look, they are
@@ -371,44 +352,28 @@ def growing(run: Run) -> Iterator[TrainedPool]:
     masks, seeds = _drawn(run)
     looks = [count for count in LOOKS if count <= len(masks)]
     most = len(masks) if run.at_once else looks[-1]
-    found = trained(run, masks[:most], seeds[:most], first=None if run.at_once else looks[0])
-    if looks[0] < len(found.shadows.masks) < max(LOOKS):
+    first = most if run.at_once else looks[0]
+    found = trained(run, masks[:first], seeds[:first])
+    if looks[0] < len(found.masks) < max(LOOKS):
         for count in looks[:-1]:
-            yield replace(found, shadows=found.shadows.first(count))
+            yield found.first(count)
     yield found
     for before, count in pairwise(looks):
-        if len(found.shadows.masks) == before:
-            found = replace(
-                found, shadows=found.shadows.joined(_refitted(run, masks[before:count], seeds[before:count]))
-            )
+        if len(found.masks) == before:
+            found = found.joined(trained(run, masks[before:count], seeds[before:count]))
             yield found
 
 
-def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...], *, first: int | None = None) -> TrainedPool:
-    """Return models on the given subsets; those of a fast engine are re-checked, and refitted if they disagree.
-
-    Whatever is asked of a model beside records is asked in one call with the pool. Where each model is a training, only
-    the ``first`` are made.
-    """
-    noted, more = list[Precondition](), run.once(asked_beside)[0]
-    made = families.faster_subsets(more.asked, more.wider(masks), seeds, run.fleet)
-    if made is not None:
-        noted.append(recheck(run, more.asked, made))
-        if noted[0].outcome == "passed":
-            made = replace(made, log_p=made.log_p[:, _asked(more)])
-            return TrainedPool(tuple(noted), shadows=_enough(made, masks, more))
-    return TrainedPool(tuple(noted), shadows=_refitted(run, masks[:first], seeds[:first]))
+def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
+    """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
+    more = run.once(asked_beside)[0]
+    made = refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
+    return _enough(made, masks, more)
 
 
 def _asked(more: beside.Beside) -> Index:
     """Return what shadow models are asked: about the trials, and beside each of them; rows of the larger pool."""
     return np.concatenate([more.rows, more.places.ravel()])
-
-
-def _refitted(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
-    more = run.once(asked_beside)[0]
-    made = refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
-    return _enough(made, masks, more)
 
 
 def _enough(made: Shadows, masks: Bool, more: beside.Beside) -> Shadows:
@@ -431,31 +396,3 @@ def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:
     rows = np.flatnonzero(run.once(of_run).trial)
     each = max(1, run.limits.shadow_models * len(rows) * run.subject.width)
     return beside.answered(run, beside.about(run, rows, near=False, most=max(1, MOST_ANSWERS // each)))
-
-
-def recheck(run: Run, subject: Subject, made: Shadows) -> Precondition:
-    """Compare some of a fast engine's shadow models with the user's own training function, on the whole pool."""
-    live = np.flatnonzero(made.status != Status.FAILED)
-    rng = run.generator("re-checked shadow models")
-    chosen = np.sort(rng.choice(live, size=min(RECHECKED, len(live)), replace=False)) if len(live) else live
-    rows = np.arange(made.masks.shape[1], dtype=np.int64)
-    fits = [Fit(made.seeds[i], rows, members=np.flatnonzero(made.masks[i]).astype(np.int64)) for i in chosen]
-    answers = run.fleet.fits(subject, fits, label=f"re-checking {made.engine}")
-    worst, why = 0.0, ""
-    for i, answer in zip(chosen, answers, strict=True):
-        why = why or answer.problem
-        worst = max(worst, float("inf") if answer.problem else _difference(made.log_p[i], answer.log_p))
-    name = f"recheck_{made.engine}_subsets"
-    detail = {"engine": made.engine, "checked": len(chosen), "models": len(made.status), "worst_difference": worst}
-    if len(chosen) and worst <= TOLERANCE:
-        text = f"{made.engine} agrees with the training function on {len(chosen)} shadow models to {worst:.1e} nats"
-        return Precondition(name, "passed", text, detail)
-    text = f"{made.engine} disagrees with the training function by {worst:.3g} nats on shadow models; it was not used"
-    return Precondition(name, "warned", f"{text}: {why}" if why else text, detail)
-
-
-def _difference(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
-    if ours.shape != theirs.shape:
-        return float("inf")
-    floor = -700.0  # the last probability that float64 holds in full
-    return float(np.abs(np.maximum(ours, floor) - np.maximum(theirs, floor)).max())

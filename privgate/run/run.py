@@ -199,11 +199,6 @@ class Run:
         return self.sample is not None and self.sample < self.n_units
 
     @property
-    def wants(self) -> dict[str, bool]:
-        """What decides, beside the subject, which engines are asked: see ``families.of``; --full is no ranking."""
-        return {"sampled": self.sampled, "compared": Need.EVERY_QUERY in self.asked or self.limits.full}
-
-    @property
     def averaged(self) -> bool:
         """Whether training draws and records no seed, so that figures are means over runs of their own."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None

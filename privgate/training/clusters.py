@@ -150,10 +150,6 @@ class DaskPool:
                 raise UsageError("the Dask client lost its scheduler; pass its address to connect again")
             time.sleep(0.5)
 
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return nothing: workers of a cluster do not watch training functions."""
-        del payload, seed
-
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model."""
         from distributed import KilledWorker
@@ -238,10 +234,6 @@ class JoblibPool:
             self._ready.extend((c, answers) for (_, c), answers in zip(self._waiting, found, strict=True))
             self._waiting = []
         return self._ready.popleft()
-
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return nothing: workers of a cluster do not watch training functions."""
-        del payload, seed
 
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model."""

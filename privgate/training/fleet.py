@@ -21,13 +21,13 @@ from privgate.arrays import Index
 from privgate.door import admit_cluster
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import context, isolation, kept, payload, recognition, warm
+from privgate.training import context, isolation, kept, payload, warm
 from privgate.training.box import templates
 from privgate.training.box.boxes import BoxPool
 from privgate.training.context import Freshness, Recalled, same
-from privgate.training.fit import Answer, Call
+from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
-from privgate.training.payload import Part, Payload, lay_out
+from privgate.training.payload import Payload
 from privgate.training.pools import Batch, LocalPool, Pool
 from privgate.training.storage import LARGE, cache_folder
 from privgate.training.task_limits import TaskLimits
@@ -71,7 +71,6 @@ class Fleet:
     cluster: Any = None
     network = True
     _all_afresh = False
-    _plain_pool: Pool | None = None
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
         self,
@@ -140,7 +139,7 @@ class Fleet:
 
     # -- the map ------------------------------------------------------------------------------------------------------
 
-    def keys(self, subject: Subject, fits: Sequence[Call]) -> list[bytes]:
+    def keys(self, subject: Subject, fits: Sequence[Fit]) -> list[bytes]:
         """Return the ledger key of every fit."""
         own = self.context(subject)
         return [context.key(own, f.encoding) for f in fits]
@@ -155,11 +154,11 @@ class Fleet:
         """Return randomness that nobody without the ledger's secret can foretell, and that a run with it repeats."""
         return digest.generator(self.ledger.drawn(purpose.encode(), self.context(subject)).hex(), digits=64)
 
-    def missing(self, subject: Subject, fits: Sequence[Call]) -> int:
+    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
         """Return how many different calls would have to be made now."""
         return len(self.untrained(subject, fits))
 
-    def untrained(self, subject: Subject, fits: Sequence[Call]) -> list[Call]:
+    def untrained(self, subject: Subject, fits: Sequence[Fit]) -> list[Fit]:
         """Return the different calls that would have to be made now: no answer is known, and no model that could."""
         different = dict(zip(self.keys(subject, fits), fits, strict=True))
         unknown = ~self.ledger.find(list(different))
@@ -168,7 +167,7 @@ class Fleet:
             return calls
         return [call for call, asks in zip(calls, self._asks(subject, calls), strict=True) if not asks]
 
-    def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
+    def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
         What is remembered is not trained again. What is trained is on disk before the next chunk starts. So an
@@ -186,7 +185,7 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
-    def each(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Callable[[], Answer]]:
+    def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, keys = label, self.keys(subject, fits)
         different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
@@ -211,7 +210,7 @@ class Fleet:
 
         return [partial(read, key) for key in keys]
 
-    def alone(self, subject: Subject, fit: Call) -> Answer | None:
+    def alone(self, subject: Subject, fit: Fit) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
         if self.cluster is not None:
             return None
@@ -220,56 +219,7 @@ class Fleet:
             fresh.environ["TMPDIR"] = str(fresh._spool)  # what others left in files is elsewhere
             return fresh.fits(subject, [fit])[0]
 
-    # -- parts of work that trains nothing ----------------------------------------------------------------------------
-
-    def part_keys(self, subject: Subject, parts: Sequence[Part]) -> list[bytes]:
-        """Return the ledger key of every part."""
-        own = self.context(subject)
-        return [context.key(own, p.encoding) for p in parts]
-
-    def recalled_parts(self, keys: Sequence[bytes]) -> list[Answer | None]:
-        """Return what is remembered of parts; a run that is to be signed believes nothing."""
-        if self.signable:
-            return [None] * len(keys)
-        known = self._recall(keys)
-        # all parts are one answer, and a run that took any of them as it was remembered cannot be signed
-        self.freshness.recalled += any(k is not None for k in known)
-        return known
-
-    def keep_part(self, key: bytes, answer: Answer) -> None:
-        """Remember a part that the caller worked out."""
-        if not self.ledger.find([key])[0]:
-            self.ledger.write([(key, context.encode(answer))])
-
-    def computed(
-        self, subject: Subject, keys: list[bytes], parts: Sequence[Part], *, label: str
-    ) -> dict[bytes, Answer]:
-        """Return key -> answer of parts that workers work out; none of them opens the user's code."""
-        self.activity = label
-        name = self.context(subject).hex() + str(id(subject))
-        shipped = lay_out(subject, self._spool / "parts" / name, name)
-        shipped = replace(shipped, libraries=context.libraries_of(subject))
-        try:
-            return Batch(_Aside(self), shipped, keys, list(parts)).all()
-        except BaseException:
-            self._stop(kill=True)
-            raise
-        finally:
-            self.ledger.settle()
-            shutil.rmtree(shipped.folder, ignore_errors=True)
-
-    @property
-    def plain_pool(self) -> Pool:
-        """Worker processes of this machine that never load the user's code; the cluster's if nobody is to sign."""
-        if self.cluster is not None and not self.signable:
-            return self.pool
-        if self._plain_pool is None:
-            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            settings = WorkerSettings(logs=str(self.logs), memory=self.limits.memory)
-            self._plain_pool = LocalPool(self.jobs, self.limits, settings)
-        return self._plain_pool
-
-    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Call]) -> list[Answer | None]:
+    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Fit]) -> list[Answer | None]:
         """Return what is remembered and may be used; what has to be trained afresh is, and compared, on the way."""
         known = self._recall(keys)
         # where training never repeats itself a comparison shows nothing, so nothing that was remembered is used
@@ -350,16 +300,16 @@ class Fleet:
             for k, a in zip(keys, found, strict=True)
         ]
 
-    def keeps(self, subject: Subject, call: Call) -> bool:
+    def keeps(self, subject: Subject, call: Fit) -> bool:
         """Whether every model of a call is kept, whatever it was asked, and would be believed."""
         return self._asks(subject, [call])[0]
 
-    def _asks(self, subject: Subject, calls: Sequence[Call]) -> list[bool]:
+    def _asks(self, subject: Subject, calls: Sequence[Fit]) -> list[bool]:
         """Return for which calls models would be asked, and nothing trained."""
         offered, _ = self._offered(subject, calls, kept.names(self._about(subject), calls))
         return [bool(call.models) and all(call.models) for call in offered]
 
-    def _offered(self, subject: Subject, calls: Sequence[Call], named: kept.Names) -> tuple[list[Call], int]:
+    def _offered(self, subject: Subject, calls: Sequence[Fit], named: kept.Names) -> tuple[list[Fit], int]:
         code = bool(payload.code_of(subject))
         return kept.offered(calls, named, self.ledger, self.freshness, signable=self.signable, code=code)
 
@@ -373,7 +323,7 @@ class Fleet:
         self,
         subject: Subject,
         keys: list[bytes],
-        fits: list[Call],
+        fits: list[Fit],
         *,
         anew: bool = False,
         held: Callable[[Answer], Answer] | None = None,
@@ -426,14 +376,6 @@ class Fleet:
             self.ledger.write([(key, context.encode(answer))])
             self.ledger.flush()
         return answer
-
-    def recognised(self, subject: Subject) -> dict[str, Any]:
-        """Return which estimator the training function was seen to fit, or why none; see ``recognition``."""
-        self.activity = "watching the training function"
-        seed = int(subject.generator("recognition").integers(2**32))
-        found = self.pool.recognised(self._ship(subject), seed)
-        self.calls += recognition.TRAININGS
-        return found if isinstance(found, dict) else {}
 
     def examined(self, subject: Subject, by: str) -> dict[str, Any]:
         """Return what ``module:function`` says of the model, opened in a worker, or ``{"problem": sentence}``."""
@@ -517,10 +459,9 @@ class Fleet:
             self._progress(done, total, seconds_left)
 
     def _stop(self, *, kill: bool) -> None:
-        for pool in (self._pool, self._plain_pool):
-            if pool is not None:
-                pool.close(kill=kill)
-        self._pool = self._plain_pool = None
+        if self._pool is not None:
+            self._pool.close(kill=kill)
+        self._pool = None
 
     def close(self) -> None:
         """End the workers, write what is pending, and delete the copies of the data that workers used."""
@@ -533,23 +474,6 @@ class Fleet:
 def _light(answer: Answer) -> Answer:
     """Return an answer without its numbers where they are many."""
     return answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0)))
-
-
-class _Aside:
-    """A fleet whose batches run where no code of the user's is loaded."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet, self.ledger, self.calls, self.report = fleet, fleet.ledger, 0, fleet.report
-
-    @property
-    def freshness(self) -> Freshness:
-        """What the fleet's own is; parts are no trainings."""
-        return self._fleet.freshness
-
-    @property
-    def pool(self) -> Pool:
-        """Where parts run."""
-        return self._fleet.plain_pool
 
 
 def _tidy(spool: Path, logs: Path) -> None:

@@ -1,6 +1,5 @@
-"""What workers need to train, laid out in one folder; and parts of long work that train nothing."""
+"""What workers need to train, laid out in one folder."""
 
-import importlib
 import io
 import json
 import os
@@ -9,15 +8,12 @@ import platform
 import shutil
 import sys
 import sysconfig
-import time
-import traceback
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -25,11 +21,10 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.arrays import Float
-from privgate.errors import SubjectError, UsageError
+from privgate.errors import UsageError
 from privgate.subject import estimators, sources, storing
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer
 
 # What workers need to train: recipe, sources, data and the stored model, laid out in one folder.
 
@@ -204,7 +199,7 @@ class Opened:
             raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
         self.root = Path(payload.folder)
         self.folder: Any = None
-        #: what engines have made of it, for as long as it is open
+        #: what a worker has made of it, for as long as it is open
         self.prepared: dict[Any, Any] = {}
         #: whether a model of it was too large to keep, could not be packed, or opened as another
         self.unkept = False
@@ -248,90 +243,6 @@ def data(root: Path | None) -> tuple[Any, Any]:
 def _records(path: Path) -> Any:
     # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
     return np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
-
-
-# Parts of long work that trains nothing, as calls of the fleet: what runs where no code of the user's was ever loaded.
-#
-# A closed form or a theorem reads the subject alone, so a worker is handed the subject, and gives back arrays.
-
-_FILE = "subject.pkl"
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Part of the work of an engine that trains nothing, or of a theorem.
-
-    Parameters
-    ----------
-    by : str
-        ``"module:function"`` below ``privgate.families``. ``function(subject, asks, kept)`` returns (arrays, JSON
-        values); ``kept`` is a dictionary in which it keeps what parts have in common.
-    asks : tuple
-        What it is told, of plain values and arrays.
-    encoding : bytes
-        Names the part among everything that could be asked about the subject.
-    units : int
-        People that it is about.
-    """
-
-    by: str
-    asks: tuple[Any, ...]
-    encoding: bytes
-    units: int
-
-    @property
-    def trainings(self) -> int:
-        """Return how much of the work it is, for whoever draws the progress; nothing is trained."""
-        return self.units
-
-
-class Worked:
-    """The subject of some parts, and what its parts have in common, in the process that works on them."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.kept: dict[Any, Any] = {}
-
-    def answer(self, part: Part) -> Answer:
-        """Return a part's result as an answer that the ledger keeps like any other."""
-        started = time.perf_counter()
-        module, _, name = part.by.partition(":")
-        if not module.startswith("privgate.families."):
-            raise SubjectError(f"{module} is no engine's")
-        arrays, told = getattr(importlib.import_module(module), name)(self.subject, part.asks, self.kept)
-        return Answer(packed(arrays, told), time.perf_counter() - started)
-
-
-_WORKED: dict[str, Worked] = {}
-
-
-def lay_out(subject: Subject, folder: Path, name: str) -> Payload:
-    """Lay out a subject without its stored model, for workers that open no code of the user's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _FILE).write_bytes(pickled(replace(subject, model=None)))
-    return Payload(f"parts:{name}", str(folder))
-
-
-def run(payload: Payload, parts: Sequence[Part]) -> list[Answer]:
-    """Return the answers of a chunk of parts, in a worker; what fails says so, and is computed by whoever asked."""
-    found = []
-    for part in parts:
-        try:
-            if payload.digest not in _WORKED:
-                _WORKED.clear()  # one subject at a time: data may be large
-                _WORKED[payload.digest] = Worked(_opened(payload))
-            found.append(_WORKED[payload.digest].answer(part))
-        except Exception as exc:  # noqa: BLE001  memory above all; the parent tries the same, and raises it
-            traceback.print_exception(exc)
-            found.append(Answer(np.zeros((0, 0)), problem=f"a part raised {type(exc).__name__}", lasting=False))
-    return found
-
-
-def _opened(payload: Payload) -> Subject:
-    with TemporaryDirectory(prefix="privgate-") as own:
-        path = Path(payload.unpack(Path(own)).folder, _FILE)
-        made: Subject = pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
-    return made
 
 
 def packed(arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Float:

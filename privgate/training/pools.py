@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from privgate.arrays import Index
-from privgate.training import context, recognition, warm, worker
+from privgate.training import context, warm, worker
 from privgate.training.context import Freshness
-from privgate.training.fit import MOST_READ, Answer, Call, Fit
+from privgate.training.fit import MOST_READ, Answer, Fit
 from privgate.training.ledger import Ledger
-from privgate.training.payload import Part, Payload
+from privgate.training.payload import Payload
 from privgate.training.task_limits import TaskLimits
 
 # Worker processes: where chunks of calls run, and what comes back when one of them dies.
@@ -31,13 +31,13 @@ class Chunk:
     ----------
     positions : sequence of int
         Where the answers belong.
-    fits : sequence of Fit or Block, or of Part
+    fits : sequence of Fit
     last_try : bool
         Nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
-    fits: Sequence[Call | Part]
+    fits: Sequence[Fit]
     last_try: bool = False
 
 
@@ -64,10 +64,6 @@ class Pool(Protocol):
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
-        ...
-
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return what ``recognition.recognised`` says, or None where its worker died or lied."""
         ...
 
     def examined(self, payload: Payload, by: str) -> Any:
@@ -153,10 +149,6 @@ class LocalPool:
         self._free.append(lane)
         return answer
 
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return what is recognised; a worker that dies of it says nothing."""
-        return self._said(recognition.recognised, payload, self._limits, seed)
-
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model; a worker that dies of it says nothing."""
         return self._said(worker.examined, payload, self._limits, by)
@@ -213,17 +205,17 @@ class Owner(Protocol):
         ...
 
 
-def _is_reply(answers: Any, fits: Sequence[Call | Part], columns: int) -> bool:
+def _is_reply(answers: Any, fits: Sequence[Fit], columns: int) -> bool:
     """Whether these are answers to these calls; no box stands between us and the workers of a cluster."""
     if not isinstance(answers, list) or len(answers) != len(fits):
         return False
     return all(
         isinstance(a, Answer)
-        and (a.problem or isinstance(fit, Part) or issubclass(type(a.log_p), np.ndarray))
-        and (a.problem or isinstance(fit, Part) or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
-        and (a.problem or isinstance(fit, Part) or (a.log_p < np.inf).all())  # NaN is not, either
+        and (a.problem or issubclass(type(a.log_p), np.ndarray))
+        and (a.problem or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
+        and (a.problem or (a.log_p < np.inf).all())  # NaN is not, either
         and issubclass(type(a.read), bytes)
-        and len(a.read) <= (MOST_READ if isinstance(fit, Fit) and fit.reads else 0)
+        and len(a.read) <= (MOST_READ if fit.reads else 0)
         for a, fit in zip(answers, fits, strict=True)
     )
 
@@ -240,7 +232,7 @@ class Batch:
         fleet: Owner,
         shipped: Payload,
         keys: list[bytes],
-        fits: Sequence[Call | Part],
+        fits: Sequence[Fit],
         models: Sequence[Sequence[bytes]] = (),
         *,
         held: Callable[[Answer], Answer] | None = None,
@@ -279,7 +271,7 @@ class Batch:
 
     def _trains(self, i: int) -> int:
         """Return how many models a call trains: none where all are known."""
-        return 0 if self._asks(i) else self._fits[i].trainings
+        return int(not self._asks(i))
 
     def _next_chunk(self, pool: Pool) -> Chunk | None:
         if self._flying >= self._slots(pool):
@@ -312,7 +304,7 @@ class Batch:
     def _asks(self, position: int) -> bool:
         """Whether a call comes with all its models: a worker has nothing to train for it."""
         call = self._fits[position]
-        return not isinstance(call, Part) and bool(call.models) and all(call.models)
+        return bool(call.models) and all(call.models)
 
     def _arrived(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
@@ -323,7 +315,7 @@ class Batch:
         # a worker that was given no model has trained one, whatever it says
         reused = [a.reused and self._asks(i) for i, a in zip(chunk.positions, answers, strict=True)]
         new = [i for i, asked in zip(chunk.positions, reused, strict=True) if not asked]
-        self._fleet.calls += sum(isinstance(self._fits[i], Fit) for i in new)
+        self._fleet.calls += len(new)
         for asked in set(reused):
             times = [a.seconds for a, r in zip(answers, reused, strict=True) if r == asked]
             took = max(1e-6, float(np.mean(times)))
@@ -334,9 +326,7 @@ class Batch:
             for i, a, asked in zip(chunk.positions, answers, reused, strict=True)
         }
         self._trained += sum(self._trains(i) for i in chunk.positions)
-        self._fleet.freshness.trained += sum(
-            self._fits[i].trainings for i in new if not isinstance(self._fits[i], Part)
-        )
+        self._fleet.freshness.trained += len(new)
         bodies = {k: context.encode(a) for k, a in found.items() if not a.problem}  # the next run's place may be mended
         self._fleet.freshness.instead |= {k: a for k, a in found.items() if a.problem and a.lasting}
         for i, answer in zip(chunk.positions, answers, strict=True):
@@ -356,9 +346,8 @@ class Batch:
 
     def _died(self, chunk: Chunk) -> None:
         for i in chunk.positions:
-            if not isinstance(call := self._fits[i], Part):
-                self._total += call.trainings - self._trains(i)
-                self._fits[i] = replace(call, models=(), keep=0)  # opening one may have been what ended the worker
+            self._total += 1 - self._trains(i)
+            self._fits[i] = replace(self._fits[i], models=(), keep=0)  # opening one may have been what ended the worker
         if len(chunk.positions) > 1:
             self._suspects.extend(chunk.positions)
             return

@@ -106,10 +106,6 @@ class SparkPool:
                 ) from exc
             return None
 
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return nothing: workers of a cluster do not watch training functions."""
-        del payload, seed
-
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model."""
         return self._run(worker.examined, self._send(payload), self._limits, by)

@@ -24,8 +24,8 @@ from privgate.errors import SubjectError, UsageError
 from privgate.training import asking, context, kept, owner_words, task_limits
 from privgate.training import asking as answers
 from privgate.training import payload as parts
-from privgate.training.fit import MOST_READ, Answer, Block, Call, Fit, Rows
-from privgate.training.payload import Opened, Part, Payload
+from privgate.training.fit import MOST_READ, Answer, Fit, Rows
+from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
 #: least time for importing what a recipe needs
@@ -95,12 +95,9 @@ def _end_with(asking: Any, number: int) -> None:
         os._exit(1)
 
 
-def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits) -> list[Answer]:
+def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
-    if asked := [fit for fit in fits if isinstance(fit, Part)]:  # of which a chunk holds nothing else
-        with _ONE_AT_A_TIME, _guest():
-            return parts.run(payload, asked)
     with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
         try:
             # imports of large libraries are no part of any training
@@ -111,7 +108,7 @@ def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits)
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = sentence("loading the recipe", exc, Path(payload.folder))
             return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
-        return [_answer(opened, rows, fit, limits, clock) for fit in fits if not isinstance(fit, Part)]
+        return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
@@ -203,29 +200,25 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
     return _OPENED[payload.digest]
 
 
-def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Clock) -> Answer:
+def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
     started, what, read = time.perf_counter(), "training", b""
     try:
-        with clock.call(limits.seconds * fit.trainings if fit.trainings > 1 else None):
-            if isinstance(fit, Block):
-                log_p, models = made_together(opened, fit)
-                reused = bool(fit.models) and all(fit.models)
+        with clock.call():
+            known = _asked(opened, fit)
+            reused, models = known is not None, tuple[bytes, ...]()
+            if known is not None:
+                log_p, read = known
             else:
-                known = _asked(opened, fit)
-                reused, models = known is not None, ()
-                if known is not None:
-                    log_p, read = known
-                else:
-                    model = _train(opened, rows, fit)
-                    what = "prediction"
-                    log_p, read = _answered(opened, model, fit)
-                    models = _packed(opened, model, fit, time.perf_counter() - started)
+                model = _train(opened, rows, fit)
+                what = "prediction"
+                log_p, read = _answered(opened, model, fit)
+                models = _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
             _nothing(),
             time.perf_counter() - started,
-            f"{what} did not end within {limits.seconds * fit.trainings:g} s",
+            f"{what} did not end within {limits.seconds:g} s",
             lasting=False,
         )
     except MemoryError:
@@ -285,15 +278,6 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
         rows.trusted = False  # it writes into its input after all (copy=False)
         X, y = rows.of(fit)
         return opened.recipe.train(X, y, seed=fit.seed)
-
-
-def made_together(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
-    """Return what an engine's own function makes of a block."""
-    made, models = _ours(block.by)(opened, block)
-    log_p = np.asarray(made, dtype=np.float64)
-    if log_p.shape != (block.rows, len(opened.classes)) or np.isnan(log_p).any():
-        raise SubjectError("an engine's block is not as many log-probabilities as were asked for")
-    return log_p, tuple(models)
 
 
 def _ours(by: str) -> Callable[..., Any]:

@@ -23,7 +23,6 @@ LEAVE_ONE_OUT = ("leave-one-out", "exact maximum")
 HEADINGS = {
     "leave-one-out": "Leave-one-out of everybody next to as many refits",
     "exact maximum": "The exact maximum alone (`--mode max`) next to as many refits",
-    "boosting": "Histogram boosting without one record next to a refit",
     "check": "A whole `privgate check` in units of one training",
     "attack_scoring": "Scoring every record in every model",
     "shared_shadows": "Shared shadow models next to the 200,000 trainings of one set a record (wanted: for 64 models)",

@@ -41,7 +41,7 @@ def test_the_last_measurement_of_everything_is_shown_and_what_fell_short_stands_
 def test_the_documentation_quotes_the_ranges_that_were_measured():
     measured, said = results_table.RESULTS.read_text(), results_table.QUOTED.read_text()
     lines = said.partition(results_table.MARKS[0])[2].partition(results_table.MARKS[1])[0].strip().splitlines()
-    assert len(lines) > 10
+    assert len(lines) > 4
     assert all(line in measured for line in lines)
 
 

@@ -29,8 +29,6 @@ from privgate.verdict import Finding, Outcome
 from tests.check.test_confirmed import (
     APPROVED,
     evidence,
-    lying_aggregation,
-    lying_limits,
     lying_table,
     numbers,
     subject,
@@ -237,32 +235,6 @@ def test_findings_that_are_not_the_policys_rules_are_no_yes(trees, policy):
         assert "not one for each rule" in ended[0].message
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("lie", [lying_limits, lying_table], ids=lambda lie: lie.__name__)
-def test_a_theorem_in_the_place_of_an_engine_that_only_ranks_is_confirmed(lie, monkeypatch, fleet, policy):
-    """Engines of naive Bayes limit nobody: that people change their own answers little is what the theorem says."""
-    asked = subject("gaussian_nb", "refused")
-    rules = policy("metric: pdtp, max: 0.01")
-    limits = Budget(full=True)
-    assert found(gate.evaluate(rules, asked, fleet=fleet, limits=limits), "pdtp").outcome == "failed"
-
-    lie(monkeypatch)
-    monkeypatch.setattr(per_unit, "ranks", silent(per_unit.ranks))
-    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=limits), "pdtp")
-    assert ended.outcome == "inconclusive"
-    assert "does not come out again of the data" in ended.message
-
-
-def silent(ranks):
-    def made(run):
-        told = dict(ranks(run))
-        return told | {
-            n: np.zeros(len(told["unit"])) for n in ("pdtp", "pdtp_low", "pdtp_high", "dtp_lower", "dtp_upper")
-        }
-
-    return made
-
-
 @pytest.mark.slow
 def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy, tmp_path):
     most = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 0.01}}
@@ -291,7 +263,6 @@ def test_engines_whose_people_no_theorem_of_data_limits_are_all_named():
     certain = {e.name for e in catalogue.ALL if e.certain}
     of_trees = {e.name for e in catalogue.ALL if ".trees." in type(e).__module__}
 
-    of_trees -= {e.name for e in catalogue.ALL if e.sample}  # who only ranks: refits of a sample limit people
     assert set(confirmed.TRAINED) == certain | of_trees
 
 
@@ -491,14 +462,6 @@ def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
     assert found(verdict).outcome == "passed"
     with pytest.raises(DigestMismatchError, match=r"come to 0\.025: allowed is 0\.01"):
         gate.again(asked, renamed(document, tmp_path / "out", everybody), tmp_path / "out", stricter)
-
-
-def test_no_own_record_passes_by_an_aggregation_alone(monkeypatch, fleet, policy):
-    asked, rules = subject("gaussian_nb", "refused"), policy("metric: pdtp, aggregate: max, max: 0.01")
-    assert found(gate.evaluate(rules, asked, fleet=fleet), "pdtp").outcome == "failed"
-    lying_aggregation(monkeypatch)
-
-    assert found(gate.evaluate(rules, asked, fleet=fleet), "pdtp").outcome == "inconclusive"
 
 
 def test_what_controls_found_only_adds_to_a_limit():

@@ -17,7 +17,7 @@ ALL = recipes()
 README = Path(__file__).resolve().parents[2] / "README.md"
 #: model -> outcome, exit code, the rule that decides about people and its value or upper limit, whom engines answered
 RECORDED = {
-    "income-smoothed": ("passed", 0, "influence_on_everybody", 0.2425033612, {"categorical_nb": 800}),
+    "income-smoothed": ("passed", 0, "influence_on_everybody", 0.2425033612, {"refit": 800}),
     "income-neighbours": ("failed", 1, "file_records", 800.0, None),
     "income-boosted": ("passed", 0, "influence_on_people", 0.01, None),
 }

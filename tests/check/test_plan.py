@@ -11,8 +11,6 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import check_plan
@@ -145,16 +143,6 @@ def test_a_sample_that_may_grow_is_said_where_an_engine_trains():
     said = costs(Policy.load("share-1"), subject, fleet=InProcess(), limits=Budget()).said
 
     assert any("limit open: 320 people in all, once; that takes about 21 trainings more" in line for line in said)
-
-
-def test_a_sample_that_grows_to_everybody_is_drawn_twice_as_large_for_an_engine_that_ranks():
-    many, labels = np.tile(X, (16, 1)) + RNG.normal(size=(16 * N, 2)), np.tile(Y, 16)
-    recipe = Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=1)
-    with Fleet(jobs=1, ledger="none") as fleet:
-        subject = Subject.local(recipe, TrainingData(many, labels))
-        said = costs(Policy.load("share-1"), subject, fleet=fleet, limits=Budget()).said
-
-    assert any("limit open: 640 people in all, once; that takes about 299 trainings more" in line for line in said)
 
 
 def test_who_provides_a_module_is_found_without_asking_for_every_file():

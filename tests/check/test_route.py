@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
@@ -124,7 +125,7 @@ def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certi
 
     subject = Subject.local(naive_bayes(5.0), DATA, release=Release(form))
     exact = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet).records
-    verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
+    verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet, limits=Budget(full=True))
 
     assert (verdict.records.pdtp >= exact.pdtp).all()
     assert np.isinf(verdict.records.dtp_upper).all()
@@ -159,18 +160,22 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
     # features that tell the label: what is no better than ignoring them is no advice
     told = np.column_stack([Y, np.where(np.arange(40) % 3, Y, 1 - Y)])
     rare = TrainingData(
-        np.vstack([told, [[2, 3]]]),
+        np.vstack([told, [[1, 1]]]),
         np.append(Y, 0),
         candidates=(X[:20], Y[:20]),
-        domain=Domain(categories=tuple(SIZES)),
+        domain=Domain(box=((0, 1), (0, 1))),
     )
-    verdict = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(0.2), rare), fleet=fleet)
+
+    def checked(C):
+        recipe = Recipe(LogisticRegression(C=C, solver="newton-cholesky", tol=1e-8))
+        return evaluate(Policy.load("dtp-1"), Subject.local(recipe, rare), fleet=fleet)
+
+    verdict = checked(9.0)
     assert verdict.outcome is Outcome.FAILED
 
     steps = verdict.detail["next_steps"]
-    smoother = next(s for s in steps if s["action"].startswith("alpha 0.2 becomes "))
-    alpha = float(smoother["action"].rsplit(" ", maxsplit=1)[1])
-    again = evaluate(Policy.load("dtp-1"), Subject.local(naive_bayes(alpha), rare), fleet=fleet)
+    smoother = next(s for s in steps if s["action"].startswith("C 9 becomes "))
+    again = checked(float(smoother["action"].rsplit(" ", maxsplit=1)[1]))
 
     assert again.outcome.releases
     assert f"{again.records.dtp_upper.max():.3g}" in smoother["effect"]

@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import AdaBoostClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
-from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -19,21 +17,14 @@ import privgate
 from privgate.families import certificates
 from privgate.families.answering import ALL, answer
 from privgate.families.certificate import Certificate
-from privgate.families.engine import Asked, Declined, Engine
+from privgate.families.engine import Asked, Engine
 from privgate.models import Floored, Sharded
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.torch_recipe import TorchTraining
 
 BY_NAME = {engine.name: engine for engine in ALL}
 FAST = [engine for engine in ALL if engine.name != "refit"]
-
-
-def small_counts(rng, n):
-    X = rng.integers(0, 4, (n, 5))
-    X[0] = [5, 5, 5, 5, 5]  # alone with the highest category
-    return X
 
 
 def binary(rng, n):
@@ -54,49 +45,13 @@ def spread(rng, n):
 
 # engine, estimators, records, tolerance in nats
 CASES = [
-    ("categorical_nb", CategoricalNB(), small_counts, 1e-9),
-    ("categorical_nb", CategoricalNB(alpha=0.1, min_categories=7), small_counts, 1e-9),
-    ("categorical_nb", CategoricalNB(alpha=0.0, min_categories=7), small_counts, 1e-9),
-    ("categorical_nb", CategoricalNB(fit_prior=False, min_categories=[6, 7, 8, 9, 6]), small_counts, 1e-9),
-    ("bernoulli_nb", BernoulliNB(), binary, 1e-9),
-    ("bernoulli_nb", BernoulliNB(alpha=0.01, binarize=None), binary, 1e-9),
-    ("bernoulli_nb", BernoulliNB(binarize=2.0, fit_prior=False), small_counts, 1e-9),
-    ("multinomial_nb", MultinomialNB(), small_counts, 1e-9),
-    ("multinomial_nb", MultinomialNB(alpha=0.0, force_alpha=False), fractions, 1e-6),  # alpha becomes 1e-10
-    ("multinomial_nb", MultinomialNB(alpha=[0.1, 0.2, 0.3, 1, 2, 3]), fractions, 1e-9),
-    ("gaussian_nb", GaussianNB(), normal, 1e-7),  # scikit-learn does not centre: 1e4 costs it digits
-    ("gaussian_nb", GaussianNB(var_smoothing=0.1), fractions, 1e-9),
     ("sharded", Sharded(DecisionTreeClassifier(max_depth=3), shards=4, classes=[0, 1, 2]), normal, 1e-9),
     ("sharded", Sharded(GaussianNB(), shards=3, classes=[0, 1, 2, 3], combine="mean"), normal, 1e-9),
-    ("complement_nb", ComplementNB(), small_counts, 1e-9),
-    ("complement_nb", ComplementNB(norm=True, alpha=0.3), fractions, 1e-9),
-    ("lda", LinearDiscriminantAnalysis(), normal, 1e-7),
-    ("lda", LinearDiscriminantAnalysis(solver="lsqr"), fractions, 1e-9),
-    ("qda", QuadraticDiscriminantAnalysis(), spread, 1e-9),
-    ("nearest_centroid", NearestCentroid(priors="empirical"), spread, 1e-9),
-    ("nearest_centroid", NearestCentroid(), fractions, 1e-9),
-    ("k_nearest", KNeighborsClassifier(3), spread, 1e-12),
-    ("k_nearest", KNeighborsClassifier(2, algorithm="brute"), small_counts, 1e-12),  # nearly everything ties
-    ("decision_tree", DecisionTreeClassifier(min_samples_leaf=3, random_state=0), spread, 1e-12),
     ("tree_ensembles", HistGradientBoostingClassifier(max_iter=5, max_depth=2, random_state=0), spread, 1e-9),
     ("tree_ensembles", Floored(ExtraTreesClassifier(5, max_depth=3, random_state=0)), spread, 1e-9),
     ("logistic", LogisticRegression(tol=1e-12, solver="newton-cholesky"), spread, 1e-6),
 ]
 IDS = [f"{name}-{k}" for k, (name, *_) in enumerate(CASES)]
-
-HARD = {"lda", "qda", "nearest_centroid", "k_nearest"}
-MAY_TIE = {"k_nearest", "decision_tree"}
-
-
-def declines(engine, subject, fleet):
-    """Whether an engine refuses, by a sentence, before or during the work."""
-    if engine.supports(subject):
-        return True
-    try:
-        engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
-    except Declined as exc:
-        return bool(str(exc))
-    return False
 
 
 def design(make, seed, n=60, K=3):
@@ -124,14 +79,12 @@ def test_equals_direct_refits(direct, fleet, name, estimator, make, tolerance, k
     subject = direct.subject(estimator, X, y, groups=groups)
     engine = BY_NAME[name]
 
-    if kind in ("class of one", "fewer records than features") and name in HARD and declines(engine, subject, fleet):
-        return  # not enough records for a covariance: refits say what happens
     assert engine.supports(subject) == ""
     made, handed_on = engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
 
     assert sorted([*made.units, *handed_on]) == list(range(len(subject.data.units)))
     assert direct.worst_difference(made, estimator, subject) <= tolerance
-    assert kind == "groups" or name in MAY_TIE or kind[0] == "f" or len(handed_on) <= 1
+    assert kind == "groups" or kind[0] == "f" or len(handed_on) <= 1
     if kind == "class of one" and subject.declared_classes is None:
         assert 3 in handed_on or made.status[list(made.units).index(3)] == "undefined"
 
@@ -150,7 +103,7 @@ def test_answers_any_queries_of_the_pool(direct, fleet, name, estimator, make, t
 
     made, handed_on = BY_NAME[name].answers(Asked(subject, units, (None,), fleet, queries=queries))
 
-    assert name in MAY_TIE or len(handed_on) == 0
+    assert len(handed_on) == 0
     assert direct.worst_difference(made, estimator, subject) <= tolerance
 
 
@@ -222,7 +175,7 @@ def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_
 def test_supports_says_why_for_what_it_does_not_cover(engine):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 2, (30, 3)), rng.integers(0, 2, 30)
-    estimator = next((e for name, e, *_ in CASES if name == engine.name), TorchTraining())
+    estimator = next((e for name, e, *_ in CASES if name == engine.name), LogisticRegression())
     text = TrainingData(["a b", "c", "a"], [0, 1, 0])
     subclass = type("Own", (type(estimator),), {"__module__": __name__})
     globals()["Own"] = subclass
@@ -252,33 +205,5 @@ def test_the_chain_answers_every_unit_and_rechecks_the_engine(direct, fleet, nam
 
     assert got.retrained.units.tolist() == list(range(60))
     assert name in set(got.retrained.engine)
-    assert [c.outcome for c in got.rechecks] == ["passed"] * len(got.rechecks)
-    assert got.rechecks
+    assert [c.outcome for c in got.rechecks] == ["passed"] * (not BY_NAME[name].real)
     assert fleet.calls >= 59
-
-
-@pytest.mark.quick(16)
-@pytest.mark.parametrize(("name", "estimator", "make", "tolerance"), CASES, ids=IDS)
-def test_subsets_equal_direct_fits(direct, fleet, name, estimator, make, tolerance):
-    X, y, rng = design(make, 6)
-    X = np.minimum(X, X[1:].max(axis=0))
-    subject = direct.subject(estimator, X, y, candidates=(X[:20][::-1], rng.integers(0, 3, 20)))
-    masks = rng.random((6, 80)) < 0.5
-    pool, labels = subject.data.pool()
-
-    made = BY_NAME[name].subsets(subject, masks, (None,) * 6, fleet)
-
-    if made is None:
-        pytest.skip(f"{name} has no fast way for subsets; refits answer")
-    for k, mask in enumerate(masks):
-        model = type(estimator)(**estimator.get_params())
-        try:
-            with np.errstate(all="ignore"):
-                expected = model.fit(pool[mask], labels[mask]).predict_log_proba(pool)
-        except IndexError:
-            expected = None
-        if expected is None or np.isnan(expected).any():
-            assert made.status[k] == "failed"
-        else:
-            assert made.status[k] == "exact"
-            assert np.allclose(made.log_p[k], expected, rtol=0, atol=tolerance)

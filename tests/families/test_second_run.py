@@ -25,10 +25,7 @@ MORE = [
     ("tree_ensembles", XGBClassifier(n_estimators=4, max_depth=2, n_jobs=1, random_state=0), None, 0),
     ("keyed_forest", KeyedForest(n_estimators=3, random_state=0), None, 0),
     ("refit", SVC(probability=True, random_state=0), None, 0),
-    ("hist_boosting", HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=4), None, 0),
 ]
-PEOPLE = {"hist_boosting": 300}  # fewer are retrained as fast
-FAST = {"torch_nets", "ridge", "least_squares", "counted_words"}  # tests/training/test_second_policy.py, closed forms
 # where logistic regressions stop is not taken from a worker or a ledger: a yes by theorem rests on it
 EVERY = {name: estimator for name, estimator, *_ in reversed((*CASES, *MORE)) if name != "logistic"}
 EVERY["sharded"] = Sharded(DecisionTreeClassifier(max_depth=3, random_state=0), shards=4, classes=[0, 1])
@@ -81,13 +78,13 @@ def fits(monkeypatch):
 
 def checked(estimator, X, y, ledger, policy, *, signable=False):
     with Fleet(jobs=1, ledger=ledger, isolate="none", signable=signable) as fleet:
-        fleet._pool = fleet._plain_pool = Here(fleet.limits)
+        fleet._pool = Here(fleet.limits)
         subject = Subject.local(Recipe(clone(estimator), seed=0), TrainingData(X, y))
         return evaluate(Policy.load(policy), subject, fleet=fleet)
 
 
 def test_the_law_is_about_every_engine_that_trains():
-    assert {e.name for e in catalogue.ALL if e.trains} <= {*EVERY, *FAST, "sharded"}
+    assert {e.name for e in catalogue.ALL if e.trains} <= {*EVERY}
 
 
 @pytest.mark.quick(5)
@@ -95,9 +92,8 @@ def test_the_law_is_about_every_engine_that_trains():
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded")) for n in EVERY])
 def test_no_model_is_trained_twice(tmp_path, fits, name, policy):
     rng = np.random.default_rng(5)
-    n = PEOPLE.get(name, 40)
-    X = rng.integers(0, 3, (n, 3)).astype(float)
-    y = np.arange(n) % 2
+    X = rng.integers(0, 3, (40, 3)).astype(float)
+    y = np.arange(40) % 2
     counted = fits(EVERY[name])
 
     first = checked(EVERY[name], X, y, tmp_path, policy)

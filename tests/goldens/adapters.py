@@ -60,7 +60,8 @@ def engine_cases() -> list[tuple[str, Any]]:
 
     laws = module("test_every_engine", "families")
     found = []
-    for k, (name, estimator, make, _) in enumerate(laws.CASES):
+    places = (12, 13, 24, 25, 26)  # of each case when its row was kept: the seed of its data
+    for k, (name, estimator, make, _) in zip(places, laws.CASES, strict=True):
         X, y, _rng = laws.design(make, k)
         try:
             found.append((f"{name}-{k}", Subject.local(Recipe(estimator), TrainingData(X, y))))

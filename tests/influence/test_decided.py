@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.check import prepare
@@ -12,6 +11,7 @@ from privgate.evidence import Measurement, Request
 from privgate.families.chain import DECIDED
 from privgate.families.retrained import Retrained, Status
 from privgate.influence import aggregate, changes, left_out
+from privgate.linear_scores import softmax_scores
 from privgate.report import report_document as rendering
 from privgate.run import changed
 from privgate.run.run import Budget
@@ -148,12 +148,13 @@ def test_a_share_is_decided_by_counting(fleet, policy):
 
 def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fleet, policy):
     rng = np.random.default_rng(1)
-    data = TrainingData(rng.normal(size=(N, 9)), rng.integers(0, 2, N))
-    tree = Recipe(DecisionTreeClassifier(random_state=0), seed=0)
-    verdict = checked(policy(LARGEST.format(1)), fleet, tree, data)
+    alone = np.eye(N)[:, :1]  # the first person's leverage is 1
+    data = TrainingData(np.hstack([rng.normal(size=(N, 9)), alone]), rng.integers(0, 2, N))
+    ridge = Recipe(RidgeClassifier(alpha=1e-9), seed=0, predict=softmax_scores)
+    verdict = checked(policy(LARGEST.format(0.05)), fleet, ridge, data)
 
     shares = {s.engine: s for s in verdict.evidence.influence.engines}
-    assert shares["decision_tree"].handed_on > 0
+    assert shares["ridge"].handed_on > 0
     assert shares["refit"].answered == 0
     assert verdict.outcome is Outcome.FAILED
 

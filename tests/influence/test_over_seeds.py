@@ -174,22 +174,3 @@ def test_a_tie_of_the_tree_on_everybody_is_a_matter_of_seeds_though_no_tie_is_le
     assert not verdict.approved
     assert rule(verdict).value == pytest.approx(worst[quiet]), "this code at these coins"
     assert next(p for p in verdict.evidence.preconditions if p.name == "other_coins").outcome == "inconclusive"
-
-
-def test_one_person_without_whom_splits_tie_makes_training_depend_on_its_seed(fleet):
-    # without the last person both splits score the same: one leaves that label at 1 in 7, the other at 11 in 14
-    y = np.append(np.repeat([0, 1], [21, 18]), 0)
-    X, y = two_splits(y, [0, *range(21, 27), 39], [*range(10), *range(21, 36)])
-    settings = {"max_depth": 1, "min_samples_leaf": 3}
-    changes = changes_of_stumps(X, y, range(12), **settings)
-    worst = np.abs(changes).max(axis=2)
-    assert np.flatnonzero(np.ptp(worst, axis=0) > 1e-9).tolist() == [39], "the seed matters without one person alone"
-    quiet = int(np.argmin(worst[:, 39]))
-    assert worst[quiet].max() < 0.6, "the registered seed betrays nobody much"
-    assert worst.max() > 1.5, "and others that do"
-
-    verdict = judged(fleet, Recipe(DecisionTreeClassifier(**settings), seed=quiet), data=TrainingData(X, y))
-
-    assert verdict.evidence.run.seeds.dependent
-    assert not verdict.approved
-    assert next(p for p in verdict.evidence.preconditions if p.name == "other_coins").outcome == "inconclusive"

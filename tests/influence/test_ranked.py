@@ -13,7 +13,7 @@ from sklearn.naive_bayes import BernoulliNB
 from privgate import Recipe, Subject, TrainingData
 from privgate.check.prepare import drawn
 from privgate.evidence import BehindInfluence, Measurement, Request
-from privgate.families import nearest
+from privgate.families import ridge
 from privgate.families.answering import ALL
 from privgate.families.chain import _compared
 from privgate.families.engine import Asked
@@ -68,10 +68,7 @@ class Liar(Refit):
 
     def __init__(self, says, engine):
         self.says, self.engine = says, engine
-        self.name, self.tolerance = engine.name, engine.tolerance
-
-    def limits_people(self, subject):
-        return self.engine.limits_people(subject)
+        self.name, self.tolerance, self.certain = engine.name, engine.tolerance, engine.certain
 
     def answers(self, asked):
         without = np.concatenate([about(v) for v in self.says])
@@ -79,7 +76,7 @@ class Liar(Refit):
         return made, asked.units[:0]
 
 
-def claimed(says, truth, draw, engine=nearest.K_NEAREST):
+def claimed(says, truth, draw, engine=ridge.ENGINE):
     """Return what is claimed of people by each aggregate; None where the re-check contradicts the engine."""
     asked = Asked(SUBJECT, np.arange(N), (0,), Known(truth, draw))
     engine = Liar(says, engine)
@@ -105,7 +102,7 @@ def wrong(found, truth):
 
 @pytest.mark.parametrize("engine", ALL, ids=lambda engine: engine.name)
 def test_only_who_trains_for_real_or_has_the_kernels_limits_is_certain(engine):
-    assert engine.limits_people(SUBJECT) == (engine.name in CERTAIN)
+    assert engine.certain == (engine.name in CERTAIN)
 
 
 @pytest.mark.quick(5)
@@ -159,7 +156,7 @@ def test_a_refusal_names_a_refit(seed, request, limit):
 
 def ranks(n):
     rows = (np.arange(n), np.arange(n))
-    return Retrained.of("k_nearest", np.arange(n), (0,), rows, np.zeros((1, n, 2)), np.zeros((1, n, 2)))
+    return Retrained.of("ridge", np.arange(n), (0,), rows, np.zeros((1, n, 2)), np.zeros((1, n, 2)))
 
 
 def test_where_nobody_was_drawn_nothing_is_limited():
@@ -243,7 +240,7 @@ def test_a_yes_of_two_looks_is_wrong_no_oftener_than_its_level(people, share):
         if not grew:
             return aggregate.asked(request, high[:seen], high[:seen], high[:seen], people).high <= share + 1e-12
         everybody = np.arange(people)
-        ranking = aggregate.Ranking(((everybody, everybody[:seen]),), everybody < seen, ("k_nearest",), grew)
+        ranking = aggregate.Ranking(((everybody, everybody[:seen]),), everybody < seen, ("ridge",), grew)
         return aggregate.asked(request, high, high, high, people, ranking=ranking).high <= share + 1e-12
 
     first, then = 299, aggregate.second(request, people)
@@ -255,12 +252,8 @@ def test_a_yes_of_two_looks_is_wrong_no_oftener_than_its_level(people, share):
 
 def test_the_first_people_of_a_sample_that_grew_are_those_of_its_first_look():
     asked = Asked(SUBJECT, np.arange(N), (0,), Known(np.zeros(N), 3), drawn=120, first=np.arange(50, 90))
-    made = nearest_made(asked)
+    made = Liar(np.zeros(N), ridge.ENGINE).answers(asked)[0]
     some = at_random(asked, made)
     assert set(some[:40]) == set(range(50, 90))
     assert len(set(some)) == 120
     assert not len(at_random(replace(asked, drawn=0), made))
-
-
-def nearest_made(asked):
-    return Liar(np.zeros(N), nearest.K_NEAREST).answers(asked)[0]

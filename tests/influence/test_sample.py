@@ -135,7 +135,6 @@ def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline,
 
     monkeypatch.setattr(left_out, "_answered", answered)
     monkeypatch.setattr(left_out, "undecided", lambda *_: True)
-    monkeypatch.setattr(left_out, "left_open", lambda *_, **__: "")
     monkeypatch.setattr(left_out.on_edges, "refitted", lambda _, found: found)
     with Fleet(jobs=1, ledger="none") as own:
         run = replace(prepare(SHARE, subject(), fleet=own, limits=Budget()), deadline=deadline)

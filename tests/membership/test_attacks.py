@@ -1,7 +1,6 @@
 """Attack measurements: known answers, doubt against release, and bad input."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -359,29 +358,7 @@ def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
     assert not any((masks == m).all(axis=1).any() for m in b.once(pool.train).masks)
-    assert b.once(attack_measures.train).shadows.masks.shape == b.once(pool.train).masks.shape
-
-
-def test_a_fast_engine_is_checked_against_the_training_function():
-    b = bench(BernoulliNB(), data=made())
-    questions.measure(b, ask())
-
-    assert b.once(pool.train).engine == "bernoulli_nb"
-    assert [p.outcome for p in b.preconditions] == ["passed"]
-
-
-def test_a_fast_engine_that_disagrees_is_not_used(monkeypatch):
-    b = bench(BernoulliNB(), data=made(), models=4)
-    real = pool.families.faster_subsets
-
-    def wrong(*args):
-        got = real(*args)
-        return replace(got, log_p=got.log_p + 0.01)
-
-    monkeypatch.setattr(pool.families, "faster_subsets", wrong)
-
-    assert b.once(pool.train).engine == "refit"
-    assert [p.outcome for p in b.preconditions] == ["warned"]
+    assert b.once(attack_measures.train).masks.shape == b.once(pool.train).masks.shape
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):

@@ -253,12 +253,12 @@ def test_shadow_models_grow_by_those_that_one_look_at_all_would_train():
     steps = list(pool.growing(prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16))))
     whole = prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16)).once(pool.train)
 
-    assert [len(step.shadows.masks) for step in steps] == [4, 8, 16]
+    assert [len(step.masks) for step in steps] == [4, 8, 16]
     for step in steps:
         for name in ("masks", "log_p", "status", "beside"):
-            ours, all_ = getattr(step.shadows, name), getattr(whole, name)
+            ours, all_ = getattr(step, name), getattr(whole, name)
             assert all_ is None or np.array_equal(ours, all_[: len(ours)])
-        assert step.shadows.seeds == whole.seeds[: len(step.shadows.masks)]
+        assert step.seeds == whole.seeds[: len(step.masks)]
 
 
 def counted(recipe, policy="attacks-1"):

@@ -20,6 +20,7 @@ DIGESTS = {
     "regression-1-attacks@1": "sha256:8e878c81b5eb72ac789811604eb0cdeb1f015fc082c056fed8541f80deed4ed8",
     "regression-1@1": "sha256:903077973cc7e4026cddcbb691b9e09e909dd91370f9d2a2c4c3680816b312d7",
     "pdtp-1@2": "sha256:2af4a2302849a9544efd970f1ceab251d58b5a4be5fc602b5f891746104adbca",
+    "pdtp-1@3": "sha256:ddec8f31ebfd62b655cf9ed7f41eba9f47446cde6d54049631c562b7783abdba",
     "share-1@3": "sha256:cdd875f0be140fee90a8121b1d066251df3403718546fbfad4b3d6c17c6a2798",
     "share-1@4": "sha256:a1a30cef7ef1aeabce0f2d07bc7ab3b9f5b2ed562dc625fdc351d86aae5fc197",
     "release-1@2": "sha256:01b9fb31c28452593a1c53ebe1bed0cf2a1286eddef43bd545e72b7269c06a27",

@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check.prepare import prepare
 from privgate.errors import UsageError
+from privgate.linear_scores import softmax_scores
 
 POLICY = """schema: privgate/policy/v1
 name: with-suites
@@ -48,7 +49,8 @@ def data():
 def test_suites_run_on_the_data_before_and_on_the_units_after(policy, data, fleet):
     bounded = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8)
     verdict = evaluate(policy, Subject.local(Recipe(bounded), data), fleet=fleet)
-    ranked = evaluate(policy, Subject.local(Recipe(GaussianNB(var_smoothing=0.1)), data), fleet=fleet)
+    linear = RidgeClassifier()
+    ranked = evaluate(policy, Subject.local(Recipe(linear, predict=softmax_scores), data), fleet=fleet)
 
     assert next(f.outcome for f in ranked.findings if f.rule == "table") == "inconclusive"  # a suite is of everybody
     found = {f.rule: f.outcome.value for f in verdict.findings}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate.check import gate
@@ -275,9 +276,9 @@ def approved():
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     data = TrainingData(
-        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(box=((0, 2),) * 4)
     )
-    return Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
+    return Subject.local(Recipe(LogisticRegression(C=0.2, solver="newton-cholesky", tol=1e-8)), data)
 
 
 @pytest.mark.attack("10 a ledger forged with its key", "check", "found")

@@ -48,7 +48,6 @@ class Logistic(Engine):
     complements = True
     certain = True
     modes = ("max",)
-    limited = True
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""

@@ -5,24 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.arrays import Index
 from privgate.families.certificate import Certificate, Certified, Units, attained
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.over_all_queries.accepted_range import Reach
 from privgate.families.pipelines.seen_through import seen
-from privgate.families.retrained import Retrained, Seeds, Shadows
+from privgate.families.retrained import Retrained, Seeds
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: how a theorem's refusal begins where it is about another kind of model
 OTHER_KIND = "the recipe is not "
-#: a function may do on other records what it was not seen to do
-FUNCTION = (
-    "the recipe is a function: it was seen to fit an estimator, and a theorem needs the estimator itself, "
-    "Recipe(LogisticRegression(…)) or a Pipeline in the place of the function"
-)
 
 
 class EngineBehind(Engine):
@@ -33,11 +26,7 @@ class EngineBehind(Engine):
         self.name, self.version, self.tolerance = engine.name, engine.version, engine.tolerance
         self.modes, self.hands_on, self.trains = engine.modes, engine.hands_on, engine.trains
         self.single_records, self.complements = engine.single_records, engine.complements
-        self.certain, self.sample, self.charged, self.bare = engine.certain, engine.sample, engine.charged, engine.bare
-
-    def limits_people(self, subject: Subject) -> bool:
-        """Return whether it is certain; a function may do without a person what it was not seen to do."""
-        return self.certain and not seen(subject).function
+        self.certain = engine.certain
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
@@ -54,14 +43,6 @@ class EngineBehind(Engine):
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return what it can answer, and the units handed on."""
         return self.engine.answers(replace(asked, subject=seen(asked.subject).subject))
-
-    def subsets(self, subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet) -> Shadows | None:
-        """Return models trained on subsets of the pool, masks (N, P); None where this engine has no fast way."""
-        return self.engine.subsets(seen(subject).subject, masks, seeds, fleet)
-
-    def drawn(self, subject: Subject) -> Index:
-        """Return units whose refit the seed decides."""
-        return self.engine.drawn(seen(subject).subject)
 
     def notes(self, subject: Subject) -> Mapping[str, Any]:
         """Return JSON values for the report."""
@@ -83,8 +64,6 @@ class CertificateBehind(Certificate):
         """Return why it does not apply; empty if it does."""
         found = seen(subject)
         why = self.certificate.unfit(found.subject)
-        if found.function and not why.startswith(OTHER_KIND):
-            return FUNCTION
         if found.problem and why.startswith(OTHER_KIND) and f"{found.last} " in why:
             return found.problem  # it is about the last step, and would speak if the first steps did not learn
         if found.no_image and why.startswith("no domain is declared"):
@@ -129,6 +108,6 @@ def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict
     """Return the theorems to ask about a subject."""
     found = seen(subject)
     domain = found.subject.accepted
-    if found.last or found.function or (domain is not None and domain.blocks):
+    if found.last or (domain is not None and domain.blocks):
         return {n: CertificateBehind(c) for n, c in catalogue.items()}
     return dict(catalogue)

@@ -47,8 +47,6 @@ class Seen:
         Class of the last step of a pipeline, seen through or not; empty for other recipes.
     anywhere : bool
         Whether the first steps map every query into the ranges of the last one's domain, declared or not.
-    function : bool
-        Whether the recipe is a function that was recognised: engines are re-checked, and no theorem speaks.
     """
 
     subject: Subject
@@ -58,7 +56,6 @@ class Seen:
     first: Any = None
     last: str = ""
     anywhere: bool = False
-    function: bool = False
 
     @property
     def words(self) -> str:

@@ -4,7 +4,6 @@ Features are also undone into raw questions where that is possible: real models 
 differ most. What cannot be undone keeps the value of somebody's record.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,24 +13,15 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.evidence import Precondition
 from privgate.families import listed
-from privgate.families.pipelines import recognised
 from privgate.families.pipelines.first_steps import Seen, through
 from privgate.subject.containers import take
-from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
-
-
-def seen(subject: Subject) -> Seen:
-    """Return the subject as engines and theorems may see it."""
-    return _seen(subject, recognised.known(subject))
 
 
 @lru_cache(maxsize=4)
-def _seen(given: Subject, function: Recipe | None) -> Seen:
-    subject = given if function is None else recognised.as_estimator(given, function)
-    found = through(subject, listed.container)
-    return found if function is None else replace(found, function=True)
+def seen(subject: Subject) -> Seen:
+    """Return the subject as engines and theorems may see it."""
+    return through(subject, listed.container)
 
 
 #: a category that nobody declares
@@ -131,14 +121,12 @@ def _with(frame: Any, k: int, column: Any) -> Any:
     return pd.concat(series, axis=1)
 
 
-def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
-    """Look at a training function, and return what was found of it and of a pipeline's first steps."""
-    looked = recognised.recognise(subject, fleet)
+def understood(subject: Subject) -> tuple[Precondition, ...]:
+    """Return what was found of a pipeline's first steps."""
     found = seen(subject)
-    said = [] if looked is None else [looked]
-    if found.steps:
-        detail: dict[str, Any] = {"steps": list(found.steps)}
-        if pinned := [{"digest": e.digest, "public": e.public} for e in found.encoders]:
-            detail["encoders"] = pinned
-        said.append(Precondition("first_steps", "passed", found.words, detail))
-    return tuple(said)
+    if not found.steps:
+        return ()
+    detail: dict[str, Any] = {"steps": list(found.steps)}
+    if pinned := [{"digest": e.digest, "public": e.public} for e in found.encoders]:
+        detail["encoders"] = pinned
+    return (Precondition("first_steps", "passed", found.words, detail),)

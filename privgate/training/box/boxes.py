@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Index
-from privgate.training import recognition, worker
+from privgate.training import worker
 from privgate.training.box import bubblewrap, templates, wire
 from privgate.training.box.inside import Call
-from privgate.training.fit import MOST_READ, Answer, Fit
-from privgate.training.payload import Part, Payload
+from privgate.training.fit import MOST_READ, Answer
+from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import GRACE, TaskLimits
 
@@ -262,14 +262,11 @@ class BoxPool:
         """Start a chunk in a box that knows its code, or in a new one."""
         lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
         lane.chunk = chunk
-        # parts of work that trains nothing are never boxed: no code of the user's is loaded for them
-        calls = [fit for fit in chunk.fits if not isinstance(fit, Part)]
-        lane.shapes = [(fit.rows, payload.classes) for fit in calls]
-        lane.models = [(fit.trainings if fit.keep else 0, fit.keep) for fit in calls]
-        lane.reads = [MOST_READ if isinstance(fit, Fit) and fit.reads else 0 for fit in calls]
+        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
+        lane.models = [(int(fit.keep > 0), fit.keep) for fit in chunk.fits]
+        lane.reads = [MOST_READ if fit.reads else 0 for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
-        trainings = sum(fit.trainings for fit in chunk.fits)
-        seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
+        seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
         self._flying.append(lane)
         most = wire.most_bytes(lane.shapes, lane.models, lane.reads)
         try:
@@ -331,21 +328,6 @@ class BoxPool:
             self._free.append(lane)
         else:
             self._drop(lane)
-
-    def recognised(self, payload: Payload, seed: int) -> Any:
-        """Return what is recognised, as the box says: nothing of it is believed before refits agree."""
-        lane = self._lane(f"train:{payload.code}", payload)
-        each = self._limits.seconds + GRACE + 1.0
-        seconds = worker.LOADING_SECONDS + each * recognition.TRAININGS + _BEYOND_SECONDS
-        try:
-            body = ask(lane.box, recognition.recognised, payload, self._limits, seed, most=wire.MOST_JSON,
-                       seconds=seconds)  # fmt: skip
-            found = wire.json_value(body, lane.box.nonce)
-        except (GoneError, wire.LieError):
-            self._drop(lane)
-            return None
-        self._free.append(lane)
-        return found
 
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model, as its box says, which trains nothing."""
