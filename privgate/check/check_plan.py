@@ -14,7 +14,6 @@ from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import closed_form, in_parts, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
-from privgate.families.networks import torch_nets
 from privgate.families.retrained import Retrained
 from privgate.influence import aggregate, indirect_queries, met_elsewhere, modes, other_coins
 from privgate.influence import left_out as leave_one_out
@@ -56,8 +55,6 @@ def of(run: Run, engine: Engine, units: Index, *, each: float = 0.0) -> Probe:
     """Return what an engine takes for some units, and the theorems with it; ``each`` is what one training takes."""
     cost = engine.cost(run.subject, units, run.seeds, mode=run.once(modes.used))
     theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
-    if torch_nets.recipe_of(run.subject) is not None:  # a few networks already train for as long as all of them
-        return Probe(cost.cpu_seconds, 0.0, 0.0)
     shuffled = run.generator("planned").permutation(units)
     kept: list[tuple[Retrained, Index]] = []
     # what trains takes as long for each seed; one shows it

@@ -1,12 +1,10 @@
-"""The engines in the order in which they are asked: closed form, certified Newton, tree, batched networks, refit."""
+"""The engines in the order in which they are asked: closed form, certified Newton, refit."""
 
 from privgate.families import discriminants, least_squares, nearest, refit, ridge, sharded
 from privgate.families.engine import Engine
 from privgate.families.logistic import at_minimum, logistic_engine
 from privgate.families.naive_bayes import bernoulli, categorical, gaussian, tokens
-from privgate.families.networks import torch_nets
 from privgate.families.pipelines import behind, counted_words
-from privgate.families.trees import decision_tree, hist_boosting, keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
@@ -24,11 +22,6 @@ ALL: tuple[Engine, ...] = (
     logistic_engine.ENGINE,
     at_minimum.ENGINE,
     counted_words.ENGINE,
-    decision_tree.ENGINE,
-    keyed_forest.ENGINE,
-    hist_boosting.ENGINE,
-    refits.ENGINE,
-    torch_nets.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,
 )

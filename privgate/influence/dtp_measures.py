@@ -14,7 +14,6 @@ from privgate.families import answering as families
 from privgate.families import bound as bounds
 from privgate.families import refit
 from privgate.families.engine import Asked
-from privgate.families.networks import torch_nets
 from privgate.families.retrained import Shown, Status
 from privgate.influence import aggregate, contradicted, left_out, modes, other_coins, per_unit, sensitivities
 from privgate.run import beside, reproduction
@@ -128,10 +127,8 @@ def _seeds(run: Run) -> dict[str, Any]:
 
 
 def _assumptions(run: Run, *, every: bool) -> list[str]:
-    declared = torch_nets.recipe_of(run.subject)
-    keyed = declared is not None and declared.module is None  # a module's own random layers are not keyed
-    random = "randomness keyed by record" if keyed else "the same seed for what randomness there is"
-    said = [f"left out means: same initial state, {random}, the record absent everywhere"]
+    same = "the same seed for what randomness there is"
+    said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
     elif run.at_coins:

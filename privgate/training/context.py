@@ -80,8 +80,6 @@ def _roots(subject: Subject) -> tuple[str, ...]:
     named = [r for r in (payload.get("fit"), payload["predict"]) if r]
     named += estimators.references(payload.get("estimator")) + estimators.references(list(payload["params"].values()))
     tops = {re.split(r"[.:]", r)[0] for r in named}
-    if any(r.startswith("privgate.torch_recipe:") for r in named):
-        tops.add("torch")  # an extra of ours, which what we require does not name
     for content in subject.recipe.snapshot.values():
         found = re.findall(rb"^\s*(?:import|from)\s+(\w+)", content, re.MULTILINE)
         tops |= {name.decode() for name in found}

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.models.columns import is_missing
-from privgate.models.frozen_encoder import FUNCTIONS
 from privgate.subject.domain import Domain
 
 #: relative room for what our own steps round, who compute in double precision
@@ -25,9 +24,6 @@ _HALF = 2.0**-10
 _SMALLEST = 2.0**-24
 #: elementwise functions that rise everywhere
 _RISING = ("log1p", "log", "log2", "log10", "sqrt", "exp", "expm1", "exp2", "tanh", "arctan", "arcsinh", "cbrt", "rint")
-
-#: what an encoder's functions answer at most, whatever they are asked; infinite ends are known by their argument alone
-RANGES = {"relu": (0.0, np.inf), "tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0)}
 
 
 class NoImage(Exception):  # noqa: N818  an answer, not an error
@@ -185,31 +181,6 @@ def _fixed_scaler(step: Any, given: Image) -> Image:
     return Image(np.zeros(d), np.ones(d), missing=~np.array(fine, dtype=bool))
 
 
-def _frozen_encoder(step: Any, given: Image) -> Image:
-    low, high = given.low, given.high
-    lost = False  # it refuses what is missing, and its own sums may exceed the largest double
-    for layer in step.read():
-        if isinstance(layer, str):
-            bottom, top = RANGES[layer]
-            low, high = (FUNCTIONS[layer](v) for v in (low, high))
-            # whatever goes in, this is what comes out; also where nothing is known of it
-            low, high = np.fmax(low, bottom) - _ROUNDED, np.fmin(high, top) + _ROUNDED
-        elif len(low) != len(layer[0]):
-            raise NoImage(f"the encoder takes {len(layer[0])} numbers, of {len(low)} something is known")
-        else:
-            low, high = _affine(low, high, *layer)
-            lost |= bool(_unknown(low, high).any())
-    return Image(low, high, missing=np.full(len(low), lost))
-
-
-def _affine(low: Float, high: Float, weights: Float, intercepts: Float) -> tuple[Float, Float]:
-    """Return the range of ``z weights + intercepts``, outward by what a sum of so many terms may round."""
-    up, down = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
-    size = np.maximum(np.abs(low), np.abs(high)) @ np.abs(weights) + np.abs(intercepts)
-    room = 4 * (len(weights) + 2) * np.finfo(np.float64).eps * size
-    return low @ up + high @ down + intercepts - room, high @ up + low @ down + intercepts + room
-
-
 def _one_hot(widths: Sequence[int], names: Sequence[Any]) -> Image:
     edges = np.cumsum([0, *widths])
     blocks = tuple(tuple(range(a, b)) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a)
@@ -350,7 +321,6 @@ def _outward(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
 
 _OF: dict[str, Callable[[Any, Image], Image]] = {
     "FixedScaler": _fixed_scaler,
-    "FrozenEncoder": _frozen_encoder,
     "FixedOneHot": _fixed_one_hot,
     "OneHotEncoder": _one_hot_encoder,
     "OrdinalEncoder": _ordinal_encoder,

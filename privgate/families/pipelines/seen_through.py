@@ -137,8 +137,5 @@ def understood(subject: Subject, fleet: Fleet) -> tuple[Precondition, ...]:
     found = seen(subject)
     said = [] if looked is None else [looked]
     if found.steps:
-        detail: dict[str, Any] = {"steps": list(found.steps)}
-        if pinned := [{"digest": e.digest, "public": e.public} for e in found.encoders]:
-            detail["encoders"] = pinned
-        said.append(Precondition("first_steps", "passed", found.words, detail))
+        said.append(Precondition("first_steps", "passed", found.words, {"steps": list(found.steps)}))
     return tuple(said)

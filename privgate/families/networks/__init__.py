@@ -1,1 +1,0 @@
-"""Networks that a recipe declares, trained in batches."""
