@@ -1,6 +1,8 @@
 """The recipe: everything needed to train the model again."""
 
 import copy
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -230,8 +232,10 @@ class Recipe:
             recorded=dict(payload),
             root=root,
         )
-        named = {r.replace(":", ".") for r in made._references()}
-        if why := gone(named | sources.imported(made.snapshot)):
+        named = re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))
+        if why := gone(
+            {name.replace(":", ".") for name in named} | sources.imported({} if root is None else made.snapshot)
+        ):
             raise SubjectError(f"the recipe names {why}")
         return made
 
