@@ -232,10 +232,8 @@ class Recipe:
             recorded=dict(payload),
             root=root,
         )
-        named = re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))
-        if why := gone(
-            {name.replace(":", ".") for name in named} | sources.imported({} if root is None else made.snapshot)
-        ):
+        named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
+        if why := gone(named | sources.imported({} if root is None else made.snapshot)):
             raise SubjectError(f"the recipe names {why}")
         return made
 
