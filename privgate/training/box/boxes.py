@@ -21,7 +21,7 @@ from privgate.arrays import Index
 from privgate.training import recognition, worker
 from privgate.training.box import bubblewrap, templates, wire
 from privgate.training.box.inside import Call
-from privgate.training.fit import MOST_READ, Answer, Fit
+from privgate.training.fit import Answer
 from privgate.training.payload import Part, Payload
 from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import GRACE, TaskLimits
@@ -206,7 +206,6 @@ class _Lane:
     asked: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
     models: list[tuple[int, int]] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
 
 
 class BoxPool:
@@ -266,12 +265,11 @@ class BoxPool:
         calls = [fit for fit in chunk.fits if not isinstance(fit, Part)]
         lane.shapes = [(fit.rows, payload.classes) for fit in calls]
         lane.models = [(fit.trainings if fit.keep else 0, fit.keep) for fit in calls]
-        lane.reads = [MOST_READ if isinstance(fit, Fit) and fit.reads else 0 for fit in calls]
         each = self._limits.seconds + GRACE + 1.0
         trainings = sum(fit.trainings for fit in chunk.fits)
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * trainings + _BEYOND_SECONDS
         self._flying.append(lane)
-        most = wire.most_bytes(lane.shapes, lane.models, lane.reads)
+        most = wire.most_bytes(lane.shapes, lane.models)
         try:
             lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
         except GoneError:
@@ -291,7 +289,7 @@ class BoxPool:
                 try:
                     body = lane.box.receive()
                     if body is not None:
-                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models, lane.reads)
+                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models)
                         return self._landed(lane, made)
                 except (GoneError, wire.LieError):
                     return self._landed(lane, None)
