@@ -6,7 +6,7 @@ import random
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 
@@ -17,7 +17,7 @@ from privgate.evidence import Remembered
 from privgate.subject import estimators
 from privgate.subject.libraries import providing
 from privgate.subject.subject import Subject
-from privgate.training.fit import TOLERANCE, Answer, Block, Call
+from privgate.training.fit import TOLERANCE, Answer, Fit
 from privgate.training.storage import LARGE
 
 # What an answer depends on beside the call itself: data, recipe, sources, versions.
@@ -152,7 +152,7 @@ class Recalled:
 
     subject: Subject
     key: bytes
-    fit: Call
+    fit: Fit
     answer: Answer | None
     digest: bytes = b""
 
@@ -196,20 +196,19 @@ class Freshness:
     _chance: random.SystemRandom = field(default_factory=random.SystemRandom, repr=False)
 
     def note(
-        self, subject: Subject, keys: Sequence[bytes], fits: Sequence[Call], known: Sequence[Answer | None]
+        self, subject: Subject, keys: Sequence[bytes], fits: Sequence[Fit], known: Sequence[Answer | None]
     ) -> None:
         """Count what was remembered, and keep a uniform sample of it (reservoir sampling)."""
         for key, fit, answer in zip(keys, fits, known, strict=True):
             if answer is None or key in self.fresh:
                 continue
-            self.recalled += fit.trainings
-            for one in range(fit.trainings):
-                self._seen += 1
-                at = self._seen - 1 if self._seen <= SAMPLE else self._chance.randrange(self._seen)
-                if at < SAMPLE:
-                    small = isinstance(fit, Block) or answer.log_p.nbytes < LARGE
-                    recalled = Recalled(subject, key, fit, answer if small else None, self.said.get(key, b""))
-                    self._sample[at : at + 1] = [_one_of(recalled, one)]
+            self.recalled += 1
+            self._seen += 1
+            at = self._seen - 1 if self._seen <= SAMPLE else self._chance.randrange(self._seen)
+            if at < SAMPLE:
+                small = answer.log_p.nbytes < LARGE
+                recalled = Recalled(subject, key, fit, answer if small else None, self.said.get(key, b""))
+                self._sample[at : at + 1] = [recalled]
 
     def sample(self) -> list[Recalled]:
         """Return what is to be trained afresh, once; not what was trained meanwhile and came back the same."""
@@ -236,19 +235,6 @@ class Freshness:
             different=self.different,
             noisy=self.noisy,
         )
-
-
-def _one_of(recalled: Recalled, position: int) -> Recalled:
-    """Return one of the models that were remembered: a block is compared model by model, each trained by itself."""
-    block = recalled.fit
-    if not isinstance(block, Block) or block.trainings == 1 or recalled.answer is None:
-        return recalled
-    key = hashlib.sha256(recalled.key + b"alone" + str(position).encode()).digest()
-    begin = sum(fit.rows for fit in block.fits[:position])
-    answer = recalled.answer
-    if not answer.problem:
-        answer = replace(answer, log_p=answer.log_p[begin : begin + block.fits[position].rows])
-    return Recalled(recalled.subject, key, block.alone(position), answer)
 
 
 def same(one: Answer, other: Answer, tolerance: float = TOLERANCE) -> bool:

@@ -1,11 +1,9 @@
 """One call of the training function: what to train on, and where to look at the result."""
 
 import hashlib
-import json
 import struct
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,71 +103,6 @@ class Fit:
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
         order = [self.order] if self.order else []
         return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat, *order])
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Part of an engine's work: models that it trains together in its own way, remembered like one call.
-
-    Parameters
-    ----------
-    by : str
-        ``"module:function"`` below ``privgate.families``. In a worker ``function(opened, block)`` returns
-        log-probabilities (rows, K): those of the first of ``fits`` at its queries, then of the second, and so on; and
-        the models, bytes, empty where one is not kept.
-    version : int
-        Of what it computes.
-    fits : tuple of Fit
-        What each model would be as a call of the training function.
-    options : tuple of str
-        What else the function is told.
-    tolerance : float
-        Nats by which two answers may differ and still be one.
-    keep : int
-        Bytes of each model that the worker may send back.
-    models : tuple of bytes
-        What it sent back of each model before; empty where nothing is known.
-    """
-
-    by: str
-    version: int
-    fits: tuple[Fit, ...]
-    options: tuple[str, ...] = ()
-    tolerance: float = TOLERANCE
-    keep: int = 0
-    models: tuple[bytes, ...] = ()
-
-    @property
-    def trainings(self) -> int:
-        """Models that it trains."""
-        return len(self.fits)
-
-    @cached_property
-    def rows(self) -> int:
-        """Rows of the answer."""
-        return sum(fit.rows for fit in self.fits)
-
-    @property
-    def encoding(self) -> bytes:
-        """Everything here as bytes, different for different blocks and never that of a ``Fit``."""
-        return b"".join([self._head, *(struct.pack("<q", len(e)) + e for e in (fit.encoding for fit in self.fits))])
-
-    @property
-    def _head(self) -> bytes:
-        return json.dumps(["block", self.by, self.version, *self.options]).encode()
-
-    @property
-    def of_models(self) -> tuple[bytes, ...]:
-        """What names each model, whatever it is asked, and with whichever others it was trained."""
-        return tuple(self._head + name for fit in self.fits for name in fit.of_models)
-
-    def alone(self, position: int) -> Self:
-        """Return a block of one of the models."""
-        return replace(self, fits=self.fits[position : position + 1])
-
-
-#: what a fleet runs and remembers
-Call = Fit | Block
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from privgate.training import context, isolation, kept, payload, recognition, wa
 from privgate.training.box import templates
 from privgate.training.box.boxes import BoxPool
 from privgate.training.context import Freshness, Recalled, same
-from privgate.training.fit import Answer, Call
+from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Part, Payload, lay_out
 from privgate.training.pools import Batch, LocalPool, Pool
@@ -140,7 +140,7 @@ class Fleet:
 
     # -- the map ------------------------------------------------------------------------------------------------------
 
-    def keys(self, subject: Subject, fits: Sequence[Call]) -> list[bytes]:
+    def keys(self, subject: Subject, fits: Sequence[Fit]) -> list[bytes]:
         """Return the ledger key of every fit."""
         own = self.context(subject)
         return [context.key(own, f.encoding) for f in fits]
@@ -155,11 +155,11 @@ class Fleet:
         """Return randomness that nobody without the ledger's secret can foretell, and that a run with it repeats."""
         return digest.generator(self.ledger.drawn(purpose.encode(), self.context(subject)).hex(), digits=64)
 
-    def missing(self, subject: Subject, fits: Sequence[Call]) -> int:
+    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
         """Return how many different calls would have to be made now."""
         return len(self.untrained(subject, fits))
 
-    def untrained(self, subject: Subject, fits: Sequence[Call]) -> list[Call]:
+    def untrained(self, subject: Subject, fits: Sequence[Fit]) -> list[Fit]:
         """Return the different calls that would have to be made now: no answer is known, and no model that could."""
         different = dict(zip(self.keys(subject, fits), fits, strict=True))
         unknown = ~self.ledger.find(list(different))
@@ -168,7 +168,7 @@ class Fleet:
             return calls
         return [call for call, asks in zip(calls, self._asks(subject, calls), strict=True) if not asks]
 
-    def fits(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Answer]:
+    def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
         What is remembered is not trained again. What is trained is on disk before the next chunk starts. So an
@@ -186,7 +186,7 @@ class Fleet:
             answers = [fresh[k] if a is None else a for k, a in zip(keys, answers, strict=True)]
         return [a for a in answers if a is not None]
 
-    def each(self, subject: Subject, fits: Sequence[Call], *, label: str = "retraining") -> list[Callable[[], Answer]]:
+    def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, keys = label, self.keys(subject, fits)
         different, held = dict(zip(keys, fits, strict=True)), dict[bytes, Answer]()
@@ -211,7 +211,7 @@ class Fleet:
 
         return [partial(read, key) for key in keys]
 
-    def alone(self, subject: Subject, fit: Call) -> Answer | None:
+    def alone(self, subject: Subject, fit: Fit) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
         if self.cluster is not None:
             return None
@@ -269,7 +269,7 @@ class Fleet:
             self._plain_pool = LocalPool(self.jobs, self.limits, settings)
         return self._plain_pool
 
-    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Call]) -> list[Answer | None]:
+    def _known(self, subject: Subject, keys: list[bytes], fits: Sequence[Fit]) -> list[Answer | None]:
         """Return what is remembered and may be used; what has to be trained afresh is, and compared, on the way."""
         known = self._recall(keys)
         # where training never repeats itself a comparison shows nothing, so nothing that was remembered is used
@@ -350,16 +350,16 @@ class Fleet:
             for k, a in zip(keys, found, strict=True)
         ]
 
-    def keeps(self, subject: Subject, call: Call) -> bool:
+    def keeps(self, subject: Subject, call: Fit) -> bool:
         """Whether every model of a call is kept, whatever it was asked, and would be believed."""
         return self._asks(subject, [call])[0]
 
-    def _asks(self, subject: Subject, calls: Sequence[Call]) -> list[bool]:
+    def _asks(self, subject: Subject, calls: Sequence[Fit]) -> list[bool]:
         """Return for which calls models would be asked, and nothing trained."""
         offered, _ = self._offered(subject, calls, kept.names(self._about(subject), calls))
         return [bool(call.models) and all(call.models) for call in offered]
 
-    def _offered(self, subject: Subject, calls: Sequence[Call], named: kept.Names) -> tuple[list[Call], int]:
+    def _offered(self, subject: Subject, calls: Sequence[Fit], named: kept.Names) -> tuple[list[Fit], int]:
         code = bool(payload.code_of(subject))
         return kept.offered(calls, named, self.ledger, self.freshness, signable=self.signable, code=code)
 
@@ -373,7 +373,7 @@ class Fleet:
         self,
         subject: Subject,
         keys: list[bytes],
-        fits: list[Call],
+        fits: list[Fit],
         *,
         anew: bool = False,
         held: Callable[[Answer], Answer] | None = None,

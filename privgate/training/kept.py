@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privgate.subject.subject import Subject
 from privgate.training import context
 from privgate.training.context import Freshness
-from privgate.training.fit import Block, Call, Fit
+from privgate.training.fit import Fit
 from privgate.training.ledger import Ledger
 from privgate.training.task_limits import OutOfTimeError
 
@@ -48,27 +48,19 @@ def about(subject: Subject) -> bytes:
     return context.of(alone) if own == wide else context.key(context.of(alone), str(wide).encode())
 
 
-def names(own: bytes, calls: Sequence[Call]) -> Names:
+def names(own: bytes, calls: Sequence[Fit]) -> Names:
     """Return the ledger keys of every call's models; none for models of other subsets, which are asked everywhere."""
-    return [
-        [] if any(f.members is not None for f in fits_of(call)) else [context.key(own, e) for e in call.of_models]
-        for call in calls
-    ]
+    return [[] if call.members is not None else [context.key(own, e) for e in call.of_models] for call in calls]
 
 
-def fits_of(call: Call) -> tuple[Fit, ...]:
-    """Return what each model of a call would be as a call of its own."""
-    return call.fits if isinstance(call, Block) else (call,)
-
-
-def many(calls: Sequence[Call]) -> bool:
+def many(calls: Sequence[Fit]) -> bool:
     """Whether a batch has more models than are kept."""
     return sum(call.trainings for call in calls) > MOST
 
 
 def offered(
-    calls: Sequence[Call], named: Names, ledger: Ledger, freshness: Freshness, *, signable: bool, code: bool
-) -> tuple[list[Call], int]:
+    calls: Sequence[Fit], named: Names, ledger: Ledger, freshness: Freshness, *, signable: bool, code: bool
+) -> tuple[list[Fit], int]:
     """Return the calls with the models that are kept, and how many of these are no trainings of this very process.
 
     ``code``: models are of anybody's classes, which can be another model once opened, and show a recipe's checks what
@@ -83,13 +75,13 @@ def offered(
     nobody: set[bytes] = set()
     # a run that remembered nothing yet could still be signed
     doubted = nobody if signable else known.keys() - (nobody if freshness.recalled else own_made)
-    made, taken, sparing = list[Call](), set[bytes](), len(calls) > FEW
+    made, taken, sparing = list[Fit](), set[bytes](), len(calls) > FEW
     for call, own in zip(calls, named, strict=True):
-        sure = own_made if isinstance(call, Block) or not code else nobody
+        sure = nobody if code else own_made
         models = tuple(known[name] if name in sure or name in doubted else b"" for name in own)
         taken |= {name for name, body in zip(own, models, strict=True) if body and name not in sure}
         with_ = replace(call, keep=room, models=models) if own else call
-        made.append(replace(with_, sparing=sparing) if isinstance(with_, Fit) and sparing else with_)
+        made.append(replace(with_, sparing=sparing) if sparing else with_)
     return made, len(taken)
 
 

@@ -12,7 +12,7 @@ from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.telling import sampled
 from privgate.subject.subject import Subject
 from privgate.training import context
-from privgate.training.fit import Call, Fit
+from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 
 #: calls that are timed; they are remembered, so nothing is wasted
@@ -123,7 +123,7 @@ def estimate(subject: Subject, fits: Sequence[Fit], fleet: Fleet, *, recalled: b
     return Plan(len(different), done, each, fleet.workers, fleet.workers * fleet.pool.peak_memory())
 
 
-def _to_time(subject: Subject, calls: Sequence[Fit], missing: Sequence[Call], fleet: Fleet) -> list[Fit]:
+def _to_time(subject: Subject, calls: Sequence[Fit], missing: Sequence[Fit], fleet: Fleet) -> list[Fit]:
     """Return a few of the calls that train: always the same ones, so that the next policy finds them remembered."""
     todo = {id(call) for call in missing}
     order = subject.generator("timed").permutation(len(calls))

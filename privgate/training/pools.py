@@ -15,7 +15,7 @@ import numpy as np
 from privgate.arrays import Index
 from privgate.training import context, recognition, warm, worker
 from privgate.training.context import Freshness
-from privgate.training.fit import Answer, Call, Fit
+from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Part, Payload
 from privgate.training.task_limits import TaskLimits
@@ -31,13 +31,13 @@ class Chunk:
     ----------
     positions : sequence of int
         Where the answers belong.
-    fits : sequence of Fit or Block, or of Part
+    fits : sequence of Fit, or of Part
     last_try : bool
         Nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
-    fits: Sequence[Call | Part]
+    fits: Sequence[Fit | Part]
     last_try: bool = False
 
 
@@ -213,7 +213,7 @@ class Owner(Protocol):
         ...
 
 
-def _is_reply(answers: Any, fits: Sequence[Call | Part], columns: int) -> bool:
+def _is_reply(answers: Any, fits: Sequence[Fit | Part], columns: int) -> bool:
     """Whether these are answers to these calls; no box stands between us and the workers of a cluster."""
     if not isinstance(answers, list) or len(answers) != len(fits):
         return False
@@ -238,7 +238,7 @@ class Batch:
         fleet: Owner,
         shipped: Payload,
         keys: list[bytes],
-        fits: Sequence[Call | Part],
+        fits: Sequence[Fit | Part],
         models: Sequence[Sequence[bytes]] = (),
         *,
         held: Callable[[Answer], Answer] | None = None,

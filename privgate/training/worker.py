@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from privgate.errors import SubjectError, UsageError
 from privgate.training import asking, context, kept, owner_words, task_limits
 from privgate.training import asking as answers
 from privgate.training import payload as parts
-from privgate.training.fit import Answer, Block, Call, Fit, Rows
+from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.payload import Opened, Part, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -95,7 +95,7 @@ def _end_with(asking: Any, number: int) -> None:
         os._exit(1)
 
 
-def run_chunk(payload: Payload, fits: Sequence[Call | Part], limits: TaskLimits) -> list[Answer]:
+def run_chunk(payload: Payload, fits: Sequence[Fit | Part], limits: TaskLimits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     _check_versions(payload)
     if asked := [fit for fit in fits if isinstance(fit, Part)]:  # of which a chunk holds nothing else
@@ -203,29 +203,24 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
     return _OPENED[payload.digest]
 
 
-def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Clock) -> Answer:
+def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
     started, what = time.perf_counter(), "training"
     try:
-        with clock.call(limits.seconds * fit.trainings if fit.trainings > 1 else None):
-            if isinstance(fit, Block):
-                log_p, models = made_together(opened, fit)
-                reused = bool(fit.models) and all(fit.models)
+        with clock.call():
+            known, models = _asked(opened, fit), tuple[bytes, ...]()
+            if known is not None:
+                log_p = known
             else:
-                known = _asked(opened, fit)
-                reused, models = known is not None, ()
-                if known is not None:
-                    log_p = known
-                else:
-                    model = _train(opened, rows, fit)
-                    what = "prediction"
-                    log_p = _evaluate(opened, model, fit.queries)
-                    models = _packed(opened, model, fit, time.perf_counter() - started)
+                model = _train(opened, rows, fit)
+                what = "prediction"
+                log_p = _evaluate(opened, model, fit.queries)
+                models = _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
             _nothing(),
             time.perf_counter() - started,
-            f"{what} did not end within {limits.seconds * fit.trainings:g} s",
+            f"{what} did not end within {limits.seconds:g} s",
             lasting=False,
         )
     except MemoryError:
@@ -237,7 +232,7 @@ def _answer(opened: Opened, rows: Rows, fit: Call, limits: TaskLimits, clock: Cl
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc, opened.root), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started, models=models, reused=reused)
+    return Answer(log_p, time.perf_counter() - started, models=models, reused=known is not None)
 
 
 def _asked(opened: Opened, fit: Fit) -> Float | None:
@@ -274,24 +269,6 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
         rows.trusted = False  # it writes into its input after all (copy=False)
         X, y = rows.of(fit)
         return opened.recipe.train(X, y, seed=fit.seed)
-
-
-def made_together(opened: Opened, block: Block) -> tuple[Float, tuple[bytes, ...]]:
-    """Return what an engine's own function makes of a block."""
-    made, models = _ours(block.by)(opened, block)
-    log_p = np.asarray(made, dtype=np.float64)
-    if log_p.shape != (block.rows, len(opened.classes)) or np.isnan(log_p).any():
-        raise SubjectError("an engine's block is not as many log-probabilities as were asked for")
-    return log_p, tuple(models)
-
-
-def _ours(by: str) -> Callable[..., Any]:
-    """Return an engine's own function, by name because engines stand above the fleet."""
-    module, _, name = by.partition(":")
-    if not module.startswith("privgate.families."):
-        raise SubjectError(f"{module} is no engine's")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
