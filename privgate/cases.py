@@ -23,8 +23,8 @@ from privgate.kernel import Case
 from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
 
 FILE = "cases.npz"
-#: the theorem about models that training makes
-OF_MODELS = "tree_cells"
+#: families of the kernel that went with 0.1.0, and what they were about
+GONE = {"cells": "boosted trees and forests", "words": "multinomial and complement naive Bayes"}
 #: bytes of arrays that are kept of one check, and read of one file; twice that is held while they are written
 MOST = 1 << 30
 #: of two runs of the kernel
@@ -90,16 +90,15 @@ class Kept:
         return "sha256:" + hashlib.sha256(told.encode()).hexdigest()
 
 
-def upper(kept: Sequence[Kept], people: int, seeds: int = 1) -> NDArray[np.float64]:
+def upper(kept: Sequence[Kept], people: int) -> NDArray[np.float64]:
     """Return everybody's upper limit, shape (people,); infinite for whom no case claims one.
 
-    Of a seed's cases the least counts, of a theorem's seeds the largest, of theorems the least. Of models that training
-    makes there are cases of each of the ``seeds``.
+    Of a seed's cases the least counts, of a theorem's seeds the largest, of theorems the least.
     """
     least = np.full(people, np.inf)
     for theorem in dict.fromkeys(k.theorem for k in kept):
         mine, worst = [k for k in kept if k.theorem == theorem], np.zeros(people)
-        for seed in range(max(seeds if theorem == OF_MODELS else 1, 1 + max(k.seed for k in mine))):
+        for seed in range(1 + max(k.seed for k in mine)):
             one = np.full(people, np.inf)
             for k in (k for k in mine if k.seed == seed):
                 named = k.units >= 0
@@ -123,6 +122,17 @@ def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
         if (k.seed in own or not own) and (upper(rest, people) <= wanted).all():
             found = rest
     return tuple(found)
+
+
+def gone(noted: Iterable[Mapping[str, Any]]) -> str:
+    """Return which case of a report is of a family that only an earlier version knew; empty where none is."""
+    family = next((str(note["family"]) for note in noted if note.get("family") in GONE), "")
+    if not family:
+        return ""
+    return (
+        f"the report rests on cases of {family!r}, the theorem about {GONE[family]}, which went with 0.1.0, the last "
+        "version that knew it: judge the model by share-1 or release-1, or train it in privgate.models.Sharded"
+    )
 
 
 # What follows of all limits, for rules: the yes that it gives, or why it gives none.

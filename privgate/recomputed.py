@@ -73,19 +73,20 @@ def again(document: Mapping[str, Any], folder: Path, compared: Callable[[Kept], 
     DigestMismatchError
         A case is not the one that the report names, or the kernel says otherwise of it.
     SubjectError
-        The file cannot be read, or no rule of the report approved by a certificate.
+        The file cannot be read, rests on a theorem that went, or no rule of the report approved by a certificate.
     """
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:
         raise SubjectError("the report names no case: no limit of it is a theorem's, or an earlier version wrote it")
+    if why := cases.gone(noted):
+        raise SubjectError(why)
     kept = [_again(compared(k), note) for k, note in zip(named(noted, folder), noted, strict=True)]
     people = int(document["evidence"]["subject"]["n_units"])
     if not 0 < people <= _PEOPLE:
         raise SubjectError(f"the report is about {people} people; 1 to {_PEOPLE} can be recomputed")
     if any(k.everybody.max(initial=-1) >= people for k in kept):
         raise DigestMismatchError(f"{cases.FILE} is about more people than the report")
-    seeds = len((document["evidence"]["run"]["trace"] or {}).get("seeds", ()))
-    upper, asked = cases.upper(kept, people, seeds), cases.people(kept)
+    upper, asked = cases.upper(kept, people), cases.people(kept)
     said = []
     for yes in by_theorem(document, kept):
         if why := yes.shortfall(upper, asked):

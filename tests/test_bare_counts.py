@@ -24,10 +24,8 @@ NOBODY = {
     ("run/serving.py", "len(rows) - len(out)"),
     ("training/worker.py", "len(queries)"),
     # all there are
-    ("advice/apply.py", "len(public.X)"),
     ("lab/robust/robust_advantage.py", "len(inside)"),
     ("lab/robust/robust_advantage.py", "len(outside)"),
-    ("models/keyed_forest.py", "len(features)"),
     ("run/data_checks.py", "len(X)"),
     ("run/data_checks.py", "len(data.units)"),
     ("run/data_checks.py", "len(heads)"),

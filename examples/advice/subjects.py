@@ -116,39 +116,22 @@ def ridge(n: int) -> Made:
 
 
 def digits(n: int) -> Made:
-    """Return a small convolutional network on the digits of scikit-learn."""
-    from privgate.torch_recipe import TorchTraining
+    """Return a small network on the digits of scikit-learn."""
+    from recipes import torch_loop
 
-    found = tables.digits(n)
-    recipe = Recipe(TorchTraining(module=convolutional, epochs=15, lr=0.05, batch_size=50, momentum=0.9), seed=0)
-    return recipe, found
-
-
-def convolutional(n_features: int, n_classes: int) -> object:
-    """Return two convolutions and a linear layer; a record is an image of 8 x 8, which they leave 4 x 4."""
-    import torch
-
-    del n_features
-
-    return torch.nn.Sequential(
-        torch.nn.Unflatten(1, (1, 8, 8)),
-        torch.nn.Conv2d(1, 8, 3),
-        torch.nn.ReLU(),
-        torch.nn.Conv2d(8, 16, 3),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.Linear(16 * 4 * 4, n_classes),
-    )
+    recipe = Recipe(torch_loop.fit, params={"width": 64, "epochs": 15}, seed=0, predict=torch_loop.predict)
+    return recipe, tables.digits(n)
 
 
 def location(n: int) -> Made:
     """Return a perceptron on the check-ins of Shokri et al."""
-    from privgate.torch_recipe import TorchTraining
+    from recipes import torch_loop
 
     found = datasets.location(Path(tables.FOLDER))
     found = found.sample(min(2 * n, len(found.y)), np.random.default_rng(0))
     data = TrainingData(found.X[:n], found.y[:n], candidates=(found.X[n:], found.y[n:]))
-    return Recipe(TorchTraining(hidden=(64,), epochs=20, lr=0.1, batch_size=50, momentum=0.9), seed=0), data
+    recipe = Recipe(torch_loop.fit, params={"width": 64, "epochs": 20}, seed=0, predict=torch_loop.predict)
+    return recipe, data
 
 
 CASES: Mapping[str, Case] = {

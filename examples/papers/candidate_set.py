@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from papers import networks, regressions
 from papers.datasets import Data
-from papers.memory import batched_networks, recalled
+from papers.memory import recalled
 from privgate import digest
 from privgate.families import answering as families
 from privgate.families import refit
@@ -80,10 +80,12 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
 
     # numbers, not whole numbers, where features are 0 and 1: integer matrix products are slow
     X: Any = data.X if kind != "NB" or data.binary else data.codes
-    estimator: Any
+    candidates = X[others], data.y[others]
     if kind == "NN":
-        estimator = declared(settings_of(data))
-    elif kind == "NB":
+        recipe = Recipe(fit, params=asdict(settings_of(data)), seed=0, predict=ask)
+        return Subject.local(recipe, TrainingData(X[rows], data.y[rows], candidates=candidates), name=kind)
+    estimator: Any
+    if kind == "NB":
         values = data.codes.max(axis=0) + 1
         estimator = BernoulliNB() if data.binary else CategoricalNB(min_categories=values)
     else:
@@ -92,20 +94,19 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
         solver = "lbfgs" if too_large(data, rows) else "newton-cg"
         C = 1.0 if data.name == "Adult" else 100.0
         estimator = LogisticRegression(C=C, max_iter=10_000, tol=1e-8, solver=solver)
-    return Subject.local(
-        Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=(X[others], data.y[others])), name=kind
-    )
+    return Subject.local(Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=candidates), name=kind)
 
 
-def declared(settings: networks.Settings) -> Any:
-    """Return the paper's network as the product's declarative recipe, which its engine trains in batches."""
-    from privgate.torch_recipe import TorchTraining
+def fit(X: Float, y: Index, *, seed: int, **settings: Any) -> Any:
+    """Train the paper's network, alone as it is trained beside others."""
+    codes = np.unique(y, return_inverse=True)[1]
+    own, members = networks.Settings(**settings), np.ones(len(y), dtype=bool)
+    return networks.fitted(X, codes, members, own, n_classes=int(codes.max()) + 1, seed=seed)
 
-    networks.torch()
-    return TorchTraining(
-        hidden=(settings.hidden,), activation="tanh", optimizer="adam", lr=settings.rate, epochs=settings.epochs,
-        batch_size=settings.batch // 2,  # of the pool, half of which trains
-    )  # fmt: skip
+
+def ask(model: Any, X: Float) -> Float:
+    """Return the network's probabilities."""
+    return np.asarray(model(X))
 
 
 def settings_of(data: Data) -> networks.Settings:
@@ -161,8 +162,7 @@ def measured_pdtp(
 
     if kind != "NN":
         return made()
-    described = asdict(settings_of(data))
-    return recalled(fleet, (batched_networks(), described, data.X[rows], data.y[rows], units, seed), made)
+    return recalled(fleet, (subject.recipe.digest, data.X[rows], data.y[rows], units, seed), made)
 
 
 def too_large(data: Data, rows: Index) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import privgate
 from privgate import digest
 from privgate.training.fleet import Fleet
 
@@ -27,14 +26,6 @@ def _sources() -> str:
         torch = "none"
     files = sorted(Path(__file__).parent.glob("networks*.py"))
     return digest.of_bytes(torch.encode(), *(f.read_bytes() for f in files))
-
-
-@cache
-def batched_networks() -> str:
-    """Return a digest of the product's batched training: one of the ``parts`` of what it made."""
-    home = Path(privgate.__file__).parent
-    names = ("models/torch_perceptron", "models/record_keyed", "torch_recipe")
-    return digest.of_bytes(*((home / f"{n}.py").read_bytes() for n in names))
 
 
 def recalled(fleet: Fleet | None, parts: tuple[Any, ...], make: Callable[[], Array]) -> Array:

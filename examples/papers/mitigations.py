@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from papers import datasets, networks
-from papers.memory import batched_networks, recalled
+from papers.memory import recalled
 from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from papers.table import Row, Table
-from privgate import torch_recipe
 from privgate.families import refit
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -43,20 +42,42 @@ RATE, EPOCHS, BATCH = 0.001, 200, 100
 SPREAD = 0.95
 
 
-def network(penalty: float) -> Any:
+def network(penalty: float) -> Recipe:
     """Return the paper's network, trained by plain SGD on cross-entropy + ``penalty`` * sum of squared parameters.
 
     The paper's sum is over "the model's parameters": biases are in it, as in ``weight_decay``.
     """
-    networks.torch()
+    params = {"hidden": HIDDEN, "rate": RATE * BATCH, "penalty": penalty, "batch": BATCH, "epochs": EPOCHS}
+    return Recipe(fit, params=params, seed=0, predict=ask)
+
+
+def fit(X: Float, y: Index, *, seed: int, hidden: int, rate: float, penalty: float, batch: int, epochs: int) -> Any:
+    """Train the network."""
+    torch = networks.torch()
+    drawn = torch.Generator().manual_seed(seed)
+    records, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(np.unique(y, return_inverse=True)[1])
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        first, last = torch.nn.Linear(X.shape[1], hidden), torch.nn.Linear(hidden, int(labels.max()) + 1)
+    model = torch.nn.Sequential(first, torch.nn.Tanh(), last)
     # weight_decay is what times a parameter is added to its gradient: d/dw of penalty * w^2 is 2 * penalty * w
-    return torch_recipe.TorchTraining(
-        hidden=(HIDDEN,), activation="tanh", optimizer="sgd", lr=RATE * BATCH, weight_decay=2 * penalty,
-        batch_size=BATCH, epochs=EPOCHS,
-    )  # fmt: skip
+    steps = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=2 * penalty)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(records), generator=drawn).split(batch):
+            steps.zero_grad()
+            torch.nn.functional.cross_entropy(model(records[rows]), labels[rows]).backward()
+            steps.step()
+    return model
 
 
-def train(X: Float, y: Index, inside: Bool, estimator: Any, *, seed: int, fleet: Fleet) -> Float:
+def ask(model: Any, X: Float) -> Float:
+    """Return the network's probabilities."""
+    torch = networks.torch()
+    with torch.no_grad():
+        return np.asarray(torch.softmax(model(torch.tensor(X, dtype=torch.float32)).double(), dim=1).numpy())
+
+
+def train(X: Float, y: Index, inside: Bool, recipe: Recipe, *, seed: int, fleet: Fleet) -> Float:
     """Return log-probabilities (N, P, K) at all records of one model a row of ``inside``; each is remembered.
 
     Every model has first weights and batches of its own, from ``seed`` on: an attack that learns from models with the
@@ -65,8 +86,8 @@ def train(X: Float, y: Index, inside: Bool, estimator: Any, *, seed: int, fleet:
     """
     # an engine's pool has two parts; models are trained on rows of either
     half = len(y) // 2
-    subject = Subject.local(Recipe(estimator), TrainingData(X[:half], y[:half], candidates=(X[half:], y[half:])))
-    parts = batched_networks(), estimator.get_params(), X, y
+    subject = Subject.local(recipe, TrainingData(X[:half], y[:half], candidates=(X[half:], y[half:])))
+    parts = recipe.digest, X, y
     made = np.empty((len(inside), len(y), len(subject.classes)))
     for i in range(len(inside)):
 

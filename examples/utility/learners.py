@@ -21,13 +21,13 @@ SHARDS: dict[str, tuple[tuple[int, Combine], ...]] = {
     "breast cancer": ((4, "log_pool"),),
     "Location": ((4, "mean"), (10, "mean")),
 }
-#: least records a leaf and penalty of regularised boosting, least records a leaf and floor of the keyed forest, C of
-#: logistic regression: for about as many people as the table has
+#: least records a leaf and penalty of regularised boosting, C of logistic regression: for about as many people as the
+#: table has
 TAME: dict[str, dict[str, float]] = {
-    "Adult": {"leaf": 200, "l2": 50, "forest": 20, "floor": 0.02, "C": 3},
-    "digits": {"leaf": 30, "l2": 100, "forest": 10, "floor": 0.05, "C": 0.6},
-    "breast cancer": {"leaf": 80, "l2": 200, "forest": 10, "floor": 0.1, "C": 3},
-    "Location": {"leaf": 30, "l2": 100, "forest": 5, "floor": 0.02, "C": 0.1},
+    "Adult": {"leaf": 200, "l2": 50, "C": 3},
+    "digits": {"leaf": 30, "l2": 100, "C": 0.6},
+    "breast cancer": {"leaf": 80, "l2": 200, "C": 3},
+    "Location": {"leaf": 30, "l2": 100, "C": 0.1},
 }
 
 
@@ -93,22 +93,6 @@ def _boosting(data: str) -> Learner:
     return Learner(data, "boosting, depth 3, regularised", make)
 
 
-def _keyed(data: str) -> Learner:
-    def make(table: Table, seed: int) -> Any:
-        from privgate.models import KeyedForest
-
-        tame = TAME[data]
-        return KeyedForest(
-            max_depth=6,
-            min_samples_leaf=int(tame["forest"]),
-            floor=tame["floor"],
-            classes=table.labels,
-            random_state=seed,
-        )
-
-    return Learner(data, "KeyedForest, depth 6", make)
-
-
 def _logistic(data: str) -> Learner:
     def make(table: Table, seed: int) -> Any:
         from sklearn.linear_model import LogisticRegression
@@ -135,7 +119,7 @@ def of(data: str) -> list[Learner]:
     """Return the rows of one data set."""
     plain = Learner(data, f"{SHIPPED[data]}, library's defaults", lambda _, seed: shipped(data, seed))
     shards = [_sharded(data, k, combine) for k, combine in SHARDS[data]]
-    return [plain, *shards, _boosting(data), _keyed(data), _logistic(data), _private(data, 8), _private(data, 1)]
+    return [plain, *shards, _boosting(data), _logistic(data), _private(data, 8), _private(data, 1)]
 
 
 ROWS = [row for data in NAMES for row in of(data)]

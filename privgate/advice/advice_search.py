@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privgate import digest
-from privgate.advice import apply, candidates
+from privgate.advice import candidates
 from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice_page import Advice
@@ -108,8 +108,6 @@ class Search:
         Of each measurement.
     measure : str
         Of usefulness: see ``usefulness.chosen``; the usual one if empty.
-    public : Public, optional
-        Records of nobody in the training data, to train an encoder on.
     halvings : int
         Of one scale.
     seconds : float
@@ -123,7 +121,6 @@ class Search:
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
     measure: str = ""
-    public: apply.Public | None = None
     halvings: int = HALVINGS
     seconds: float = BUDGET
     tell: Callable[[str], None] = lambda _: None
@@ -300,7 +297,6 @@ class Search:
             if any(w.found for w in ways):
                 ways = [w for w in ways if w.found]
             ways = [w for w in ways if w.step(self.one)]
-        self.left += candidates.skipped(self.subject, self.policy, public=self.public is not None)
         self.removal(limits)
 
     def _in_shards(self, shards: Iterable[Change]) -> None:
@@ -337,18 +333,8 @@ class Search:
     def _scales(self) -> Iterator[list[Scale]]:
         """Yield each scale, first as it is and then with what belongs beside it."""
         yield from candidates.knob_scales(self.subject)
-        yield from ([scale] for _, scale in candidates.families(self.subject, self.policy))
         if (noise := candidates.noisy(self.subject)) is not None:
             yield [noise]
-        if (scale := candidates.named_private(self.subject, self.policy)) is not None:
-            # at the epsilon that a rule names; where that is not enough, at the largest that is
-            yield [lambda _: scale(0.0), scale]
-        if self.public is None:
-            return
-        if why := apply.unfit(self.subject, self.public):
-            self.left.append(f"public pre-training, a frozen encoder: {why}")
-        else:
-            yield [apply.scale(self.subject, self.public)]
 
     def _confirm(self) -> None:
         """Let a whole check look at the most useful candidates that pass, with randomness that nobody has seen."""

@@ -13,7 +13,6 @@ from privgate import digest
 from privgate.errors import UsageError
 from privgate.influence.risky_removal import without
 from privgate.subject import estimators
-from privgate.subject.claim import Claim
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
@@ -107,7 +106,6 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
     "GaussianNB": (Knob("var_smoothing", 10.0, 1e-9),),
     "LinearDiscriminantAnalysis": (Knob("shrinkage", 1.0, 0.01),),
     "KNeighborsClassifier": (Knob("n_neighbors", 500, 5, whole=True),),
-    "TorchTraining": (Knob("weight_decay", 1.0, 1e-4), Knob("epochs", 1, 30, whole=True), Knob("dropout", 0.9, 0.1)),
     "DecisionTreeClassifier": _FOREST,
     "DecisionTreeRegressor": _FOREST,
     "ExtraTreesRegressor": _TREES,
@@ -193,7 +191,7 @@ def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, 
         yield from _inside(value, (*place, "params", key))
 
 
-Kind = Literal["none", "parameters", "learner", "private", "pretrained", "shards", "remove", "release"]
+Kind = Literal["none", "parameters", "shards", "remove", "release"]
 
 
 class Setting(BaseModel):
@@ -205,15 +203,6 @@ class Setting(BaseModel):
     value: bool | int | float | str | None
 
 
-class Replacement(BaseModel):
-    """Another estimator where one is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    place: Place
-    spec: dict[str, Any]
-
-
 class Change(BaseModel):
     """What is done to a subject; nothing at all is the model as it stands.
 
@@ -223,10 +212,6 @@ class Change(BaseModel):
         For people, one phrase.
     settings : tuple of Setting
         Parameters of the recipe.
-    learner : Replacement, optional
-        Another learner in place of one.
-    claim : mapping, optional
-        What differential privacy the other learner's training claims; such a recipe has no seed.
     shards : int
         Wrapped in ``privgate.models.Sharded`` with so many; 0 for not.
     dtp : float
@@ -244,8 +229,6 @@ class Change(BaseModel):
     says: str
     kind: Kind = "none"
     settings: tuple[Setting, ...] = ()
-    learner: Replacement | None = None
-    claim: dict[str, str | int | float | None] | None = None
     shards: int = 0
     dtp: float = 0.0
     removed: tuple[int, ...] = ()
@@ -277,26 +260,20 @@ def rehearsed(subject: Subject) -> Rehearsal:
 
 def _recipe(subject: Subject, change: Change) -> Recipe:
     recipe = subject.recipe
-    if not (change.settings or change.shards or change.learner):
+    if not (change.settings or change.shards):
         return recipe
     payload = copy.deepcopy(dict(recipe.payload))
     for setting in change.settings:
         _set(payload, setting.place, estimators.encode(setting.value))
-    if change.learner is not None:
-        _set(payload, change.learner.place, change.learner.spec)
     if change.shards:
         payload["estimator"] = _sharded(payload["estimator"], change, subject.classes, recipe.seed)
-    claim = recipe.dp if change.claim is None else Claim.from_payload(change.claim)
-    if change.claim is not None:  # a recorded seed lets anybody take the noise back out
-        payload |= {"dp": change.claim, "seed": None}
     if recipe.recorded is not None:
         return Recipe.read(payload, recipe.root)
-    seed = payload["seed"]
     if payload["kind"] == "function":
         params = {k: estimators.decode(v, _known) for k, v in payload["params"].items()}
-        return replace(recipe, params=params, seed=seed, dp=claim)
+        return replace(recipe, params=params)
     held = estimators.decode(payload["estimator"], _known)
-    return replace(recipe, training=held, params={}, seed=seed, dp=claim)
+    return replace(recipe, training=held, params={})
 
 
 def _set(payload: dict[str, Any], place: Place, value: Any) -> None:

@@ -5,8 +5,7 @@ compared with the case; the kernel runs; its limits are aggregated, and held aga
 searches, tables, ledger, aggregation and rules are not asked: a bug in one of them makes no yes by theorem. What does
 not come out again is inconclusive.
 
-Models of trees rest on trainings: what was trained is believed, and what was asked of it is not. A declared list of
-questions is put to real models, and is no theorem's.
+A declared list of questions is put to real models, and is no theorem's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,6 @@ from privgate.documents import strict_json
 from privgate.families import of_data
 from privgate.families.designs import ODD, vanishing
 from privgate.families.pipelines import first_steps
-from privgate.families.trees import covered_trees
 from privgate.kernel import Case, Refused
 from privgate.outcome import Outcome
 from privgate.subject.subject import Subject
@@ -37,13 +35,10 @@ PROPOSED: Mapping[str, frozenset[str]] = {
 }
 #: of families that need no certificate: a question that shows much, and where to be tight
 _QUESTIONS = frozenset(("question", "limit"))
-#: engines whose people no theorem of data limits in their place: they are certain, or of trees
-TRAINED = ("logistic", "tree_ensembles", "sharded", "refit", "keyed_forest")
+#: engines whose people no theorem of data limits in their place: they are certain
+TRAINED = ("logistic", "sharded", "refit")
 #: why a yes has nothing to rest on
-NOTHING_KEPT = (
-    f"no case of it was kept; of trees, cases above {cases.MOST >> 21} MiB are not: train fewer or smaller trees, or "
-    "let the rule ask about a share of people, of whom it draws a sample"
-)
+NOTHING_KEPT = "no case of it was kept"
 #: nats by which a table's limit may be below the kernel's, which ran twice
 _SAME = 1e-9
 
@@ -191,7 +186,7 @@ def _untrue(subject: Subject, records: Mapping[str, Any], found: Float, *, whole
 
 def upper(subject: Subject, evidence: Any) -> Any:
     """Return everybody's upper limit, shape (n_units,), made again; a sentence where a case is not the data's."""
-    again, trace = [], evidence.run.trace
+    again = []
     for k in evidence.cases:
         if why := canonical(subject, k):
             return why
@@ -200,7 +195,7 @@ def upper(subject: Subject, evidence: Any) -> Any:
         except Refused as exc:
             return f"the kernel refuses the case of {k.theorem}: {exc}"
         again.append(claimed(subject, made))
-    return cases.upper(again, len(subject.data.units), 1 if trace is None else len(trace.seeds))
+    return cases.upper(again, len(subject.data.units))
 
 
 def claimed(subject: Subject, kept: Kept) -> Kept:
@@ -221,7 +216,7 @@ _seen = lru_cache(maxsize=1)(first_steps.through)
 
 def _canonical(subject: Subject, kept: Kept) -> str:
     theorem = of_data.ALL.get(kept.theorem)
-    if theorem is None and kept.theorem != cases.OF_MODELS:
+    if theorem is None:
         others = f"cases of {kept.theorem!r} are not made of data again"
         return f"{others}; privgate verify --recompute runs the kernel on them"
     if not subject.release.exact:
@@ -229,13 +224,6 @@ def _canonical(subject: Subject, kept: Kept) -> str:
     units, inner, case = kept.everybody, _seen(subject).subject, kept.case
     if len(np.unique(units)) != len(units) or units.max(initial=-1) >= len(subject.data.units):
         return f"the case of {kept.theorem} names somebody twice, or somebody who is not there"
-    if theorem is None:
-        if why := covered_trees.unfit(inner):
-            return f"{kept.theorem} does not apply, because {why}"
-        box, whole = covered_trees.boxes(inner)
-        floor = getattr(covered_trees.estimator_of(inner), "floor", None)
-        settings = {"whole": whole, "link": "mean", "floor": floor} if floor is not None else {"whole": whole}
-        return _differs(kept, Case("cells", "any", {**case.settings, **settings}, {**case.arrays, "box": box}))
     if why := theorem.unfit(inner):  # where its trainings end is asked, too
         return f"{kept.theorem} does not apply, because {why}"
     return _differs(kept, theorem.canonical(inner, units, case)) if kept.seed == 0 else "its theorem has one seed"

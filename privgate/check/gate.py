@@ -16,7 +16,7 @@ from privgate import recomputed
 from privgate.arrays import Index
 from privgate.artifact import file_measures as artifact
 from privgate.artifact.provenance import provenance
-from privgate.cases import OF_MODELS, Kept
+from privgate.cases import Kept
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
 from privgate.check import prepare as preconditions
@@ -371,11 +371,10 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: A
 
     def made_again(k: Kept) -> Kept:
         if why := confirmed.canonical(subject, k):
-            if k.theorem != OF_MODELS and k.theorem not in of_data.ALL:
+            if k.theorem not in of_data.ALL:
                 raise SubjectError(why)
             raise DigestMismatchError(f"{why}; the report rests on something else than these data")
-        trained = "its models rest on trainings, and were not made again"
-        said[f"{k.theorem}: {trained if k.theorem == OF_MODELS else 'its arrays are what the data make'}"] = None
+        said[f"{k.theorem}: its arrays are what the data make"] = None
         return confirmed.claimed(subject, k)
 
     found = recomputed.again(document, folder, made_again)

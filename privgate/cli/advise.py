@@ -16,21 +16,11 @@ _out = click.option(
 )
 
 
-_public = click.option(
-    "--public",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=None,
-    metavar="FILE.npz",
-    help="Arrays X and y of records of nobody in the training data, to train an encoder on.",
-)
-
-
 @click.command()
 @options.subject
 @options.policy
 @click.option("--measure", default="", help="Of usefulness: accuracy (usual), log_loss, auc; rmse of numbers.")
 @click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
-@_public
 @_out
 @shared.jobs
 @shared.ledger
@@ -39,7 +29,7 @@ _public = click.option(
 @click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="As check was told it.")
 @shared.quiet
 @shared.as_json
-def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path | None, **settings: Any) -> int:
+def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, **settings: Any) -> int:
     """Search for the cheapest change to the model URI that keeps the policy.
 
     It turns parameters, puts the learner into shards, coarsens answers, and leaves out the riskiest people last. The
@@ -50,7 +40,7 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
     from privgate import registry
     from privgate.advice import advice_page
     from privgate.advice.advice_search import Search
-    from privgate.advice.apply import Public, command
+    from privgate.advice.apply import command
     from privgate.policy import Policy
     from privgate.run.run import Budget
     from privgate.training.fleet import Fleet
@@ -75,7 +65,6 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
             fleet,
             Budget(shadow_models=settings["shadow_models"], file_withheld=settings["file_withheld"]),
             measure=settings["measure"],
-            public=None if public is None else Public.read(public),
             seconds=seconds,
             tell=(lambda _: None) if quiet else console.note,
         ).advice()
@@ -97,27 +86,23 @@ def advise(*, uri: str, policy_name: str, out: Path, as_json: bool, public: Path
 @_out
 @click.option("--name", default=None, help="Registered model that gets the version; the one judged if absent.")
 @click.option("--store", default=None, metavar="FOLDER|URI", help="Where the training data are kept, as in log_model.")
-@_public
 @click.option("--to", "alias", default="production", show_default=True, metavar="ALIAS", help="Alias to ask for.")
 @click.option("--check", "checks", is_flag=True, help="Go on: check the version, have it signed, and set the alias.")
 @shared.tracking_uri
 @click.argument("options", nargs=-1)
-def apply(
-    *, number: int, out: Path, public: Path | None, alias: str, checks: bool, options: tuple[str, ...], **settings: Any
-) -> int:
+def apply(*, number: int, out: Path, alias: str, checks: bool, options: tuple[str, ...], **settings: Any) -> int:
     """Register change NUMBER of the last advice as a new version, and print the one command that releases it.
 
     That command checks the version like any other, has it signed and sets the alias; with --check it is run at once.
     OPTIONS after -- are its own, such as --config guard.yaml --sign-command CMD for a guarded registry.
     """
     from privgate.advice.advice_page import Advice
-    from privgate.advice.apply import Public, changed_policy, typed
     from privgate.advice.apply import apply as made
+    from privgate.advice.apply import changed_policy, typed
     from privgate.cli import cli
 
     advice = Advice.read(out / "advice.json")
-    records = None if public is None else Public.read(public)
-    registered, info = made(advice, number, public=records, **settings)
+    registered, info = made(advice, number, **settings)
     uri = f"models:/{registered}/{info.registered_model_version}"
     click.echo(console.plain(f"registered {uri}: {advice.points[number].change.says}"))
     if not advice.points[number].stands:

@@ -1,18 +1,15 @@
-"""The engines in the order in which they are asked: closed form, certified Newton, trees, shards, refit."""
+"""The engines in the order in which they are asked: closed form, certified Newton, shards, refit."""
 
 from privgate.families import least_squares, refit, ridge, sharded
 from privgate.families.engine import Engine
 from privgate.families.logistic import logistic_engine
 from privgate.families.pipelines import behind
-from privgate.families.trees import keyed_forest, refits
 from privgate.subject.subject import Subject
 
 ALL: tuple[Engine, ...] = (
     ridge.ENGINE,
     least_squares.ENGINE,
     logistic_engine.ENGINE,
-    keyed_forest.ENGINE,
-    refits.ENGINE,
     sharded.ENGINE,
     refit.ENGINE,
 )

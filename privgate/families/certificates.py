@@ -3,6 +3,5 @@
 from privgate.families import of_data
 from privgate.families.certificate import Certificate
 from privgate.families.listed import ListedQuestions
-from privgate.families.trees.tree_cells import TreeCells
 
-ALL: dict[str, Certificate] = {c.name: c for c in (ListedQuestions(), *of_data.ALL.values(), TreeCells())}
+ALL: dict[str, Certificate] = {c.name: c for c in (ListedQuestions(), *of_data.ALL.values())}

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from privgate import digest
+from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
@@ -116,6 +116,12 @@ def read_document(content: bytes) -> dict[str, Any]:
     if observed is not False:
         raise StatementError("the run only observed; nothing is signed as approved")
     return dict(document)
+
+
+@strict_json.reading("the report cannot be judged again", StatementError)
+def gone(document: Mapping[str, Any]) -> str:
+    """Return which theorem the report rests on that only an earlier version knew; empty where there is none."""
+    return cases.gone((document["evidence"]["influence"] or {}).get("cases") or ())
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
@@ -321,6 +327,8 @@ def _sign(
     asked: SigningRequest | None = None,
 ) -> Signed:
     document = read_document(content)
+    if why := gone(document):
+        raise StatementError(why)
     judged, evidence_given = judged_again(document, policy)
     if asked is not None:
         asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)

@@ -127,8 +127,8 @@ def _seeds(run: Run) -> dict[str, Any]:
 
 
 def _assumptions(run: Run, *, every: bool) -> list[str]:
-    random = "the same seed for what randomness there is"
-    said = [f"left out means: same initial state, {random}, the record absent everywhere"]
+    same = "the same seed for what randomness there is"
+    said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
     elif run.at_coins:

@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import cells, construction, counts, gaussian, logistic, sample, squares, transcript, words
+from privgate.kernel import construction, counts, gaussian, logistic, sample, squares, transcript
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
 FAMILIES: dict[str, Callable[[Case], Limits]] = {
-    "cells": cells.bound,
     "construction": construction.bound,
     "sample": sample.bound,
     "transcript": transcript.bound,
@@ -18,7 +17,6 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "categorical": counts.categorical,
     "partitions": counts.partitions,
     "gaussian": gaussian.bound,
-    "words": words.bound,
 }
 
 

@@ -13,9 +13,6 @@ from privgate.arrays import Float, Index
 from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
-from privgate.models.floored import Floored
-from privgate.models.frozen_encoder import FrozenEncoder
-from privgate.models.keyed_forest import KeyedForest
 from privgate.models.sharded import Sharded
 
 __all__ = [
@@ -23,9 +20,6 @@ __all__ = [
     "ContingencyTable",
     "FixedOneHot",
     "FixedScaler",
-    "Floored",
-    "FrozenEncoder",
-    "KeyedForest",
     "RandomTrees",
     "Sharded",
     "SmoothedNeighbors",

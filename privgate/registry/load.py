@@ -1,8 +1,10 @@
 """Loading a subject from the registry alone: everything checked and verified by digest, nothing executed."""
 
 import ast
+import mmap
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +23,7 @@ from privgate.registry.named import Named, named
 from privgate.registry.stored_files import StoredFiles, stored_files
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators, sources
-from privgate.subject.recipe import Recipe
+from privgate.subject.recipe import Recipe, gone
 from privgate.subject.release import Release
 from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
@@ -181,6 +183,8 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
+    if why := gone(_pickled(folder / name for name in files)):
+        raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
     return Subject(
         recipe,
@@ -198,6 +202,26 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
         },
         detail=_detail(target, document, flavor),
     )
+
+
+#: (module, class) as pickles of any protocol name them, and skops; a module that was named before is a number
+_PICKLED = re.compile(
+    rb"c(privgate[\w.]+)\n(\w+)\n"
+    rb"|(?:\x8c.(privgate[\w.]+)\x94?|h.|j....)\x8c.(\w+)\x94?\x93"
+    rb'|"__class__": "(\w+)",\s*"__module__": "(privgate[\w.]+)"',
+    re.DOTALL,
+)
+
+
+def _pickled(files: Iterable[Path]) -> Iterator[str]:
+    """Yield the classes of privgate's that files name, none of which is opened."""
+    for path in files:
+        if path.stat().st_size:
+            with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as held:
+                if held.find(b"privgate.") < 0:
+                    continue
+                for a, b, c, d, e, g in (m.groups(b"") for m in _PICKLED.finditer(held)):
+                    yield f"{(a or c or g or b'privgate.models').decode()}.{(b or d or e).decode()}"
 
 
 def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _declared(data: TrainingData, columns: list[str]) -> list[dict[str, Any]] | 
     if domain.columns is not None:
         known = list(domain.columns)
     elif domain.box is not None:
-        known = [Column(j, ends=ends, missing=j in domain.missing) for j, ends in enumerate(domain.box)]
+        known = [Column(j, ends=ends) for j, ends in enumerate(domain.box)]
     elif domain.categories is not None:
         known = [Column(j, values=tuple(range(v))) for j, v in enumerate(domain.categories)]
     else:

@@ -43,8 +43,6 @@ class Domain:
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
     proposed : bool
         True if ``Domain.of`` read this off data and nobody has confirmed it; nothing accepts it.
-    missing : tuple of int
-        Features that may be missing in spite of the box: first steps lose the values of some questions.
     queries : table of numbers, optional
         Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
         unless one is declared. DTP over a list is found by asking, whatever the model.
@@ -57,7 +55,6 @@ class Domain:
     inferred: bool = False
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
-    missing: tuple[int, ...] = ()
     proposed: bool = False
     queries: tuple[tuple[float, ...], ...] | None = None
 
@@ -245,7 +242,6 @@ class Domain:
         return {
             **named,
             **blocks,
-            **({"missing": list(self.missing)} if self.missing else {}),
             "categories": [int(v) for v in self.categories] if self.categories is not None else None,
             "box": [list(side) for side in self.box] if self.box is not None else None,
             "max_length": self.max_length,
@@ -263,7 +259,6 @@ class Domain:
         return cls(
             columns=None if columns is None else tuple(Column.from_payload(c) for c in columns),
             blocks=tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ())),
-            missing=tuple(int(j) for j in payload.get("missing", ())),
             categories=None if cats is None else tuple(int(v) for v in cats),
             box=None if box is None else tuple((float(a), float(b)) for a, b in box),
             max_length=payload.get("max_length"),

@@ -1,7 +1,9 @@
 """The recipe: everything needed to train the model again."""
 
 import copy
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,24 @@ from privgate.subject import calling, estimators, sources, tasks
 from privgate.subject.claim import Claim
 from privgate.subject.libraries import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
+
+#: classes that went with 0.1.0, and what to use instead
+GONE = {
+    "KeyedForest": "a forest of scikit-learn, judged by share-1 or release-1 or trained in privgate.models.Sharded",
+    "FrozenEncoder": "a table of what the public encoder makes of the records as X",
+    "Floored": "the forest itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
+    "KeyedDropout": "torch.nn.Dropout in a training function of your own",
+    "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
+}
+
+
+def gone(names: Iterable[str]) -> str:
+    """Return which class of 0.1.0 is among dotted names, and what to use instead; empty where none is."""
+    for name in sorted(names):
+        last = "TorchTraining" if name.startswith("privgate.torch_recipe") else name.rpartition(".")[2]
+        if name.startswith(("privgate.models.", "privgate.torch_recipe")) and last in GONE:
+            return f"{last!r}, which went with 0.1.0, the last version that knew it: use {GONE[last]}"
+    return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +212,18 @@ class Recipe:
             What ``payload`` gave.
         root : Path or None
             Folder of the source snapshot.
+
+        Raises
+        ------
+        SubjectError
+            It is of another version, or names a class that only an earlier one knew.
         """
         if payload.get("schema") != "privgate/recipe/v1":
             raise SubjectError(
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
             )
         dp = payload["dp"]
-        return cls(
+        made = cls(
             None,
             seed=payload["seed"],
             dp=None if dp is None else Claim.from_payload(dp),
@@ -207,6 +232,10 @@ class Recipe:
             recorded=dict(payload),
             root=root,
         )
+        named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
+        if why := gone(named | sources.imported({} if root is None else made.snapshot)):
+            raise SubjectError(f"the recipe names {why}")
+        return made
 
     # -- in workers only: these run the user's code ---------------------------------------------------------------
 

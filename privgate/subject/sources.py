@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from types import FunctionType, ModuleType
 from typing import Any
@@ -177,13 +177,22 @@ def _parents(module: str) -> list[str]:
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
     """Return the top-level names of everything a snapshot imports that is neither its own nor Python's."""
     own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in snapshot}
+    return {m.partition(".")[0] for m in imported(snapshot)} - own - _STDLIB - {""}
+
+
+def imported(snapshot: Mapping[str, bytes]) -> set[str]:
+    """Return the dotted names of everything that a snapshot imports, with what it may take of modules of privgate."""
     found: set[str] = set()
     for name, content in snapshot.items():
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-            found |= {m.partition(".")[0] for m in _imports(module, ast.parse(content), is_package=package)}
-    return found - own - _STDLIB - {""}
+            with suppress(SyntaxError, ValueError, RecursionError):  # a worker says so, which imports it
+                tree = ast.parse(content)
+                names = _imports(module, tree, is_package=package)
+                taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+                found |= names | {f"{m}.{a}" for m in names if m.startswith("privgate.") for a in taken}
+    return found
 
 
 def resolve(reference: str, root: Path | None) -> Any:

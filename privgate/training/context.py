@@ -80,8 +80,6 @@ def _roots(subject: Subject) -> tuple[str, ...]:
     named = [r for r in (payload.get("fit"), payload["predict"]) if r]
     named += estimators.references(payload.get("estimator")) + estimators.references(list(payload["params"].values()))
     tops = {re.split(r"[.:]", r)[0] for r in named}
-    if any(r.startswith("privgate.torch_recipe:") for r in named):
-        tops.add("torch")  # an extra of ours, which what we require does not name
     for content in subject.recipe.snapshot.values():
         found = re.findall(rb"^\s*(?:import|from)\s+(\w+)", content, re.MULTILINE)
         tops |= {name.decode() for name in found}
@@ -111,8 +109,8 @@ def encode(answer: Answer) -> bytes:
     """Return an answer as the body of a ledger entry."""
     text = answer.problem.encode()
     rows, columns = answer.log_p.shape
-    head = _HEAD.pack(b"R" if answer.read else b"A", rows, columns, answer.seconds, len(text))
-    return b"".join((head, text, np.ascontiguousarray(answer.log_p, dtype="<f8").data, answer.read))
+    head = _HEAD.pack(b"A", rows, columns, answer.seconds, len(text))
+    return b"".join((head, text, np.ascontiguousarray(answer.log_p, dtype="<f8").data))
 
 
 def decode(body: bytes | memoryview) -> tuple[Answer, float]:
@@ -125,16 +123,16 @@ def decode(body: bytes | memoryview) -> tuple[Answer, float]:
     """
     kind, rows, columns, seconds, size = _HEAD.unpack(body[: _HEAD.size])
     end = _HEAD.size + size + 8 * rows * columns
-    if not (len(body) > end if kind == b"R" else kind == b"A" and len(body) == end):
+    if kind != b"A" or len(body) != end:
         raise ValueError("a ledger entry is not an answer")
     text = bytes(body[_HEAD.size : _HEAD.size + size]).decode() if size else ""
     log_p = np.frombuffer(body, "<f8", rows * columns, _HEAD.size + size).reshape(rows, columns)
-    return Answer(log_p, problem=text, read=bytes(body[end:])), seconds
+    return Answer(log_p, problem=text), seconds
 
 
 def told(answer: Answer) -> bytes:
     """Return a digest of what an answer says, whatever time it took."""
-    made = hashlib.sha256(repr((answer.log_p.shape, answer.problem, answer.read)).encode())
+    made = hashlib.sha256(repr((answer.log_p.shape, answer.problem)).encode())
     made.update(np.ascontiguousarray(answer.log_p, dtype="<f8").data)
     return made.digest()
 
@@ -243,7 +241,7 @@ def same(one: Answer, other: Answer, tolerance: float = TOLERANCE) -> bool:
     """Whether two answers to one call agree."""
     if one.problem or other.problem:
         return bool(one.problem) and bool(other.problem)
-    if one.log_p.shape != other.log_p.shape or one.read != other.read:
+    if one.log_p.shape != other.log_p.shape:
         return False
     with np.errstate(invalid="ignore"):
         gap = np.where(one.log_p == other.log_p, 0.0, np.abs(one.log_p - other.log_p))

@@ -1,7 +1,6 @@
 """One call of the training function: what to train on, and where to look at the result."""
 
 import hashlib
-import json
 import struct
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -20,8 +19,6 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 TOLERANCE = 1e-6
 #: rows from which on their digest is kept instead of them
 _MANY = 4096
-#: bytes of what is read of a model, at most
-MOST_READ = 2**26
 
 
 def _bytes(rows: Index) -> bytes:
@@ -56,9 +53,6 @@ class Fit:
         It may, if packing takes a small share of the training. No part of the call.
     models : tuple of bytes
         What it sent back before: then nothing is trained. No part of the call.
-    reads : tuple of str
-        ``"module:function"`` below ``privgate.families``, and what it is told: in a worker
-        ``function(opened, model, fit, log_p)`` returns bytes about the model, which come with the answer.
     """
 
     seed: int | None
@@ -71,7 +65,6 @@ class Fit:
     keep: int = 0
     sparing: bool = False
     models: tuple[bytes, ...] = ()
-    reads: tuple[str, ...] = ()
 
     #: nats by which two answers to it may differ and still be one
     tolerance: ClassVar[float] = TOLERANCE
@@ -95,20 +88,19 @@ class Fit:
         head = _HEAD.pack(seed, self.repeat, *sizes, len(self.relabel))
         pairs = np.array(self.relabel, dtype=np.int64).tobytes() if self.relabel else b""
         order = struct.pack("<q", self.order) if self.order else b""
-        return b"".join((head, *raw, pairs, order, json.dumps(self.reads).encode() if self.reads else b""))
+        return b"".join((head, *raw, pairs, order))
 
     @property
     def of_models(self) -> tuple[bytes, ...]:
         """What names the model, whatever it is asked."""
-        return (b"model" + replace(self, queries=_NOTHING, reads=()).encoding,)
+        return (b"model" + replace(self, queries=_NOTHING).encoding,)
 
     @property
     def key(self) -> str:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
         order = [self.order] if self.order else []
-        more = [*order, *([list(self.reads)] if self.reads else [])]
-        return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat, *more])
+        return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat, *order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +123,6 @@ class Answer:
         The models behind it, empty where one is not kept; opened in workers only.
     reused : bool
         Whether nothing was trained: every model was known.
-    read : bytes
-        What ``Fit.reads`` said of the model.
     """
 
     log_p: Float
@@ -141,7 +131,6 @@ class Answer:
     lasting: bool = True
     models: tuple[bytes, ...] = ()
     reused: bool = False
-    read: bytes = b""
 
 
 # Handing training rows to a recipe: exactly what ``np.delete`` would give, without new memory each time.

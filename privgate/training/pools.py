@@ -15,7 +15,7 @@ import numpy as np
 from privgate.arrays import Index
 from privgate.training import context, warm, worker
 from privgate.training.context import Freshness
-from privgate.training.fit import MOST_READ, Answer, Fit
+from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.task_limits import TaskLimits
@@ -214,8 +214,6 @@ def _is_reply(answers: Any, fits: Sequence[Fit], columns: int) -> bool:
         and (a.problem or issubclass(type(a.log_p), np.ndarray))
         and (a.problem or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
         and (a.problem or (a.log_p < np.inf).all())  # NaN is not, either
-        and issubclass(type(a.read), bytes)
-        and len(a.read) <= (MOST_READ if fit.reads else 0)
         for a, fit in zip(answers, fits, strict=True)
     )
 

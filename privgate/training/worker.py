@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from privgate.errors import SubjectError, UsageError
 from privgate.training import asking, context, kept, owner_words, task_limits
 from privgate.training import asking as answers
 from privgate.training import payload as parts
-from privgate.training.fit import MOST_READ, Answer, Fit, Rows
+from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -201,17 +201,16 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 
 
 def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
-    started, what, read = time.perf_counter(), "training", b""
+    started, what = time.perf_counter(), "training"
     try:
         with clock.call():
-            known = _asked(opened, fit)
-            reused, models = known is not None, tuple[bytes, ...]()
+            known, models = _asked(opened, fit), tuple[bytes, ...]()
             if known is not None:
-                log_p, read = known
+                log_p = known
             else:
                 model = _train(opened, rows, fit)
                 what = "prediction"
-                log_p, read = _answered(opened, model, fit)
+                log_p = _evaluate(opened, model, fit.queries)
                 models = _packed(opened, model, fit, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
@@ -230,26 +229,15 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc, opened.root), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started, models=models, reused=reused, read=read)
+    return Answer(log_p, time.perf_counter() - started, models=models, reused=known is not None)
 
 
-def _answered(opened: Opened, model: Any, fit: Fit) -> tuple[Float, bytes]:
-    """Return a model's answers, and what is read of it where that is asked for."""
-    log_p = _evaluate(opened, model, fit.queries)
-    if not fit.reads:
-        return log_p, b""
-    read: bytes = _ours(fit.reads[0])(opened, model, fit, log_p)
-    if len(read) > MOST_READ:
-        raise SubjectError(f"the model is too large to be read: {len(read)} bytes")
-    return log_p, read
-
-
-def _asked(opened: Opened, fit: Fit) -> tuple[Float, bytes] | None:
+def _asked(opened: Opened, fit: Fit) -> Float | None:
     """Return what the model that came with a call answers; None without one, or where it cannot be opened or asked."""
     if not (fit.models and fit.models[0]):
         return None
     try:
-        return _answered(opened, kept.opened(fit.models[0]), fit)
+        return _evaluate(opened, kept.opened(fit.models[0]), fit.queries)
     except Exception as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
         traceback.print_exception(exc)
         return None
@@ -278,15 +266,6 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
         rows.trusted = False  # it writes into its input after all (copy=False)
         X, y = rows.of(fit)
         return opened.recipe.train(X, y, seed=fit.seed)
-
-
-def _ours(by: str) -> Callable[..., Any]:
-    """Return an engine's own function, by name because engines stand above the fleet."""
-    module, _, name = by.partition(":")
-    if not module.startswith("privgate.families."):
-        raise SubjectError(f"{module} is no engine's")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:

@@ -65,7 +65,7 @@ def test_every_knob_is_a_parameter_of_its_learner_and_moves_from_its_default(nam
 
     known = dict(all_estimators())
     if name not in known:
-        home = {"LGBM": "lightgbm", "XGBC": "xgboost", "XGBR": "xgboost", "Torc": "privgate.torch_recipe"}.get(
+        home = {"LGBM": "lightgbm", "XGBC": "xgboost", "XGBR": "xgboost"}.get(
             name[:4], "sklearn.feature_extraction.text"
         )
         known[name] = getattr(pytest.importorskip(home, reason=f"{home} is an extra"), name)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from threadpoolctl import threadpool_limits
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -83,14 +83,10 @@ def naive_bayes(shared_data):
     places, label = location(shared_data)
     yield "Adult 1000", CategoricalNB(min_categories=sizes), X[rows], y[rows], Domain(categories=tuple(sizes))
     yield "Adult 1000", BernoulliNB(), hot[rows], y[rows], None
-    yield "Adult 1000", MultinomialNB(), hot[rows], y[rows], Domain(max_length=8)
-    yield "Adult 1000", ComplementNB(), hot[rows], y[rows], Domain(max_length=8)
     yield "Location 1200", BernoulliNB(), places[:1200], label[:1200], None
-    yield "Location 1200", MultinomialNB(), places[:1200], label[:1200], Domain(max_length=205)
     for case, load in (("breast cancer", load_breast_cancer), ("wine", load_wine), ("digits", load_digits)):
         X, y = load(return_X_y=True)
         yield case, GaussianNB(var_smoothing=1e-2), unit_box(X), y, Domain.of([(0, 1)] * X.shape[1])
-    yield "digits", MultinomialNB(), X, y, Domain(max_length=float(X.sum(axis=1).max()))
     yield "digits", BernoulliNB(binarize=8.0), X, y, None
 
 
@@ -131,7 +127,6 @@ def test_all_records_of_adult(shared_data):
     cases = [
         ("categorical_nb", CategoricalNB(min_categories=sizes), X, Domain(categories=tuple(sizes))),
         ("bernoulli_nb", BernoulliNB(), one_hot(X), None),
-        ("multinomial_nb", MultinomialNB(), one_hot(X), Domain(max_length=8)),
     ]
     # a person has one value of each column: of all of them at once, float64 could not tell the smaller probability
     ends = np.cumsum(sizes)

@@ -1,4 +1,4 @@
-"""What confirming believes: nothing of who was sampled, which trees were asked what, or in which order rules stand."""
+"""What confirming believes: nothing of who was sampled, or in which order rules stand."""
 
 import json
 from dataclasses import replace
@@ -6,11 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, report
 from privgate.check import confirmed, gate
@@ -19,11 +15,9 @@ from privgate.evidence import Precondition, Request
 from privgate.families import catalogue, of_data
 from privgate.families.certificate import Units
 from privgate.families.logistic.logistic_limits import Newton
-from privgate.families.trees import tree_cells
 from privgate.influence import per_unit
-from privgate.models import Floored, SmoothedNeighbors
+from privgate.models import SmoothedNeighbors
 from privgate.run.run import Budget
-from privgate.training import plan
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
 from tests.check.test_confirmed import (
@@ -35,7 +29,6 @@ from tests.check.test_confirmed import (
 )
 
 BOX = Domain(box=[(-1, 1)] * 3)
-TREES = GradientBoostingClassifier(n_estimators=2, max_depth=2, learning_rate=0.05, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +61,9 @@ def found(verdict, name="dtp"):
     return next(f for f in verdict.findings if f.rule == name)
 
 
-# Models of trees: what was trained is believed, and what was asked of it is not.
-
-
 @pytest.fixture(scope="module")
-def trees(fleet):
-    asked = of(TREES)
+def proven(fleet):
+    asked = numbers()
     verdict = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet)
     assert found(verdict).outcome == "passed"
     return asked, verdict.evidence
@@ -81,62 +71,6 @@ def trees(fleet):
 
 def one(kept, **more):
     return replace(kept, case=replace(kept.case, **more))
-
-
-def test_trees_are_asked_the_questions_of_the_domain(trees):
-    asked, told = trees
-    (kept,) = told.cases
-    arrays, settings = kept.case.arrays, kept.case.settings
-
-    assert confirmed.canonical(asked, kept) == ""
-    for other, says in (
-        (one(kept, arrays={**arrays, "box": arrays["box"] / 2}), "array 'box'"),
-        (one(kept, settings={**settings, "whole": True}), "setting 'whole'"),
-        (one(kept, asked="own"), "another kind"),
-        (one(kept, family="words"), "another kind"),
-        (replace(kept, units=kept.units + 1), "not there"),
-        (replace(kept, units=0 * kept.units), "twice"),
-    ):
-        assert says in confirmed.canonical(asked, other)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        RandomForestClassifier(random_state=0),
-        StackingClassifier([("a", LogisticRegression())]),
-        Floored(LogisticRegression(), floor=0.2),
-        GradientBoostingClassifier(init=LogisticRegression(), random_state=0),
-        make_pipeline(Normalizer(), LogisticRegression()),
-    ],
-    ids=lambda e: type(e).__name__,
-)
-def test_cells_confirm_no_recipe_that_trains_others_than_the_theorems_trees(trees, estimator):
-    assert "tree_cells does not apply" in confirmed.canonical(of(estimator), trees[1].cases[0])
-
-
-def a_function(X, y, *, seed):
-    return TREES.set_params(random_state=seed).fit(X, y)
-
-
-def test_cells_confirm_no_function_and_no_other_floor(trees):
-    (kept,) = trees[1].cases
-    floored = one(kept, settings={**kept.case.settings, "link": "mean", "floor": 0.5})
-    asked = of(Floored(RandomForestClassifier(2, random_state=0), floor=0.2))
-
-    assert "does not apply" in confirmed.canonical(of(a_function), kept)
-    assert "setting 'floor'" in confirmed.canonical(asked, floored)
-    assert "setting 'floor'" in confirmed.canonical(asked, kept)
-
-
-def test_each_seed_of_training_has_its_trees(trees):
-    asked, told = trees
-    two = SimpleNamespace(trace=SimpleNamespace(seeds=(1, 2)))
-    (kept,) = told.cases
-
-    assert np.isinf(confirmed.upper(asked, evidence([kept], run=two))).all()
-    both = confirmed.upper(asked, evidence([kept, replace(kept, seed=1)], run=two))
-    assert np.array_equal(both, confirmed.upper(asked, evidence([kept])))
 
 
 # Samples of people.
@@ -184,31 +118,11 @@ def test_whoever_was_drawn_and_has_no_case_counts_as_above():
     assert share([harmless], 20, **asked).outcome == "inconclusive"
 
 
-def test_whoever_chooses_the_sample_gets_no_yes_of_it(monkeypatch, fleet, policy):
-    asked, n = of(TREES), 60
-    rules = policy("metric: dtp, aggregate: share_above, threshold: 1.0, max: 0.5, sample: 20")
-    assert found(gate.evaluate(rules, asked, fleet=fleet)).outcome == "passed"
-
-    chosen = plan.Selection(np.sort(plan.order(asked, fleet)[-20:]), n, "")
-    monkeypatch.setattr(plan, "select", lambda *_, **__: chosen)
-    ended = found(gate.evaluate(rules, asked, fleet=fleet))
-    assert ended.outcome == "inconclusive"
-    assert "other people than were drawn" in ended.message
-
-
-def test_trees_that_are_too_large_to_be_kept_say_what_to_do(monkeypatch, fleet):
-    monkeypatch.setattr(tree_cells, "MOST", 1_000)
-    ended = found(gate.evaluate(Policy.load("dtp-1"), of(TREES), fleet=fleet))
-
-    assert ended.outcome == "inconclusive"
-    assert "cases above 512 MiB are not: train fewer or smaller trees, or let the rule ask" in ended.message
-
-
 # What stands beside a limit, and in which order.
 
 
-def test_how_far_the_registered_model_is_from_the_recipes_counts(trees):
-    asked, told = trees
+def test_how_far_the_registered_model_is_from_the_recipes_counts(proven):
+    asked, told = proven
     f = next(f for f in gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked).findings if f.metric)
     rules, high = Policy.load("dtp-1").resolved, float(confirmed.upper(asked, told).max())
     for detail, outcome in (
@@ -222,8 +136,8 @@ def test_how_far_the_registered_model_is_from_the_recipes_counts(trees):
     assert confirmed.confirmed([f], rules, asked, ways)[0].outcome == "inconclusive"
 
 
-def test_findings_that_are_not_the_policys_rules_are_no_yes(trees, policy):
-    asked, told = trees
+def test_findings_that_are_not_the_policys_rules_are_no_yes(proven, policy):
+    asked, told = proven
     rules = policy("metric: dtp, id: one, max: 1.0", "metric: pdtp, id: two, max: 1.0").resolved
     one, two = (
         replace(found(gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)), rule=name)
@@ -261,9 +175,8 @@ def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy,
 
 def test_engines_whose_people_no_theorem_of_data_limits_are_all_named():
     certain = {e.name for e in catalogue.ALL if e.certain}
-    of_trees = {e.name for e in catalogue.ALL if ".trees." in type(e).__module__}
 
-    assert set(confirmed.TRAINED) == certain | of_trees
+    assert set(confirmed.TRAINED) == certain
 
 
 # Doubt that a policy takes for a warning stays one.
@@ -290,7 +203,7 @@ def test_what_does_not_come_out_again_is_no_more_than_the_rule_makes_of_doubt(ou
     made = doubted(stated, Finding("dtp", "DTP", Outcome(outcome), "said", metric="dtp"), evidence(()))
     assert made.outcome == ended
     if outcome == "passed":
-        assert "train fewer or smaller trees" in made.message
+        assert "no case of it was kept" in made.message
 
 
 def test_a_rule_that_does_not_apply_stays_a_warning():
@@ -345,7 +258,7 @@ def spoilt(array):
 
 
 def test_whatever_is_canonical_is_compared_in_each_family(posed):
-    assert len(posed) >= 5
+    assert len(posed) >= 4
     for family, (asked, kept) in posed.items():
         free = confirmed.PROPOSED.get(family, {"question", "limit"})
         arrays, settings = dict(kept.case.arrays), dict(kept.case.settings)
@@ -376,8 +289,8 @@ def test_a_certificate_of_any_kind_ends_in_limits_or_a_sentence(posed):
 
 
 @pytest.fixture
-def reported(trees, tmp_path):
-    asked, told = trees
+def reported(proven, tmp_path):
+    asked, told = proven
     verdict = gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)
     report.write(verdict, tmp_path, hash_key=b"k" * 32)
     return asked, json.loads((tmp_path / "report.json").read_text()), tmp_path
@@ -395,10 +308,10 @@ def renamed(document, folder, kept):
     return document
 
 
-def test_a_report_of_trees_comes_out_again_and_says_what_was_not_made(reported):
+def test_a_report_comes_out_again_and_says_of_what(reported):
     first, second = again(*reported)
 
-    assert first == "tree_cells: its models rest on trainings, and were not made again"
+    assert first == "newton: its arrays are what the data make"
     assert second.startswith("dtp: the kernel's limits come to")
 
 
@@ -412,8 +325,6 @@ def test_a_report_of_trees_comes_out_again_and_says_what_was_not_made(reported):
         (("evidence", "measurements", -1, "request", "options"), {"aggregate": "share_above"}, "is not the policy's"),
         (("evidence", "subject", "n_units"), 12, "another number of people"),
         (("evidence", "subject", "digests", "data"), "sha256:0", "another data"),
-        (("evidence", "run", "trace", "seeds"), [1, 2], "limits come to inf"),
-        (("evidence", "run"), None, "report.json cannot be recomputed"),
         (("policy", "digest"), "sha256:0", "another policy"),
         (("policy",), 1, "report.json cannot be recomputed"),
     ],
@@ -435,7 +346,7 @@ def test_a_case_with_digests_made_again_is_compared_with_the_data(reported):
     (kept,) = cases.read(folder / cases.FILE)
     halved = one(kept, arrays={**kept.case.arrays, "box": kept.case.arrays["box"] / 2})
     for other, says in (
-        (halved.again(), "array 'box' of tree_cells"),
+        (halved.again(), "array 'box' of newton"),
         (replace(kept, units=kept.units + 1), "not there"),
         (replace(kept, theorem="least_squares"), "are not made of data again; privgate verify"),
         (replace(kept, theorem="gaussian_nb"), "does not apply"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -17,8 +17,6 @@ from privgate.check import check_plan
 from privgate.check import costs as beside
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
-from privgate.families import answering as families
-from privgate.families.trees import tree_cells
 from privgate.run.needs import Need
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
@@ -137,12 +135,13 @@ def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
     assert check_plan._extrapolated(work, np.arange(10_000), 1.0)[0] >= 2.0
 
 
-def test_a_sample_that_may_grow_is_said_where_an_engine_trains():
+def test_a_sample_that_may_grow_is_said():
     many, labels = np.tile(X, (8, 1)) + RNG.normal(size=(8 * N, 2)), np.tile(Y, 8)
-    subject = Subject.local(Recipe(HistGradientBoostingClassifier(max_iter=1), seed=1), TrainingData(many, labels))
-    said = costs(Policy.load("share-1"), subject, fleet=InProcess(), limits=Budget()).said
+    subject = Subject.local(Recipe(RandomForestClassifier(1, max_depth=1), seed=1), TrainingData(many, labels))
+    with Fleet(jobs=1, ledger="none") as fleet:
+        said = costs(Policy.load("share-1"), subject, fleet=fleet, limits=Budget()).said
 
-    assert any("limit open: 320 people in all, once; that takes about 21 trainings more" in line for line in said)
+    assert any("limit open: 320 people in all, once; that takes about 21 trainings more" in line for line in said), said
 
 
 def test_who_provides_a_module_is_found_without_asking_for_every_file():
@@ -177,24 +176,6 @@ def test_a_forest_s_trainings_are_counted_those_with_other_coins_among_them():
     followed = next(line for line in planned.said if "trainings with other coins" in line)
     most = int(re.search(r"up to (\d+) where some people are above", followed)[1])
     assert planned.trainings / 2 < made < 2 * planned.trainings + most
-
-
-def test_what_trains_once_a_seed_is_tried_with_one_of_them(monkeypatch):
-    boosting = GradientBoostingClassifier(n_estimators=3, subsample=0.5)
-    subject = Subject.local(Recipe(boosting, seed=1), TrainingData(X, Y))
-    engine, seeds = families.first(subject)[0], []
-    answers = engine.answers
-
-    def watched(asked):
-        seeds.append(len(asked.seeds))
-        return answers(asked)
-
-    monkeypatch.setattr(engine, "answers", watched)
-    with Fleet(jobs=1, ledger="none") as own:
-        costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
-
-    assert engine.trains
-    assert set(seeds) == {1}
 
 
 MANY = RNG.normal(size=(1200, 3))
@@ -253,22 +234,3 @@ def test_what_is_found_of_the_data_is_said_before_anything_is_trained():
 
     assert [calls for text, calls in said if "name the person in 'groups'" in text] == [0]
     assert any("name the person in 'groups'" in line for line in planned)
-
-
-@pytest.mark.slow
-def test_no_theorem_that_compares_trees_is_searched_where_no_rule_asks_over_all_questions(monkeypatch):
-    searched = []
-    certify = tree_cells.TreeCells.certify
-    monkeypatch.setattr(tree_cells.TreeCells, "certify", lambda *a: searched.append(1) or certify(*a))
-    boosted = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2, max_depth=3)
-    data = TrainingData(MANY[:80], (MANY[:80, 0] + MANY[300:380, 1] > 0).astype(int))
-    subject, asked = Subject.local(Recipe(boosted, seed=1), data), {}
-    for policy in ("pdtp-1", "dtp-1"):
-        searched.clear()
-        with Fleet(jobs=1, ledger="none") as own:
-            costs(Policy.load(policy), subject, fleet=own, limits=Budget())
-            verdict = evaluate(Policy.load(policy), subject, fleet=own, limits=Budget(full=True))
-        notes = {note.name: note.because for note in verdict.evidence.influence.certificates}
-        asked[policy] = bool(searched), "no rule asks over all questions" in notes["tree_cells"]
-
-    assert asked == {"pdtp-1": (False, True), "dtp-1": (True, False)}

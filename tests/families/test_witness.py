@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain
@@ -28,8 +28,6 @@ WORDS = Domain(max_length=9)
 SUBJECTS = {
     "categorical_nb": (CategoricalNB(min_categories=3), CODES, None),
     "bernoulli_nb": (BernoulliNB(), CODES, None),
-    "multinomial_nb": (MultinomialNB(), CODES, WORDS),
-    "complement_nb": (ComplementNB(), CODES, WORDS),
     "gaussian_nb": (GaussianNB(var_smoothing=0.1), REAL, BOX),
     "contingency_table": (ContingencyTable(), CODES, None),
     "smoothed_neighbors": (SmoothedNeighbors(), REAL, None),

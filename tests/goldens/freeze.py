@@ -20,8 +20,8 @@ import adapters  # noqa: E402  it lies beside this file
 DATA = Path(__file__).parent / "data"
 #: seeds that are tried for an approved and a refused case
 SEEDS = range(40)
-NAMES = ("privgate.torch_recipe:TorchTraining", "privgate.linear_scores:softmax_scores")
-NAMES += (
+NAMES = (
+    "privgate.linear_scores:softmax_scores",
     "privgate.guard.store:guarded_store",
     "privgate.evaluation.evaluator:PrivacyEvaluator",
     "privgate.github:main",

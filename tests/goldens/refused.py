@@ -22,7 +22,7 @@ rules:
     max: {limit}
 """
 #: whose rule is in doubt -> limit between what is seen and what the theorem says, nats
-DOUBTED = {"complement_nb": 0.7, "ball_logistic": 0.08, "tree_cells": 0.48, "newton": 0.1525}
+DOUBTED = {"ball_logistic": 0.08, "newton": 0.1525}
 
 
 def main() -> int:

@@ -32,6 +32,8 @@ def earlier(tmp_path_factory, running_mlflow):
     with tarfile.open(KEPT) as archive:
         archive.extractall(folder, filter="data")
     folder /= "kept"
+    guard = folder / "guard.yaml"  # which names the policy as it was
+    guard.write_text(guard.read_text().replace("policy: dtp-1\n", "policy: dtp-1@1\n"))
     store = f"sqlite:///{folder / 'mlflow.db'}"
     options = ["--backend-store-uri", store, "--registry-store-uri", f"privgate:{store}"]
     with running_mlflow(folder, *options, env={"PRIVGATE_GUARD": str(folder / "guard.yaml")}) as address:
@@ -65,7 +67,7 @@ def test_models_and_reports_are_loaded(earlier):
 
 def test_a_report_is_signed_again_and_told_again(earlier, tmp_path, capsys):
     folder, address = earlier
-    key = ["--key", str(folder / "signing-key.pem"), "--config", str(folder / "guard.yaml"), "--policy", "dtp-1"]
+    key = ["--key", str(folder / "signing-key.pem"), "--config", str(folder / "guard.yaml"), "--policy", "dtp-1@1"]
     key += ["--no-attach", "--tracking-uri", address]  # the server has a clock of its own
 
     assert run(["sign", str(folder / "report-income"), *key, "--to", str(tmp_path / "signed")]) == 0
@@ -81,7 +83,7 @@ def test_the_check_comes_to_the_same_end_and_uses_the_ledger(earlier, tmp_path, 
     folder, address = earlier
     ledger = shutil.copytree(folder / "ledger", tmp_path / "ledger")
     assert not Ledger(ledger).damaged
-    options = ["--policy", "dtp-1", "--remembered", "--ledger", str(ledger), "--no-attach", "--jobs", "1"]
+    options = ["--policy", "dtp-1@1", "--remembered", "--ledger", str(ledger), "--no-attach", "--jobs", "1"]
 
     ended = run(["check", f"models:/{name}/1", *options, "--report-dir", str(tmp_path), "--tracking-uri", address])
 

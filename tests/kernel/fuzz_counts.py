@@ -4,7 +4,7 @@ import itertools
 import warnings
 
 import numpy as np
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate.kernel import limits
 from privgate.models import ContingencyTable, RandomTrees
@@ -144,36 +144,3 @@ def partitions(seed):
         leaf, sizes = make().leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
     settings = {"alpha": alpha, "classes": int(y.max()) + 1, "average": average}
     return make, X, y, person, settings, {"leaf": leaf, "label": y, "person": person, "sizes": sizes}, asked
-
-
-def words(seed):
-    """Return the same for documents of declared length or norm, or in a box."""
-    rng = np.random.default_rng(seed)
-    d, n = int(rng.integers(2, 5)), int(rng.integers(6, 30))
-    y, person = labels_and_people(rng, n)
-    X = np.array([np.bincount(rng.integers(0, d, rng.integers(0, 6)), minlength=d) for _ in range(n)]).astype(float)
-    if rng.random() < 0.4:
-        X *= rng.random((n, d))
-    alpha = 10.0 ** rng.uniform(-10, 3, d) if rng.random() < 0.3 else np.full(d, 10.0 ** rng.uniform(-10, 3))
-    kind, size = str(rng.choice(["length", "norm", "box"])), float(rng.integers(1, 6))
-    asked = rng.random((300, d)) ** 3 * size
-    if kind != "box":
-        extent = asked.sum(axis=1) if kind == "length" else np.linalg.norm(asked, axis=1)
-        asked *= np.minimum(1, size * (1 - 1e-12) / extent)[:, None]
-    corners = size * np.array(list(itertools.product((0.0, 1.0), repeat=d)))
-    corners = corners if kind == "box" else size * np.eye(d + 1, d)
-    held = {"box": X.max(axis=1), "length": X.sum(axis=1), "norm": np.linalg.norm(X, axis=1)}[kind]
-    asked = np.concatenate([asked, corners, X[held <= size]])
-    how = str(rng.choice(["multinomial", "complement", "normed"]))
-    more, settings, arrays = prior(rng, y.max() + 1) if how == "multinomial" else ({}, {}, {})
-
-    def make():
-        if how == "multinomial":
-            return MultinomialNB(alpha=alpha, **more)
-        return ComplementNB(alpha=alpha, norm=how == "normed")
-
-    settings |= {"classes": int(y.max()) + 1, "weights": how}
-    settings |= {} if kind == "box" else {kind: size}
-    arrays |= {"X": X, "label": y, "person": person, "alpha": alpha}
-    arrays |= {"box": np.array([np.zeros(d), np.full(d, size)])} if kind == "box" else {}
-    return make, X, y, person, settings, arrays, asked

@@ -7,7 +7,7 @@ from privgate.kernel import Case, Refused, counts, limits
 from privgate.models import ContingencyTable
 from tests.kernel import fuzz_counts as fuzz
 
-DEFAULT = {"categorical": 14, "words": 10, "partitions": 30}
+DEFAULT = {"categorical": 14, "partitions": 30}
 
 
 def judged(family, seed, asked):

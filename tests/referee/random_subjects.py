@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Fleet, Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.families.listed import odd
-from privgate.models import FixedOneHot, FixedScaler, Floored, RandomTrees, SmoothedNeighbors
+from privgate.models import FixedOneHot, FixedScaler, RandomTrees, SmoothedNeighbors
 from privgate.subject.containers import length, stack, take
 
 WORDS = ["red", "green", "blue", "cold", "warm", "small", "large", "old", "new", "sad"]
@@ -49,9 +49,9 @@ def logistic(rng):
 def tree_like(rng):
     seed = int(rng.integers(100))
     return [
-        Floored(RandomForestClassifier(int(rng.integers(2, 5)), max_depth=2, random_state=seed), floor=0.05),
-        Floored(ExtraTreesClassifier(3, max_depth=2, random_state=seed), floor=0.05),
-        Floored(DecisionTreeClassifier(max_depth=2, random_state=seed), floor=0.05),
+        RandomForestClassifier(int(rng.integers(2, 5)), max_depth=2, random_state=seed),
+        ExtraTreesClassifier(3, max_depth=2, random_state=seed),
+        DecisionTreeClassifier(max_depth=2, random_state=seed),
         HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=3, min_samples_leaf=5, random_state=seed),
     ][int(rng.integers(4))]
 

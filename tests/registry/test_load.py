@@ -3,9 +3,11 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import mlflow
@@ -14,12 +16,14 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.registry import load
+from privgate.subject import recipe as recipes
 
 
 def stored(tmp_path, pattern):
@@ -339,6 +343,38 @@ def test_a_model_without_recipe_says_what_to_run(registry, data):
     subject = Subject.load("models:/own/1")
     assert subject.data.digest == data.digest
     assert type(subject.model.load()).__name__ == "GaussianNB"
+
+
+@pytest.mark.parametrize("name", recipes.GONE)
+def test_what_names_a_class_that_went_is_refused_with_what_to_use_instead(registry, data, tmp_path, monkeypatch, name):
+    home = "privgate.torch_recipe" if name == "TorchTraining" else "privgate.models"
+    stub = sys.modules.get(home) or types.ModuleType(home)
+    kind = type(name, (GaussianNB,), {"__module__": home})
+    pickled = tmp_path / "model.pkl"
+    with monkeypatch.context() as earlier:
+        earlier.setitem(sys.modules, home, stub)
+        earlier.setattr(stub, name, kind, raising=False)
+        earlier.setattr(recipes, "GONE", {})
+        log_model(Recipe(kind()), data, registered_model_name="old", store="artifacts")
+        bodies = [pickle.dumps([kind(), {"C": 1}], protocol=p) for p in range(6)]
+    said = f"{name!r}, which went with 0.1.0, the last version that knew it: use {recipes.GONE[name]}"
+
+    with pytest.raises(SubjectError, match=f"^the recipe names {re.escape(said)}$") as refused:
+        load.load_subject("models:/old/1")
+    assert type(refused.value) is SubjectError
+    for body in bodies:
+        pickled.write_bytes(body)
+        assert recipes.gone(load._pickled([pickled])) == said
+    fit = {"schema": "privgate/recipe/v1", "kind": "function", "fit": "own:fit", "params": {}, "seed": 1}
+    for line in (
+        f"from {home} import {name}",
+        f"import {home} as m\nm.{name}",
+        f"from {home} import (\n  {name} as n)",
+    ):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / "src" / "own.py").write_text(line)
+        with pytest.raises(SubjectError, match=re.escape(said)):
+            Recipe.read({**fit, "predict": None, "dp": None}, tmp_path / "src")
 
 
 def test_a_second_recipe_replaces_the_first(registry, trained, recipe, data):

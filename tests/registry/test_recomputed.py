@@ -211,10 +211,25 @@ def test_limits_that_the_file_states_are_not_believed(folder):
         again(named_again(told(folder), lower), folder)
 
 
+@pytest.mark.parametrize("family", cases.GONE)
+def test_a_case_of_a_theorem_that_went_is_named_and_is_no_tampering(folder, family):
+    document, kept = told(folder), cases.read(folder / cases.FILE)
+    gone = [replace(k, case=replace(k.case, family=family)) for k in kept]
+    cases.write(folder / cases.FILE, gone)
+    document["evidence"]["influence"]["cases"][0] |= {"family": family, "digest": gone[0].digest()}
+
+    with pytest.raises(SubjectError) as refused:
+        again(document, folder)
+    assert type(refused.value) is SubjectError
+    said = f"cases of '{family}', the theorem about {cases.GONE[family]}, which went with 0.1.0, the last version"
+    assert said in str(refused.value)
+    assert "share-1 or release-1, or train it in privgate.models.Sharded" in str(refused.value)
+
+
 def test_of_seeds_the_worst_counts_and_of_theorems_the_best():
     def kept(theorem, seed, *high):
         values = np.array(high)
-        return Kept(Case("cells", "any"), np.arange(len(values)), 0 * values, values, theorem, seed)
+        return Kept(Case("squares", "any"), np.arange(len(values)), 0 * values, values, theorem, seed)
 
     made = [kept("a", 0, 1.0, 5.0), kept("a", 0, 3.0, 2.0), kept("a", 1, 0.5, 4.0), kept("b", 0, 2.0)]
 

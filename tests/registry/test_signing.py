@@ -70,6 +70,24 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
         signing.renew("models:/credit/1", signer, policy=checked[0], guard=revoked)
 
 
+def test_a_report_of_a_theorem_that_went_verifies_and_is_not_signed_again(checked, signer, monkeypatch):
+    path = checked[1] / "report.json"
+    told = json.loads(path.read_text())
+    told["evidence"]["influence"]["cases"][0]["family"] = "cells"
+    path.write_text(json.dumps(told))
+    guard = guard_for(signer)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(signing.cases, "GONE", {})
+        signing.attach_statement(sign(checked, signer))
+    said = "cases of 'cells', the theorem about boosted trees and forests, which went with 0.1.0, the last version"
+
+    assert verify("models:/credit/1", guard, target="production")
+    with pytest.raises(StatementError, match=said):
+        signing.renew("models:/credit/1", signer, policy=checked[0], guard=guard)
+    with pytest.raises(StatementError, match=said):
+        sign(checked, signer)
+
+
 def test_a_report_that_says_more_than_its_numbers_is_not_signed(checked, signer):
     path = checked[1] / "report.json"
     honest = json.loads(path.read_text())

@@ -1,11 +1,9 @@
 """A second policy on the same subject, whatever it asks: nothing is trained where nothing has to be signed."""
 
 import numpy as np
-import pytest
 from sklearn.svm import SVC
 
 from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.torch_recipe import TorchTraining
 from privgate.training.fleet import Fleet
 
 N = 40
@@ -14,13 +12,8 @@ X = RNG.uniform(-1, 1, size=(N, 2))
 Y = (X[:, 0] + RNG.logistic(size=N) > 0).astype(int)
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("network", [False, True], ids=["refits", "network"])
-def test_a_policy_about_all_questions_after_one_about_own_records_trains_nothing(tmp_path, network):
+def test_a_policy_about_all_questions_after_one_about_own_records_trains_nothing(tmp_path):
     made = calibrated
-    if network:
-        pytest.importorskip("torch")
-        made = TorchTraining(hidden=(2,), epochs=1, lr=1e-3)
     data = TrainingData(X, Y, domain=Domain(box=((-1.0, 1.0),) * 2))
     limits = Budget(seeds=2)
     with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:

@@ -27,13 +27,9 @@ from privgate.families.certificate import (
     attained,
     people_of,
 )
-from privgate.families.over_all_queries import accepted_range, applies
-from privgate.families.over_all_queries.accepted_range import Reach
+from privgate.families.over_all_queries import applies
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-
-#: (with everybody, without some people): bias (1, K) and (U, K), weights (1, K, d) and (U, K, d)
-Linear = tuple[tuple[Float, Float], tuple[Float, Float]]
 
 #: numbers that a search for questions may look at, about ten seconds, and those of one of its blocks
 _WORK, _BLOCK = 5e8, 5e7
@@ -368,77 +364,6 @@ def _counted(
     return Posed("categorical", settings, arrays, words, propose, size, shown, narrower)
 
 
-class WordsCertificate(ByCounts):
-    """Scores are linear in the document, so that the change of a log-odds is largest at a corner of the domain."""
-
-    def __init__(self, library: str, name: str, section: str, lost: str = "") -> None:
-        self.library, self.name, self.lost = library, name, lost
-        self.source = f"privgate/kernel/words.py; docs/mathematics.md, section {section}"
-
-    def misfit(self, subject: Subject) -> str:
-        """Return which hypothesis fails; empty if none does."""
-        return applies.refusal(subject, self.library) or applies.linear_domain(subject, "documents")
-
-    def posed(self, subject: Subject) -> Posed:
-        """Return the case of sums of words."""
-        estimator, X = designs.estimator_of(subject, self.library), np.asarray(applies.dense(subject.data.X))
-        reach, (settings, arrays), d = applies.reach(subject), _basis(subject), X.shape[1]
-        alpha, kind = np.array(np.broadcast_to(applies.smoothings(estimator), (d,))), "multinomial"
-        if self.library == "ComplementNB":
-            kind = "normed" if estimator.norm else "complement"
-        else:
-            fitted, fixed = _prior(applies.prior(estimator))
-            settings, arrays = settings | fitted, arrays | fixed
-        settings |= {"weights": kind, **accepted_settings(reach)}
-        arrays |= {"X": X, "alpha": alpha, **accepted_arrays(reach, d)}
-        label, K = arrays["label"], settings["classes"]
-        hot = (label[:, None] == np.arange(K)).astype(np.float64)
-        T, N = (hot.T @ X)[None], hot.sum(axis=0)[None]
-
-        def scores(T: Float, N: Float) -> tuple[Float, Float]:
-            fixed = arrays.get("log_prior", np.zeros(K))
-            bias = np.log(N) if settings.get("fit_prior") else np.broadcast_to(fixed, N.shape)
-            held = np.maximum(T if kind == "multinomial" else T.sum(axis=1, keepdims=True) - T, 0.0) + alpha
-            logs = np.log(held) - np.log(held.sum(axis=2, keepdims=True))
-            if kind == "normed":
-                logs = logs / logs.sum(axis=2, keepdims=True)
-            return bias, -logs if kind == "complement" else logs
-
-        def propose(members: list[Index]) -> tuple[Float, Float]:
-            rows, who = np.concatenate(members), np.repeat(np.arange(len(members)), [len(m) for m in members])
-            left, held = np.repeat(T, len(members), axis=0), np.repeat(N, len(members), axis=0)
-            np.subtract.at(left, (who, label[rows]), X[rows])
-            np.subtract.at(held, (who, label[rows]), 1.0)
-            return _document((scores(T, N), scores(left, held)), reach)
-
-        words = (reach.words(), f"the recipe is scikit-learn's {self.library}, which counts and nothing else")
-        return Posed("words", settings, arrays, words, propose, 300 * K * K * d)
-
-
-def _document(both: Linear, reach: Reach) -> tuple[Float, Float]:
-    """Return a question (U, d) of the domain at which scores that are linear in it tell much, and how much."""
-    ((bias, w), (left, v)), d = both, both[0][1].shape[2]
-    if reach.stated == 1 and reach.length is not None:  # documents of one word, or none
-        size = np.floor(reach.length)
-        cells = [np.concatenate([size * m, np.zeros((*m.shape[:2], 1))], axis=2) for m in (w, v)]
-        chosen, value = best(Tables(bias, left, cells[0], cells[1], np.zeros(1, dtype=np.int64)))
-        return size * np.eye(d + 1, d)[chosen[:, 0]], value
-    if reach.stated == 1 and reach.low is not None and reach.high is not None:
-
-        def scored(x: Float) -> Tables:
-            P = x.shape[2]
-            cells = [(m[:, :, :, None] * x[:, None]).reshape(max(len(m), len(x)), m.shape[1], d * P) for m in (w, v)]
-            return Tables(bias, left, cells[0], cells[1], P * np.arange(d))
-
-        return in_box(scored, reach.low, reach.high, whole=reach.whole)
-    found = accepted_range.telling(both[0], both[1], reach)
-    if reach.norm is not None:
-        found = found * (1 - 1e-12)  # for sure inside
-    with_, without = (b + np.einsum("nkd,nd->nk", np.broadcast_to(m, v.shape), found) for b, m in both)
-    logs = [z - np.logaddexp.reduce(z, axis=1, keepdims=True) for z in (with_, without)]
-    return found, np.asarray(np.abs(logs[0] - logs[1]).max(axis=1))
-
-
 class GaussianNB(ByCounts):
     """The change of a log-odds is a sum of parabolas, each largest at an end of its side or at its vertex."""
 
@@ -545,15 +470,9 @@ class SharesCertificate(ByCounts):
         return Posed("partitions", settings, arrays, (where,))
 
 
-COMPLEMENT_LOST = (
-    "the library adds the smoothing to all counts of a word before it takes a class's own off, and so little smoothing "
-    "is lost in rounding there; raise alpha"
-)
 ALL: tuple[ByCounts, ...] = (
     CategoricalCertificate(),
     BernoulliCertificate(),
-    WordsCertificate("MultinomialNB", "multinomial_nb", "3.3"),
-    WordsCertificate("ComplementNB", "complement_nb", "3.4", COMPLEMENT_LOST),
     GaussianNB(),
     SharesCertificate("ContingencyTable", "contingency_table", "section 1, Theorem 1"),
     SharesCertificate("RandomTrees", "random_trees", "sections 4.2 and 4.3"),

@@ -139,27 +139,6 @@ def smoothings(estimator: Any) -> NDArray[np.float64]:
     return alpha if getattr(estimator, "force_alpha", True) else np.maximum(alpha, 1e-10)
 
 
-def linear_domain(subject: Subject, what: str) -> str:
-    """Return why counts of the declared domain cannot be bounded; empty if they can."""
-    X = dense(subject.data.X)
-    if X is None or (X < 0).any():
-        return "the features are not non-negative numbers"
-    estimator = subject.recipe.library_estimator
-    if not (smoothings(estimator) > 0).all():
-        return "without smoothing a word that one record holds alone makes DTP infinite"
-    made = declared(
-        subject,
-        X,
-        f"for {what} of any length DTP is infinite; declare how long a query may be, Domain(max_length=…), or its "
-        "ranges or norm, and let the endpoint refuse the rest",
-    )
-    if isinstance(made, str):
-        return made
-    if made.low is not None and (made.low < 0).any():
-        return "the declared ranges allow negative counts"
-    return ""
-
-
 def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
     """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
     domain = subject.accepted
@@ -172,7 +151,7 @@ def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach 
 
 
 def reach(subject: Subject) -> Reach:
-    """Return the declared domain as a set of vectors; ``linear_domain`` has agreed to it."""
+    """Return the declared domain as a set of vectors; ``declared`` has agreed to it."""
     made = Reach.of(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
     if isinstance(made, str):
         raise TypeError(f"bound() without applies(): {made}")

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from privgate.families.pipelines import image, steps
 from privgate.families.pipelines.image import Image, NoImage
-from privgate.models import FrozenEncoder
 from privgate.subject.containers import length, take
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
@@ -61,16 +60,7 @@ class Seen:
     def words(self) -> str:
         """What was checked, one sentence."""
         listed = ", ".join(dict.fromkeys(self.steps))
-        said = f"the first steps ({listed}) do not depend on the data: {SUBSETS} random subsets left them as they are"
-        declared = "; ".join(f"{e.public.strip()!r}, {e.digest}" for e in self.encoders)
-        if not declared:
-            return said
-        return f"{said}; the encoder is declared public ({declared}): one made from these people would not show"
-
-    @property
-    def encoders(self) -> list[FrozenEncoder]:
-        """The frozen encoders among the first steps."""
-        return [] if self.first is None else [e for _, step in self.first.steps for e in steps.encoders(step)]
+        return f"the first steps ({listed}) do not depend on the data: {SUBSETS} random subsets left them as they are"
 
 
 #: the listed questions of a declared domain as the recipe's kind of records

@@ -1,8 +1,7 @@
 """What fixed first steps make of a whole domain: a range for each feature, never too narrow.
 
 Interval arithmetic, feature by feature (docs/mathematics.md, section 17.1). Where a step's answers have no known range
-there is no image, and any question is allowed. A range says nothing of missing values: which features may be missing
-is carried beside it.
+there is no image, and any question is allowed.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.models.columns import is_missing
-from privgate.models.frozen_encoder import FUNCTIONS
 from privgate.subject.domain import Domain
 
 #: relative room for what our own steps round, who compute in double precision
@@ -25,9 +21,6 @@ _HALF = 2.0**-10
 _SMALLEST = 2.0**-24
 #: elementwise functions that rise everywhere
 _RISING = ("log1p", "log", "log2", "log10", "sqrt", "exp", "expm1", "exp2", "tanh", "arctan", "arcsinh", "cbrt", "rint")
-
-#: what an encoder's functions answer at most, whatever they are asked; infinite ends are known by their argument alone
-RANGES = {"relu": (0.0, np.inf), "tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0)}
 
 
 class NoImage(Exception):  # noqa: N818  an answer, not an error
@@ -46,20 +39,12 @@ class Image:
         As in ``Domain``.
     names : sequence
         Of the features; what a reason names.
-    missing : bool array of shape (d,), optional
-        Which features may be missing; none if absent. A step whose answers have no known range may lose any of them.
     """
 
     low: Float
     high: Float
     blocks: tuple[tuple[int, ...], ...] = ()
     names: Sequence[Any] = ()
-    missing: NDArray[np.bool_] | None = None
-
-    @property
-    def lost(self) -> NDArray[np.bool_]:
-        """Which features may be missing, shape (d,)."""
-        return np.zeros(len(self.low), dtype=bool) if self.missing is None else self.missing
 
     @classmethod
     def of(cls, domain: Domain | None, X: Any) -> "Image":
@@ -69,12 +54,10 @@ class Image:
         d = int(X.shape[1])
         names = list(getattr(X, "columns", range(d)))
         low, high = np.full(d, np.nan), np.full(d, np.nan)
-        lost = np.full(d, domain is None)
         if domain is None:
-            return cls(low, high, (), names, lost)
+            return cls(low, high, (), names)
         if domain.columns is not None:
             for k, column in enumerate(domain.columns):
-                lost[k] = column.missing
                 numbers = column.values if column.ends is None else column.ends
                 if numbers and all(isinstance(v, int | float) for v in numbers):
                     low[k], high[k] = min(numbers), max(numbers)
@@ -82,7 +65,7 @@ class Image:
             low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T.copy()
         elif domain.categories is not None:
             low, high = np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
-        return cls(low, high, domain.blocks, names, lost)
+        return cls(low, high, domain.blocks, names)
 
     def holds(self, X: Any, domain: Domain | None) -> bool:
         """Whether every record of ``X`` is one that this image of ``domain`` allows; a missing number may be any."""
@@ -97,7 +80,7 @@ class Image:
         blocks = tuple(tuple(place[j] for j in b if j in place) for b in self.blocks)
         at = np.asarray(columns, dtype=np.int64)
         names = [self.names[c] for c in columns]
-        return Image(self.low[at], self.high[at], tuple(b for b in blocks if b), names, self.lost[at])
+        return Image(self.low[at], self.high[at], tuple(b for b in blocks if b), names)
 
     def domain(self) -> Domain:
         """Return the ranges as a domain.
@@ -118,9 +101,8 @@ class Image:
                 f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
                 f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
             )
-        lost = tuple(np.flatnonzero(self.lost).tolist())
         box = tuple(zip(self.low.tolist(), self.high.tolist(), strict=True))
-        return Domain(box=box, blocks=self.blocks, missing=lost)
+        return Domain(box=box, blocks=self.blocks)
 
 
 def joined(images: Sequence[Image]) -> Image:
@@ -130,8 +112,8 @@ def joined(images: Sequence[Image]) -> Image:
     start = np.cumsum([0, *(len(i.low) for i in images)])
     blocks = tuple(tuple(j + int(s) for j in b) for i, s in zip(images, start, strict=False) for b in i.blocks)
     names = [n for i in images for n in (i.names if len(i.names) == len(i.low) else [""] * len(i.low))]
-    low, high, lost = (np.concatenate(v) for v in zip(*((i.low, i.high, i.lost) for i in images), strict=True))
-    return Image(low, high, blocks, names, lost)
+    low, high = (np.concatenate(v) for v in zip(*((i.low, i.high) for i in images), strict=True))
+    return Image(low, high, blocks, names)
 
 
 def through(step: Any, given: Image) -> Image:
@@ -180,34 +162,7 @@ def _fixed_one_hot(step: Any, given: Image) -> Image:
 def _fixed_scaler(step: Any, given: Image) -> Image:
     del given
     d = sum(1 + c.missing for c in step.columns_)
-    with np.errstate(over="ignore"):  # a width beyond the largest double divides infinity by infinity
-        fine = [np.isfinite(np.subtract(*c.ends)) for c in step.columns_ for _ in range(1 + c.missing)]
-    return Image(np.zeros(d), np.ones(d), missing=~np.array(fine, dtype=bool))
-
-
-def _frozen_encoder(step: Any, given: Image) -> Image:
-    low, high = given.low, given.high
-    lost = False  # it refuses what is missing, and its own sums may exceed the largest double
-    for layer in step.read():
-        if isinstance(layer, str):
-            bottom, top = RANGES[layer]
-            low, high = (FUNCTIONS[layer](v) for v in (low, high))
-            # whatever goes in, this is what comes out; also where nothing is known of it
-            low, high = np.fmax(low, bottom) - _ROUNDED, np.fmin(high, top) + _ROUNDED
-        elif len(low) != len(layer[0]):
-            raise NoImage(f"the encoder takes {len(layer[0])} numbers, of {len(low)} something is known")
-        else:
-            low, high = _affine(low, high, *layer)
-            lost |= bool(_unknown(low, high).any())
-    return Image(low, high, missing=np.full(len(low), lost))
-
-
-def _affine(low: Float, high: Float, weights: Float, intercepts: Float) -> tuple[Float, Float]:
-    """Return the range of ``z weights + intercepts``, outward by what a sum of so many terms may round."""
-    up, down = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
-    size = np.maximum(np.abs(low), np.abs(high)) @ np.abs(weights) + np.abs(intercepts)
-    room = 4 * (len(weights) + 2) * np.finfo(np.float64).eps * size
-    return low @ up + high @ down + intercepts - room, high @ up + low @ down + intercepts + room
+    return Image(np.zeros(d), np.ones(d))
 
 
 def _one_hot(widths: Sequence[int], names: Sequence[Any]) -> Image:
@@ -232,23 +187,16 @@ def _ordinal_encoder(step: Any, given: Image) -> Image:
     for value in (step.unknown_value, step.encoded_missing_value):
         if value is not None and np.isfinite(value):
             low, high = np.minimum(low, value), np.maximum(high, value)
-    lost = np.full(len(high), step.unknown_value is not None and bool(np.isnan(step.unknown_value)))
-    if np.isnan(step.encoded_missing_value):
-        named = [any(is_missing(v) for v in c.tolist()) for c in step.categories_]
-        lost |= np.array(named, dtype=bool) & _each(given.lost, len(high))
-    return Image(low, high, (), given.names, lost)
+    return Image(low, high, (), given.names)
 
 
 def _imputer(step: Any, given: Image) -> Image:
     fill = np.asarray(step.statistics_, dtype=object)
-    lost = np.array([is_missing(v) for v in fill.tolist()], dtype=bool)
-    if not is_missing(step.missing_values):  # it fills what stands for a missing value, and keeps NaN
-        lost |= _each(given.lost, len(fill))
     if all(isinstance(v, int | float | np.number) for v in fill.tolist()) and len(fill) == len(given.low):
         value = fill.astype(np.float64)
-        return Image(np.minimum(given.low, value), np.maximum(given.high, value), (), given.names, lost)
+        return Image(np.minimum(given.low, value), np.maximum(given.high, value), (), given.names)
     unknown = np.full(len(fill), np.nan)
-    return Image(unknown, unknown, (), given.names, lost)
+    return Image(unknown, unknown, (), given.names)
 
 
 def _zero_to_one(step: Any, given: Image) -> Image:
@@ -270,7 +218,7 @@ def _function(step: Any, given: Image) -> Image:
     with np.errstate(all="ignore"):
         low, high = step.func(given.low), step.func(given.high)
     low, high = _outward(low, high)
-    return Image(low, high, (), given.names, given.lost | _unknown(low, high))
+    return Image(low, high, (), given.names)
 
 
 def _polynomial(step: Any, given: Image) -> Image:
@@ -290,22 +238,7 @@ def _polynomial(step: Any, given: Image) -> Image:
         ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_] if given.names else ()
     )
     sides = _outward(np.array(low), np.array(high), step.powers_.sum(axis=1))
-    lost = np.array([_overflown(p, given) for p in step.powers_], dtype=bool)
-    return Image(*sides, (), names, lost | _unknown(*sides))
-
-
-def _overflown(powers: NDArray[np.int64], given: Image) -> bool:
-    """Whether a product may be infinity times 0, in a precision that holds a question but not each partial product."""
-    used = np.flatnonzero(powers)
-    largest = np.fmax(np.abs(given.low), np.abs(given.high))
-    with np.errstate(over="ignore"):
-        room = 1 - float(powers.sum()) * float(np.finfo(np.float16).eps)  # what so many products round
-        for limit in (float(np.finfo(kind).max) * room for kind in (np.float16, np.float32, np.float64)):
-            most = np.maximum(1.0, np.minimum(largest[used], limit) ** powers[used])
-            zero = (given.low[used] <= 0) & (given.high[used] >= 0)
-            if any(zero[k] and np.prod(np.delete(most, k)) > limit for k in range(len(used))):
-                return True
-    return False
+    return Image(*sides, (), names)
 
 
 def _hashed(step: Any, given: Image) -> Image:
@@ -332,16 +265,6 @@ def _unbounded(step: Any, given: Image) -> Image:
     raise NoImage(f"the answers of {type(step).__name__} have no limit")
 
 
-def _unknown(low: Float, high: Float) -> NDArray[np.bool_]:
-    """Return which features have no finite range: NaN may come of a number there."""
-    return np.asarray(~(np.isfinite(low) & np.isfinite(high)))
-
-
-def _each(lost: NDArray[np.bool_], d: int) -> NDArray[np.bool_]:
-    """Return which of d features may be missing; all where nothing is known of so many."""
-    return lost if len(lost) == d else np.ones(d, dtype=bool)
-
-
 def _outward(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
     """Return ranges whose ends are widened by what so many results in half precision round; 0 stays 0, as it does."""
     room = [np.where(end == 0, 0.0, np.abs(end) * _HALF * results + _SMALLEST) for end in (low, high)]
@@ -350,7 +273,6 @@ def _outward(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
 
 _OF: dict[str, Callable[[Any, Image], Image]] = {
     "FixedScaler": _fixed_scaler,
-    "FrozenEncoder": _frozen_encoder,
     "FixedOneHot": _fixed_one_hot,
     "OneHotEncoder": _one_hot_encoder,
     "OrdinalEncoder": _ordinal_encoder,

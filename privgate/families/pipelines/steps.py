@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from privgate.models import FixedOneHot, FixedScaler, FrozenEncoder
+from privgate.models import FixedOneHot, FixedScaler
 
 #: our own first steps; a class derived from one of them is another class
-_OWN = (FixedScaler, FixedOneHot, FrozenEncoder)
+_OWN = (FixedScaler, FixedOneHot)
 #: largest degree of polynomials; they are made in this process
 _DEGREE = 4
 #: what to put in the place of a step that learns
@@ -74,12 +74,6 @@ def parts(step: Any) -> Iterator[tuple[str, Any]]:
         yield "remainder", step.remainder
 
 
-def encoders(step: Any) -> list[FrozenEncoder]:
-    """Return the frozen encoders within a step, in their order."""
-    own = [step] if type(step) is FrozenEncoder else []
-    return own + [e for _, part in parts(step) for e in encoders(part)]
-
-
 def names(step: Any) -> tuple[str, ...]:
     """Return the classes of all steps within, in their order."""
     inner = [n for _, part in parts(step) for n in names(part)]
@@ -137,10 +131,6 @@ def _indicator(step: Any) -> str:
     return "" if step.features == "all" else "it marks the columns that have missing values among them"
 
 
-def _frozen(step: Any) -> str:
-    return str(step.problem())
-
-
 def _always(_: Any) -> str:
     return ""
 
@@ -149,7 +139,6 @@ def _always(_: Any) -> str:
 FIXED: dict[str, Callable[[Any], str]] = {
     "FixedScaler": _always,
     "FixedOneHot": _always,
-    "FrozenEncoder": _frozen,
     "OneHotEncoder": _one_hot,
     "OrdinalEncoder": _ordinal,
     "SimpleImputer": _imputer,

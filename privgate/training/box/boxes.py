@@ -21,7 +21,7 @@ from privgate.arrays import Index
 from privgate.training import worker
 from privgate.training.box import bubblewrap, templates, wire
 from privgate.training.box.inside import Call
-from privgate.training.fit import MOST_READ, Answer
+from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import GRACE, TaskLimits
@@ -206,7 +206,6 @@ class _Lane:
     asked: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
     models: list[tuple[int, int]] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
 
 
 class BoxPool:
@@ -264,11 +263,10 @@ class BoxPool:
         lane.chunk = chunk
         lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
         lane.models = [(int(fit.keep > 0), fit.keep) for fit in chunk.fits]
-        lane.reads = [MOST_READ if fit.reads else 0 for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
         self._flying.append(lane)
-        most = wire.most_bytes(lane.shapes, lane.models, lane.reads)
+        most = wire.most_bytes(lane.shapes, lane.models)
         try:
             lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
         except GoneError:
@@ -288,7 +286,7 @@ class BoxPool:
                 try:
                     body = lane.box.receive()
                     if body is not None:
-                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models, lane.reads)
+                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models)
                         return self._landed(lane, made)
                 except (GoneError, wire.LieError):
                     return self._landed(lane, None)

@@ -24,8 +24,6 @@ _ENTRY = struct.Struct("<QB")
 _COUNT = struct.Struct("<I")
 #: bits of what an entry says beside its size
 _LASTING, _REUSED = 1, 2
-#: bytes that are read of models in one reply, at most: of calls that have more, each is tried alone
-_MOST_READS = 1 << 28
 #: what an answer's form takes beside its numbers: head and the sentence about a problem
 _AROUND = 4096
 _LONGEST_PROBLEM = 500  # letters
@@ -56,16 +54,11 @@ def _entry(answer: Answer) -> bytes:
     return b"".join([head, body, _COUNT.pack(len(models)), *models])
 
 
-def most_bytes(
-    shapes: Sequence[tuple[int, int]], models: Sequence[tuple[int, int]] = (), reads: Sequence[int] = ()
-) -> int:
-    """Return how long a reply with answers of these shapes may be, each with so many models of so many bytes.
-
-    ``reads`` are bytes of what is read of each model, at most; together they are fewer.
-    """
+def most_bytes(shapes: Sequence[tuple[int, int]], models: Sequence[tuple[int, int]] = ()) -> int:
+    """Return how long a reply with answers of these shapes may be, each with so many models of so many bytes."""
     numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
     kept = sum(count * (LENGTH.size + size) for count, size in models)
-    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept + min(sum(reads), _MOST_READS)
+    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept
 
 
 def answers(
@@ -73,7 +66,6 @@ def answers(
     nonce: bytes,
     shapes: Sequence[tuple[int, int]],
     models: Sequence[tuple[int, int]] = (),
-    reads: Sequence[int] = (),
 ) -> list[Answer]:
     """Return the answers in a reply.
 
@@ -87,8 +79,6 @@ def answers(
         What each answer must have if it has no problem.
     models : sequence of (models, bytes of each at most), optional
         What may come with each; nothing where it is not given.
-    reads : sequence of int, optional
-        Bytes at most that may be read of each model; nothing where it is not given.
 
     Raises
     ------
@@ -102,10 +92,10 @@ def answers(
         if count != len(shapes):
             raise LieError(f"{count} answers to {len(shapes)} calls")
         made = []
-        for shape, kept, most in zip(shapes, models or [(0, 0)] * len(shapes), reads or [0] * len(shapes), strict=True):
+        for shape, kept in zip(shapes, models or [(0, 0)] * len(shapes), strict=True):
             size, flags = _ENTRY.unpack_from(body, at)
             at += _ENTRY.size
-            answer = _answer(body[at : at + size], flags, shape, most)
+            answer = _answer(body[at : at + size], flags, shape)
             found, at = _models(body, at + size, *kept)
             made.append(answer if answer.problem else replace(answer, models=found))
     except (struct.error, ValueError, OverflowError) as exc:
@@ -153,7 +143,7 @@ def _models(body: bytes, at: int, count: int, most: int) -> tuple[tuple[bytes, .
     return tuple(found), at
 
 
-def _answer(body: bytes, flags: int, shape: tuple[int, int], most: int) -> Answer:
+def _answer(body: bytes, flags: int, shape: tuple[int, int]) -> Answer:
     answer, seconds = context.decode(body)
     lasting, reused = bool(flags & _LASTING), bool(flags & _REUSED)
     problem = "".join(c for c in answer.problem if c.isprintable())[:_LONGEST_PROBLEM]
@@ -165,6 +155,4 @@ def _answer(body: bytes, flags: int, shape: tuple[int, int], most: int) -> Answe
         raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
     if not (answer.log_p < np.inf).all():  # NaN as well
         raise LieError("numbers that are no logarithms of probabilities")
-    if len(answer.read) > most:
-        raise LieError(f"{len(answer.read)} bytes read of a model, and {most} at most were asked for")
-    return Answer(answer.log_p, seconds, "", lasting, reused=reused, read=answer.read)
+    return Answer(answer.log_p, seconds, "", lasting, reused=reused)

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import BallLogistic, ContingencyTable, Floored, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,29 +92,6 @@ def bernoulli(rng):
     queries = np.array(list(itertools.product((0.0, 1.0), repeat=m)))
     y = _labels(rng, n, int(rng.integers(2, 5)))
     return Instance(subject_of(rng, estimator, X, y, None), queries, complete=True)
-
-
-def _documents(rng):
-    d, n, length = int(rng.integers(2, 4)), int(rng.integers(6, 20)), int(rng.integers(3, 6))
-    X = np.array([np.bincount(rng.integers(0, d, rng.integers(0, length + 1)), minlength=d) for _ in range(n)])
-    every = np.array(list(itertools.product(range(length + 1), repeat=d)))
-    if rng.random() < 0.3:
-        return X, every, Domain(box=((0.0, float(length)),) * d)
-    return X, every[every.sum(axis=1) <= length], Domain(max_length=length)
-
-
-def multinomial(rng):
-    X, queries, domain = _documents(rng)
-    estimator = MultinomialNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), fit_prior=bool(rng.random() < 0.7))
-    y = _labels(rng, len(X), int(rng.integers(2, 5)))
-    return Instance(subject_of(rng, estimator, X, y, domain), queries)
-
-
-def complement(rng):
-    X, queries, domain = _documents(rng)
-    estimator = ComplementNB(alpha=float(rng.choice([0.1, 1.0, 3.0])), norm=bool(rng.random() < 0.5))
-    y = _labels(rng, len(X), int(rng.integers(2, 5)))
-    return Instance(subject_of(rng, estimator, X, y, domain), queries)
 
 
 def _numbers(rng):
@@ -207,32 +183,16 @@ def listed(rng):
     return Instance(subject_of(rng, GaussianNB(), X, y, Domain(queries=queries)), queries, complete=True)
 
 
-def cells(rng):
-    X, y, domain, queries = _numbers(rng)
-    depth, trees, seed = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(100))
-    estimators = [
-        HistGradientBoostingClassifier(max_iter=trees, max_depth=depth, min_samples_leaf=2, random_state=seed),
-        GradientBoostingClassifier(n_estimators=trees, max_depth=depth, random_state=seed),
-        Floored(RandomForestClassifier(trees, max_depth=depth, random_state=seed), floor=0.05),
-    ]
-    return Instance(
-        subject_of(rng, estimators[int(rng.integers(3))], X, y, domain if rng.random() < 0.7 else None), queries
-    )
-
-
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
     "listed_questions": listed,
     "categorical_nb": categorical,
     "bernoulli_nb": bernoulli,
-    "multinomial_nb": multinomial,
-    "complement_nb": complement,
     "gaussian_nb": gaussian,
     "contingency_table": table,
     "smoothed_neighbors": neighbors,
     "random_trees": trees,
     "ball_logistic": ball_logistic,
     "sharded": sharded,
-    "tree_cells": cells,
     "newton": logistic,
 }

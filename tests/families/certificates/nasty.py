@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 from families import Instance, random_trees, subject_of
 from sklearn.base import clone
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject
 from privgate.models import ContingencyTable, SmoothedNeighbors
@@ -123,68 +123,6 @@ def categorical(rng):
     return Instance(subject_of(rng, estimator, X, y, domain), queries, complete=True)
 
 
-def _documents(rng):
-    n, d = _size(rng), int(rng.integers(2, 5))
-    length = float(rng.choice([1, 3, 50, 1e4]))
-    X = np.array(
-        [np.bincount(rng.integers(0, d, rng.integers(0, int(min(length, 60)) + 1)), minlength=d) for _ in range(n)]
-    )
-    X = X.astype(float)
-    X[:, rng.integers(d)] *= float(rng.random() < 0.5)  # a word that nobody uses
-    if rng.random() < 0.4:
-        word = rng.integers(d)
-        X[1:, word] = 0.0  # a word that one person alone uses
-    if rng.random() < 0.3:
-        X = X * 0.1  # weights that float64 does not hold exactly
-    corners = np.concatenate(
-        [np.zeros((1, d)), np.eye(d), length * np.eye(d), np.floor(length * rng.dirichlet(np.ones(d), 60))]
-    )
-    domain = Domain(max_length=length)
-    if rng.random() < 0.2:
-        size = float(max(1.0, np.sqrt((X**2).sum(axis=1)).max()))
-        ends = rng.random((60, d)) + 1e-9
-        return (
-            X,
-            np.concatenate([size * np.eye(d), size * ends / np.sqrt((ends**2).sum(axis=1, keepdims=True))]),
-            Domain(norm=size),
-        )
-    if rng.random() < 0.2:
-        X = np.ceil(X)
-        V = X.max(axis=0).astype(int) + 1 + rng.integers(0, 2, d)
-        rows = np.floor(rng.random((200, d)) * V)
-        return (
-            X,
-            np.concatenate([rows, (V - 1) * rng.integers(0, 2, (30, d))]),
-            Domain(categories=tuple(int(v) for v in V)),
-        )
-    if rng.random() < 0.3:
-        side = max(1.0, float(X.max()))
-        domain = Domain(box=((0.0, side),) * d)
-        corners = np.concatenate(
-            [side * np.array(list(itertools.product((0.0, 1.0), repeat=d))), side * rng.random((60, d))]
-        )
-    return X, corners, domain
-
-
-def multinomial(rng):
-    X, queries, domain = _documents(rng)
-    y = _labels(rng, len(X))
-    estimator = MultinomialNB(alpha=_alpha(rng), fit_prior=bool(rng.random() < 0.7), **_priors(rng, y, "class_prior"))
-    if rng.random() < 0.1:
-        estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
-    return Instance(subject_of(rng, estimator, _container(rng, X, single=False), y, domain), queries)
-
-
-def complement(rng):
-    X, queries, domain = _documents(rng)
-    estimator = ComplementNB(alpha=_alpha(rng), norm=bool(rng.random() < 0.5))
-    if rng.random() < 0.1:
-        estimator.set_params(alpha=(10.0 ** rng.integers(-12, 2, X.shape[1])).tolist())
-    if rng.random() < 0.1:
-        estimator.set_params(force_alpha=False)
-    return Instance(subject_of(rng, estimator, _container(rng, X, single=False), _labels(rng, len(X)), domain), queries)
-
-
 def _numbers(rng):
     n, d = _size(rng), int(rng.integers(1, 5))
     y = _labels(rng, n)
@@ -245,8 +183,6 @@ def trees(rng):
 NASTY = {
     "bernoulli_nb": bernoulli,
     "categorical_nb": categorical,
-    "multinomial_nb": multinomial,
-    "complement_nb": complement,
     "gaussian_nb": gaussian,
     "contingency_table": table,
     "smoothed_neighbors": neighbors,

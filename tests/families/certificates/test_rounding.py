@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from nasty import change, fitted
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
-from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData, kernel
 from privgate.families import certificates
@@ -65,18 +65,6 @@ def test_bernoulli_computes_the_absence_of_a_feature_that_everybody_has_from_its
     if alpha >= 1e-8:
         assert not said
         assert found.upper.max() < (0.1 if alpha >= 1e-6 else 0.5)
-
-
-@pytest.mark.parametrize(("alpha", "finite"), [(1e-14, False), (1e-12, True), (1.0, True)])
-def test_complement_takes_a_count_off_the_smoothed_sum(alpha, finite):
-    X = np.column_stack([np.r_[np.full(50, 2.0), np.zeros(50)], np.ones(100)])
-    domain = Domain(max_length=5)
-    subject = Subject.local(Recipe(ComplementNB(alpha=alpha)), TrainingData(X, np.arange(100) // 50, domain=domain))
-    found = bound("complement_nb", subject)
-    changed = real(subject, 0, np.array([[5.0, 0.0], [0.0, 5.0], [2.0, 3.0]]))
-    assert changed <= found.upper[0] + ROUNDING_OF_TEST
-    assert np.isfinite(found.upper).all() == finite
-    assert ("raise alpha" in certificates.ALL["complement_nb"].applies(subject)) != finite
 
 
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_wine])

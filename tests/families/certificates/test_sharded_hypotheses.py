@@ -17,7 +17,6 @@ from privgate.families import certificates, own_code
 from privgate.families.certificate import Units
 from privgate.families.sharded_members import learner
 from privgate.models import Sharded
-from privgate.torch_recipe import TorchTraining
 
 CERTIFICATE = certificates.ALL["sharded"]
 RNG = np.random.default_rng(0)
@@ -252,7 +251,6 @@ def plain_function(x):
     [
         (GaussianNB(), False),
         (make_pipeline(FunctionTransformer(np.log1p), LogisticRegression()), False),
-        (TorchTraining(epochs=1), False),
         (OwnCode(), True),
         (make_pipeline(FunctionTransformer(plain_function), GaussianNB()), True),
         (make_pipeline(FunctionTransformer(np.save), GaussianNB()), True),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
@@ -17,12 +17,6 @@ def two_heaps(width):
     return GaussianNB(), X, Domain(box=((-width, width),)), np.linspace(-width, width, 40_001)[:, None]
 
 
-def words(length, estimator):
-    X = RNG.poisson(np.where(LABELS[:, None] == np.arange(2), 9.0, 1.0)).astype(float)
-    queries = np.linspace(0, length, 40_001)[:, None] * np.eye(2)[:1]
-    return estimator, X, Domain(box=((0.0, length), (0.0, 30.0))), queries
-
-
 def flags(columns, estimator):
     same = RNG.random(4000) < 0.98
     X = np.repeat(np.where(same, LABELS, 1 - LABELS)[:, None], columns, axis=1)
@@ -32,8 +26,6 @@ def flags(columns, estimator):
 
 CASES = {
     "gaussian_nb": (two_heaps, 37.4, 20.0),
-    "multinomial_nb": (lambda n: words(n, MultinomialNB()), 380.0, 100.0),
-    "complement_nb": (lambda n: words(n, ComplementNB()), 380.0, 100.0),
     "bernoulli_nb": (lambda n: flags(n, BernoulliNB()), 194, 60),
     "categorical_nb": (lambda n: flags(n, CategoricalNB(min_categories=2)), 194, 60),
 }

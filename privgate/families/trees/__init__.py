@@ -1,1 +1,0 @@
-"""Trees: the engine of library trees, and the theorem of random ones."""
