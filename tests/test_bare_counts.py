@@ -25,8 +25,8 @@ NOBODY = {
     ("training/worker.py", "len(queries)"),
     # all there are
     ("advice/apply.py", "len(public.X)"),
-    ("lab/robust/robust_advantage.py", "len(inside)"),
-    ("lab/robust/robust_advantage.py", "len(outside)"),
+    ("membership/distance.py", "len(inside)"),
+    ("membership/distance.py", "len(outside)"),
     ("models/keyed_forest.py", "len(features)"),
     ("run/data_checks.py", "len(X)"),
     ("run/data_checks.py", "len(data.units)"),

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from papers.table import Row, Table
 from privgate.kernel.sample import difference
-from privgate.lab.robust import distances
-from privgate.lab.robust.robust_advantage import Guesses, Seen, guesses
+from privgate.membership.distance import Guesses, Seen, along_random_directions, guesses
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float32]
@@ -162,13 +161,21 @@ def robustness(change: Change | None, *, records: int, epochs: int) -> tuple[lis
         net = trained(X[train], y[train], 0, epochs=epochs, width=8, change=change)
         both = np.concatenate([train, test])
         codes = np.searchsorted(net.classes_, y[both]).astype(np.int64)
-        found.append(distances.network(net.network, X[both].astype(np.float64), codes, box))
+        found.append(
+            along_random_directions(
+                lambda Z, net=net: net.predict_proba(Z).argmax(axis=1),
+                X[both].astype(np.float64),
+                codes,
+                box,
+                np.random.default_rng(0),
+            )
+        )
         if who == "target":
             accuracies = {
                 "training accuracy": accuracy(net, X[train], y[train]),
                 "test accuracy": accuracy(net, X[test], y[test]),
             }
-    seen = Seen("by projected gradient descent", found[0], members, found[1], members)
+    seen = Seen("along random directions", found[0], members, found[1], members)
     return guesses(seen, None), accuracies
 
 
