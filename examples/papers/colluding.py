@@ -44,6 +44,10 @@ class Net:
             scores = self.network(t.as_tensor(np.asarray(X, dtype=np.float32)))
             return np.asarray(t.softmax(scores, 1).double().numpy())
 
+    def codes(self, X: Any) -> Index:
+        """Return positions of the labels that it names (n,)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
 
 def trained(X: Float, y: Index, seed: int, *, epochs: int = 40, width: int = 16, change: Change | None = None) -> Net:
     """Return a network of two convolutions, trained by Adam."""
@@ -161,15 +165,8 @@ def robustness(change: Change | None, *, records: int, epochs: int) -> tuple[lis
         net = trained(X[train], y[train], 0, epochs=epochs, width=8, change=change)
         both = np.concatenate([train, test])
         codes = np.searchsorted(net.classes_, y[both]).astype(np.int64)
-        found.append(
-            along_random_directions(
-                lambda Z, net=net: net.predict_proba(Z).argmax(axis=1),
-                X[both].astype(np.float64),
-                codes,
-                box,
-                np.random.default_rng(0),
-            )
-        )
+        rng = np.random.default_rng(0)
+        found.append(along_random_directions(net.codes, X[both].astype(np.float64), codes, box, rng))
         if who == "target":
             accuracies = {
                 "training accuracy": accuracy(net, X[train], y[train]),

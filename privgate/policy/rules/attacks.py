@@ -6,6 +6,7 @@ Each class says what its limit means, what it requests, and an example.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
@@ -23,10 +24,6 @@ from privgate.verdict import Finding, Outcome
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1)]
 
-#: what figures of attacks rest on
-ATTACKED = frozenset({Need.SHADOWS, Need.CANDIDATES})
-#: below this an interval misses the truth so often that somebody should say why
-LEAST_CONFIDENCE = 0.9
 WHO = {
     "model": "over all people in the data",
     "class": "for the worst label",
@@ -36,17 +33,38 @@ WHO = {
 
 
 def unsure(confidence: float) -> Iterator[str]:
-    """Yield that limits of this confidence miss the truth often."""
-    if confidence < LEAST_CONFIDENCE:
+    """Yield that limits of this confidence miss the truth often; somebody should say why."""
+    if confidence < 0.9:
         yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"
 
 
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
-    #: what would lower the number, and what would narrow its interval
-    lower_it: ClassVar[str]
-    narrow_it: ClassVar[str]
+    #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
+    lacking: ClassVar[str] = next_step("people")
+    lower_it: ClassVar[str] = WAY_OUT
+    narrow_it: ClassVar[str] = "more candidates narrow the interval"
+    hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
+    if TYPE_CHECKING:
+        confidence: float  # each rule's own field, whose place in reports it keeps
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what would settle or lower the number."""
+        if measurement.problem:
+            return self.lacking
+        return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add what a confidence and a limit cannot do."""
+        yield from super().remarks(audit, suites)
+        yield from unsure(self.confidence)
+        if self.limit == self.about.guessing:
+            yield f"can never approve: {self.hopeless}"
+
+
+class ScopedRule(CandidatesRule):
+    """A limit over all people, or for the worst label, group or person."""
 
     scope: str
     group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
@@ -62,21 +80,8 @@ class CandidatesRule(Rule):
         """Return whom the number speaks about."""
         return WHO[self.scope]
 
-    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what would settle or lower the number."""
-        if measurement.problem:
-            return next_step("people")
-        return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
-        """Add what a confidence and a limit cannot do."""
-        yield from super().remarks(audit, suites)
-        yield from unsure(self.confidence)
-        if self.limit == self.about.guessing:
-            yield "can never approve: guessing reaches this limit, and the upper confidence limit lies above guessing"
-
-
-class MembershipRule(CandidatesRule):
+class MembershipRule(ScopedRule):
     """A limit on how well a membership attack does against this model.
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
@@ -84,7 +89,6 @@ class MembershipRule(CandidatesRule):
     subsets of the pool.
     """
 
-    lower_it = next_step("attack")
     narrow_it = "more candidates or more shadow models narrow the interval"
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
@@ -152,6 +156,17 @@ class MembershipRule(CandidatesRule):
             yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
 
+_attack = partial(
+    Metric,
+    question="membership",
+    unit="fraction",
+    worst=1.0,
+    needs=frozenset({Need.SHADOWS, Need.CANDIDATES}),
+    answers=ANY_ANSWERS,
+    limits_attacks=True,
+)
+
+
 class AttackAccuracy(MembershipRule):
     """No attack may be right much more often than guessing.
 
@@ -167,17 +182,11 @@ class AttackAccuracy(MembershipRule):
           scope: model
     """
 
-    about = Metric(
+    about = _attack(
         "attack_accuracy",
         "Attack accuracy (guessing: 50 %)",
-        question="membership",
         reaches="0.5 (guessing) to 1 (always right)",
-        unit="fraction",
         guessing=0.5,
-        worst=1.0,
-        needs=ATTACKED,
-        answers=ANY_ANSWERS,
-        limits_attacks=True,
         figure="balanced accuracy",
     )
     metric: Literal["attack_accuracy"] = "attack_accuracy"
@@ -206,17 +215,11 @@ class AttackAdvantage(MembershipRule):
           max: 0.2
     """
 
-    about = Metric(
+    about = _attack(
         "attack_advantage",
         "Attack advantage (guessing: 0)",
-        question="membership",
         reaches="0 (guessing) to 1 (all members flagged, nobody else)",
-        unit="fraction",
         guessing=0.0,
-        worst=1.0,
-        needs=ATTACKED,
-        answers=ANY_ANSWERS,
-        limits_attacks=True,
         figure="TPR less FPR",
     )
     metric: Literal["attack_advantage"] = "attack_advantage"
@@ -245,16 +248,10 @@ class AttackTpr(MembershipRule):
           max: 0.05
     """
 
-    about = Metric(
+    about = _attack(
         "attack_tpr",
         "Members found at a low rate of false accusations",
-        question="membership",
         reaches="at_fpr (guessing) to 1 (all members found)",
-        unit="fraction",
-        worst=1.0,
-        needs=ATTACKED,
-        answers=ANY_ANSWERS,
-        limits_attacks=True,
         figure="TPR at an FPR",
     )
     metric: Literal["attack_tpr"] = "attack_tpr"
@@ -307,7 +304,7 @@ class AttackTpr(MembershipRule):
             )
 
 
-class GeneralizationGap(CandidatesRule):
+class GeneralizationGap(ScopedRule):
     """The model may not do much better on its own data than on other people.
 
     Limit ``max`` on the mean loss on candidates less the mean loss on training records. ``loss`` is ``zero_one`` (the
@@ -333,8 +330,6 @@ class GeneralizationGap(CandidatesRule):
         needs=frozenset({Need.CANDIDATES}),
         shows_leaks_only=True,
     )
-    lower_it = WAY_OUT
-    narrow_it = "more candidates narrow the interval"
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
@@ -360,36 +355,7 @@ class GeneralizationGap(CandidatesRule):
             yield "can never approve: the upper confidence limit of a gap lies above 0"
 
 
-class AdvantageRule(Rule):
-    """A limit on how much oftener an adversary is right about members than about other people."""
-
-    #: what a measurement lacks, what would lower the number, and what the number is called
-    lacking: ClassVar[str]
-    lower_it: ClassVar[str]
-    called: ClassVar[str]
-    if TYPE_CHECKING:
-        confidence: float  # a field of each rule, which stands last in reports
-
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
-        return rule_reach.sureness(self.limit)
-
-    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what would settle or lower the number."""
-        if measurement.problem:
-            return f"pass {self.lacking}candidates=(X, y), people from the same population who were not trained on"
-        return self.lower_it if outcome is Outcome.FAILED else "more candidates narrow the interval"
-
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
-        """Add what a confidence and a limit cannot do."""
-        yield from super().remarks(audit, suites)
-        yield from unsure(self.confidence)
-        if self.limit == self.about.guessing:
-            yield f"can never approve: the upper confidence limit lies above the {self.called} seen"
-
-
-class AttributeAdvantage(AdvantageRule):
+class AttributeAdvantage(CandidatesRule):
     """A sensitive feature may not be guessed much oftener of members than of other people.
 
     Limit ``max`` in [0, 1] on the share of members whose feature an adversary guesses, who knows all other features and
@@ -416,7 +382,10 @@ class AttributeAdvantage(AdvantageRule):
         needs=frozenset({Need.CANDIDATES}),
         answers=ANY_ANSWERS,
     )
-    lacking, lower_it, called = "sensitive=(column, …) and ", WAY_OUT, "difference"
+    lacking = (
+        "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not trained on"
+    )
+    hopeless = "the upper confidence limit lies above the difference seen"
     metric: Literal["attribute_advantage"] = "attribute_advantage"
     max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
     attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")
@@ -437,7 +406,7 @@ class AttributeAdvantage(AdvantageRule):
         return super().cannot_conclude(facts)
 
 
-class RobustAdvantage(AdvantageRule):
+class RobustAdvantage(CandidatesRule):
     """Members may not be told from others by the distance to the nearest wrong answer.
 
     Training against perturbations moves the boundary away from training records. Where that does not generalize, a
@@ -468,7 +437,8 @@ class RobustAdvantage(AdvantageRule):
         worst=1.0,
         needs=frozenset({Need.CANDIDATES}),
     )
-    lacking, called = "", "advantage"
+    lacking = "pass candidates=(X, y), people from the same population who were not trained on"
+    hopeless = "the upper confidence limit lies above the advantage seen"
     lower_it = "train against smaller perturbations, regularize, or stop earlier; then check again"
     metric: Literal["robust_advantage"] = "robust_advantage"
     max: Fraction = Field(description="Largest advantage allowed; 0 is none.")
