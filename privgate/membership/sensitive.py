@@ -304,12 +304,8 @@ def _codes(values: NDArray[Any]) -> Float:
 def theorem_5(influence: float, inside: float, outside: float) -> float:
     """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
 
-    Parameters
-    ----------
-    influence : float
-        tau, by how much the feature moves the answer.
-    inside, outside : float
-        Standard errors on members and on other people, in the same unit; above 0.
+    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are the standard errors on
+    members and on other people in the same unit, above 0.
 
     Examples
     --------
@@ -475,14 +471,15 @@ def _found(run: Run, column: str | int, alpha: float) -> Found:
     asked = truth >= 0
     if min(_sides(members[asked])) < SMALL_CELL:
         raise MeasurementError(f"too few people on one side have a known {column!r}")
-    learn = _half_outside(run, members)
+    outside, learn = np.flatnonzero(~members), np.zeros(len(members), dtype=bool)  # half of them teach the guess
+    learn[run.generator("learned without the model").permutation(outside)[: len(outside) // 2]] = True
     guessed, counts = [], {}
     for a in ALL if shown.right is None else (*ALL, *OF_LABELS):
         right = a.guess(shown, run.generator(f"{a.name} {column}")) == truth
         counts[a.name] = _counted(right, asked, members)
         guessed.append(_told({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
     without = _counted(guesses(run, attribute, rows, learn) == truth, asked & ~learn, members)
-    taught = (sides[0], sides[1] - sides[1] // 2)  # half of those outside taught the guess
+    taught = (sides[0], sides[1] - sides[1] // 2)
     inverted = Inversion().guess(shown, run.generator("by value")) == truth
     by_value = [
         _told({"name": name, "title": name}, _counted(inverted, asked & (truth == k), members), None, alpha)
@@ -506,13 +503,6 @@ def _found(run: Run, column: str | int, alpha: float) -> Found:
 
 def _sides(members: Bool) -> Range:
     return int(members.sum()), int((~members).sum())
-
-
-def _half_outside(run: Run, members: Bool) -> Bool:
-    """Return a random half of the people outside, from whom a guess without the model is learned."""
-    outside, learn = np.flatnonzero(~members), np.zeros(len(members), dtype=bool)
-    learn[run.generator("learned without the model").permutation(outside)[: len(outside) // 2]] = True
-    return learn
 
 
 def _counted(right: Bool, among: Bool, members: Bool) -> Counts:
