@@ -304,7 +304,7 @@ def _codes(values: NDArray[Any]) -> Float:
 def theorem_5(influence: float, inside: float, outside: float) -> float:
     """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
 
-    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are the standard errors on
+    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
     members and on other people in the same unit, above 0.
 
     Examples

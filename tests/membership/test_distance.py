@@ -154,15 +154,22 @@ def test_a_tree_that_remembers_is_refused_and_the_evidence_says_how(policy, flee
     assert part.adversaries[1].radius >= 0
 
 
-@pytest.mark.quick(1)
+class Disguised(LogisticRegression):
+    """Shows weights that are not what it answers by."""
+
+    def predict_proba(self, X):
+        return np.where(super().predict_proba(X) > 0.5, 1.0, 0.0)[:, ::-1]
+
+
 @pytest.mark.parametrize(
     ("training", "how"),
     [
         (LogisticRegression(), "exactly, as a linear model"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "exactly, as a linear model"),
         (RandomForestClassifier(5, max_depth=3, random_state=0), "along random directions"),
+        (Disguised(), "along random directions"),
     ],
-    ids=["linear", "scaled", "forest"],
+    ids=["linear", "scaled", "forest", "a class of its own is asked and not believed"],
 )
 def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
     seen = Run(subject(training, 60, 200), fleet).once(distance.looked)
@@ -177,13 +184,6 @@ def test_too_few_candidates_are_said_to_be_too_few(fleet):
         Run(subject(LogisticRegression(), 60, 40), fleet).once(distance.looked)
 
 
-class Disguised(LogisticRegression):
-    """Shows weights that are not what it answers by."""
-
-    def predict_proba(self, X):
-        return np.where(super().predict_proba(X) > 0.5, 1.0, 0.0)[:, ::-1]
-
-
 def test_what_was_not_measured_is_no_pass(policy, fleet):
     verdict = evaluate(policy, subject(DummyClassifier(), 60, 200), fleet=fleet)
     (finding,) = (f for f in verdict.findings if f.metric == "robust_advantage")
@@ -191,7 +191,3 @@ def test_what_was_not_measured_is_no_pass(policy, fleet):
     assert finding.outcome is Outcome.INCONCLUSIVE
     with pytest.raises(MeasurementError, match="no wrong answer was found"):
         Run(subject(DummyClassifier(), 60, 200), fleet).once(distance.looked)
-
-
-def test_a_class_of_its_own_is_asked_and_not_believed(fleet):
-    assert Run(subject(Disguised(), 60, 200), fleet).once(distance.looked).how == "along random directions"
