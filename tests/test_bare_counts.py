@@ -24,8 +24,8 @@ NOBODY = {
     ("run/serving.py", "len(rows) - len(out)"),
     ("training/worker.py", "len(queries)"),
     # all there are
-    ("lab/robust/robust_advantage.py", "len(inside)"),
-    ("lab/robust/robust_advantage.py", "len(outside)"),
+    ("membership/distance.py", "len(inside)"),
+    ("membership/distance.py", "len(outside)"),
     ("run/data_checks.py", "len(X)"),
     ("run/data_checks.py", "len(data.units)"),
     ("run/data_checks.py", "len(heads)"),

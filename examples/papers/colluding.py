@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from papers.table import Row, Table
 from privgate.kernel.sample import difference
-from privgate.lab.robust import distances
-from privgate.lab.robust.robust_advantage import Guesses, Seen, guesses
+from privgate.membership.distance import Guesses, Seen, along_random_directions, guesses
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float32]
@@ -44,6 +43,10 @@ class Net:
         with t.no_grad():
             scores = self.network(t.as_tensor(np.asarray(X, dtype=np.float32)))
             return np.asarray(t.softmax(scores, 1).double().numpy())
+
+    def codes(self, X: Any) -> Index:
+        """Return positions of the labels that it names (n,)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
 def trained(X: Float, y: Index, seed: int, *, epochs: int = 40, width: int = 16, change: Change | None = None) -> Net:
@@ -162,13 +165,14 @@ def robustness(change: Change | None, *, records: int, epochs: int) -> tuple[lis
         net = trained(X[train], y[train], 0, epochs=epochs, width=8, change=change)
         both = np.concatenate([train, test])
         codes = np.searchsorted(net.classes_, y[both]).astype(np.int64)
-        found.append(distances.network(net.network, X[both].astype(np.float64), codes, box))
+        rng = np.random.default_rng(0)
+        found.append(along_random_directions(net.codes, X[both].astype(np.float64), codes, box, rng))
         if who == "target":
             accuracies = {
                 "training accuracy": accuracy(net, X[train], y[train]),
                 "test accuracy": accuracy(net, X[test], y[test]),
             }
-    seen = Seen("by projected gradient descent", found[0], members, found[1], members)
+    seen = Seen("along random directions", found[0], members, found[1], members)
     return guesses(seen, None), accuracies
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from papers.pictures import Picture, Series
 from papers.table import Row, Table
-from privgate.lab.attributes.feature_adversaries import Inversion, Seen, normal, theorem_5
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
+from privgate.membership.sensitive import Inversion, Seen, normal, theorem_5
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 

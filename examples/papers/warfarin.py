@@ -11,9 +11,9 @@ from papers.datasets import Doses, warfarin
 from papers.gaussian import theorem_3
 from papers.pictures import Picture, Series
 from papers.table import Row, Table
-from privgate.lab.attributes.feature_adversaries import ALL, Seen, normal
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
+from privgate.membership.sensitive import ALL, Seen, normal
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privgate.arrays import Index
-from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import answering as families
@@ -168,7 +167,7 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0, broken: bool = F
             said.append(
                 "attacks come first: where they break a rule, nobody is trained without, unless --full is given"
             )
-    others = shadows + _differential_privacy(run, said) + _others(run, said)
+    others = shadows + _differential_privacy(run, said)
     # a shadow model is trained on half of the pool, which is about as many people
     seconds = found.seconds + others * each / run.fleet.workers
     return found.model_copy(update={"retrains": found.retrains + others, "shadows": shadows, "seconds": seconds}), said
@@ -190,17 +189,6 @@ def _differential_privacy(run: Run, said: list[str]) -> int:
         trainings = effort_of(run).trainings
         count += trainings
         said.append(f"audit of the guarantee: {trainings} trainings")
-    return count
-
-
-def _others(run: Run, said: list[str]) -> int:
-    """Return how many trainings the questions need that no shipped policy asks."""
-    count = 0
-    for question in questions.plugged(run.metrics).values():
-        if question.plan is not None:
-            trainings, sentence = question.plan(run)
-            count += trainings
-            said.append(sentence)
     return count
 
 

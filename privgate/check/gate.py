@@ -41,7 +41,7 @@ from privgate.families import answering as families
 from privgate.families import of_data
 from privgate.influence import as_published as influence
 from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
-from privgate.membership import attack_figures
+from privgate.membership import attack_figures, distance, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
@@ -197,7 +197,6 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     theorems = sensitivities.cases if made is sensitivities.table else per_unit.cases
     kept = () if made is None else theorems(run)
     about_influence = influence.part(run)
-    others = {q.told_in: q.part(run) for q in questions.plugged(run.metrics).values()}
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     dtp_measures.left_out_again(run)
     run, more = (run, []) if stopped else controls.last(run, measurements)
@@ -214,7 +213,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         membership=attacks,
         claims=about_claims,
         artifact=artifact.looked_at(run),
-        **others,
+        attributes=sensitive.part(run),
+        robust=distance.part(run),
     )
 
 

@@ -16,8 +16,8 @@ from privgate.families.least_squares import not_over_domain
 from privgate.influence import modes
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
+from privgate.policy.rules.attacks import MembershipRule
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
-from privgate.policy.rules.membership import MembershipRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, pool, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
@@ -178,7 +178,6 @@ def prepare(
     theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
     policy = policy.asked_of(conditions(described(subject, theorems)))
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
-    metrics = frozenset(rule.about.name for rule in policy.rules)
     run = Run(
         subject,
         fleet,
@@ -194,7 +193,6 @@ def prepare(
         trials=max(TRIALS, policy.audit.min_candidates),
         drawn=drawn(policy),
         asked=needs,
-        metrics=metrics,
         suites=policy.suites,
         theorems=theorems,
         attacked=attacked(policy),

@@ -1,10 +1,7 @@
 """Request to measurement: each metric names the function that answers it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Request
@@ -28,52 +25,16 @@ MEASURED: dict[str, str] = {
     "table": "privgate.influence.per_unit:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
     "file_records": "privgate.artifact.file_measures:in_the_file",
+    "attribute_advantage": "privgate.membership.sensitive:advantage",
+    "robust_advantage": "privgate.membership.distance:advantage",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What no shipped policy asks; it registers itself by an entry point of the group ``privgate.questions``.
-
-    Parameters
-    ----------
-    measure : callable
-        ``measure(run, request) -> Measurement``.
-    part : callable
-        ``part(run)``: what it found beside its number, a part of the evidence; None where nobody asked.
-    told_in : str
-        The field of ``Evidence`` that holds this part.
-    plan : callable, optional
-        ``plan(run) -> (trainings, sentence)``.
-    """
-
-    measure: Measure
-    part: Callable[[Run], Any]
-    told_in: str
-    plan: Callable[[Run], tuple[int, str]] | None = None
-
-
-def plugged(metrics: Iterable[str]) -> dict[str, Question]:
-    """Return metric -> question, of those metrics that are not in the table and that something installed measures."""
-    others = set(metrics) - MEASURED.keys()
-    return {p.name: p.load() for p in entry_points(group="privgate.questions") if p.name in others} if others else {}
-
-
 def measuring(metric: str) -> Measure:
-    """Return the function that measures a metric.
-
-    Raises
-    ------
-    MeasurementError
-        Nothing that is installed measures it.
-    """
-    if metric in MEASURED:
-        module, _, function = MEASURED[metric].partition(":")
-        found: Measure = getattr(import_module(module), function)
-        return found
-    if metric not in (others := plugged([metric])):
-        raise MeasurementError(f"nothing that is installed here measures {metric!r}")
-    return others[metric].measure
+    """Return the function that measures a metric."""
+    module, _, function = MEASURED[metric].partition(":")
+    found: Measure = getattr(import_module(module), function)
+    return found
 
 
 def meaningless(metric: Metric, answers: str) -> str:

@@ -14,10 +14,12 @@ from privgate.errors import UsageError
 
 
 def _documentation(thing: Any) -> str:
-    """Return the page of one entry: its module's docstring, then its class's."""
+    """Return the page of one entry: its module's docstring, then its class's; or a rule's class's alone."""
     kind = thing if inspect.isclass(thing) else type(thing)
     module = inspect.getdoc(inspect.getmodule(kind)) or ""
     own = inspect.getdoc(kind) or ""
+    if "- metric:" in own:
+        return own
     return module if own in module else f"{module}\n\n{own}"
 
 

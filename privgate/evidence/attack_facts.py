@@ -1,4 +1,4 @@
-"""What attacks, the stored file and the questions of the lab found out beside their numbers."""
+"""What attacks and the look at the stored file found out beside their numbers."""
 
 import math
 from collections.abc import Sequence

@@ -19,6 +19,10 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, 
 SMALL_CELL = 10
 
 
+#: least and largest count
+Range = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     """So many people or records, of a total that every reader knows.
@@ -51,7 +55,7 @@ class Count:
         return None if self.hidden else self.n
 
     @property
-    def ends(self) -> tuple[int, int]:
+    def ends(self) -> Range:
         """The range in which it is said to lie: itself where nothing is hidden."""
         if not self.hidden:
             return self.n, self.n
@@ -116,6 +120,17 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
         if 0 < total - count < SMALL_CELL:
             return max([1, total - SMALL_CELL + 1, *(f for f in floors if f <= count)])
     return count
+
+
+def part_of(count: int, n: int, of: int) -> tuple[Range, Range]:
+    """Return where a count of ``n`` people and ``n`` itself are said to lie; readers know that ``of`` were asked.
+
+    Examples
+    --------
+    >>> part_of(40, 100, 100), part_of(4, 98, 100)
+    (((40, 40), (100, 100)), ((1, 9), (91, 99)))
+    """
+    return Count(count, n).ends, (at_least(n, [of]), of - 1 if Count(of - n).hidden else n)
 
 
 def sampled(n: int, of: int) -> str:

@@ -241,7 +241,7 @@ def _problem(tree: Tree, error: Any) -> Problem:
         what = (
             f"{ctx['tag']!r} went with 0.1.0, the last version that knew it"
             if gone
-            else f"unknown metric {ctx['tag']!r}"
+            else f"unknown metric {ctx['tag']!r} (rules of plug-ins were known until 0.1.0)"
         )
         near = "" if gone else nearest(ctx["tag"], rules.ALL)
         expected = gone or ("" if near else f"one of {', '.join(rules.ALL)}")

@@ -10,7 +10,7 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import attack_figures, attacks
-from privgate.policy.rules.attack_accuracy import AttackAccuracy
+from privgate.policy.rules.attacks import AttackAccuracy
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from papers import colluding
+from privgate.kernel.sample import difference
 
 pytest.importorskip("torch")
 
@@ -25,7 +26,7 @@ def test_robust_training_tells_more_by_the_boundary_than_by_being_right():
     for radius in (0.0, 0.25):
         change = colluding.hardened(radius) if radius else None
         guessed, accuracies = colluding.robustness(change, records=150, epochs=60)
-        found[radius] = [g.limits(low_alpha=0.05, high_alpha=0.05)[0] for g in guessed]
+        found[radius] = [difference(g.counts, low_alpha=0.05, high_alpha=0.05)[0] for g in guessed]
         assert accuracies["training accuracy"] > 0.95
 
     one, _, nine = found[0.25]

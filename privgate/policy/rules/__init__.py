@@ -1,25 +1,25 @@
-"""The rules a policy may use: one file each, one line each here; the metric's name is the file's name.
-
-Questions that no shipped policy asks bring their rules by entry points of the group ``privgate.rules``.
-"""
+"""The rules a policy may use, one line each here."""
 
 from functools import reduce
-from importlib.metadata import entry_points
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from privgate.policy.rules.attack_accuracy import AttackAccuracy
-from privgate.policy.rules.attack_advantage import AttackAdvantage
-from privgate.policy.rules.attack_tpr import AttackTpr
+from privgate.policy.rules.attacks import (
+    AttackAccuracy,
+    AttackAdvantage,
+    AttackTpr,
+    AttributeAdvantage,
+    GeneralizationGap,
+    RobustAdvantage,
+)
 from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.file_records import FileRecords
-from privgate.policy.rules.generalization_gap import GeneralizationGap
 from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
 from privgate.policy.rules.rule_base import Rule
@@ -40,7 +40,8 @@ _RULES: tuple[type[Rule], ...] = (
     Table,
     Sensitivity,
     FileRecords,
-    *(plugged.load() for plugged in sorted(entry_points(group="privgate.rules"), key=lambda found: found.name)),
+    AttributeAdvantage,
+    RobustAdvantage,
 )
 
 #: metric -> rule

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
-from privgate.policy.rules.membership import Confidence, unsure
+from privgate.policy.rules.attacks import Confidence, unsure
 from privgate.policy.rules.metric import Metric
 from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need

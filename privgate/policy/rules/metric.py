@@ -27,7 +27,7 @@ class Metric:
     Parameters
     ----------
     name : str
-        As policies, findings and requests have it; the name of the rule's file.
+        As policies, findings and requests have it.
     title : str
         Plain name for the report.
     reaches : str

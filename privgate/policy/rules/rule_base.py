@@ -31,7 +31,7 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 
 #: what stands in the way of an approval
 Cause = Literal[
-    "people", "data", "recipe", "error", "serving", "seed", "file", "influence", "attack", "claim", "isolation", "place"
+    "people", "data", "recipe", "error", "serving", "seed", "file", "influence", "claim", "isolation", "place"
 ]
 #: what a failed rule advises that has no number of its own: the one place that searches has them
 WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
@@ -45,7 +45,6 @@ _STEPS: Mapping[Cause, str] = {
     "seed": f"let fit(X, y, *, seed) draw from its seed alone, and record one, Recipe(..., seed=7); {_AGAIN}",
     "file": f"train a model that keeps no records; {_AGAIN}",
     "influence": WAY_OUT,
-    "attack": WAY_OUT,
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
     f"{_AGAIN}",
     "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate doctor` says how)",
@@ -61,7 +60,7 @@ def next_step(cause: Cause) -> str:
 
 def step_before_advice(findings: Iterable[Finding]) -> str:
     """Return the step that must come before any change of the model; empty where a change may be approved."""
-    others = tuple(text for cause, text in _STEPS.items() if cause not in {"influence", "attack"})
+    others = tuple(text for cause, text in _STEPS.items() if cause != "influence")
     steps = (f.advice for f in findings if f.mode == "enforce" and not f.outcome.releases)
     return next((step for step in steps if step.startswith(others)), "")
 

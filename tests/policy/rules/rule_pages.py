@@ -1,6 +1,7 @@
 """One complete rule of each metric: the example that its page ends with."""
 
 import importlib
+import inspect
 import textwrap
 
 from ruamel.yaml import YAML
@@ -9,7 +10,8 @@ from privgate.policy.rules import ALL
 
 
 def page(kind):
-    return importlib.import_module(kind.__module__).__doc__
+    own = inspect.getdoc(kind)
+    return own if "- metric:" in own else importlib.import_module(kind.__module__).__doc__
 
 
 def shown(kind):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from privgate.evidence import BehindMembership, Measurement
-from privgate.policy.rules.attack_accuracy import AttackAccuracy
+from privgate.policy.rules.attacks import AttackAccuracy
 from privgate.verdict import Outcome
 
 RULE = AttackAccuracy(max=0.6)

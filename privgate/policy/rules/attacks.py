@@ -1,0 +1,455 @@
+"""The rules that limit what attacks achieve: on membership, and on sensitive features.
+
+Each class says what its limit means, what it requests, and an example.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+
+from privgate.evidence import Measurement
+from privgate.evidence.figures import percent
+from privgate.evidence.measurement import BehindMembership
+from privgate.policy.policy_part import Audit, Fraction, OpenFraction
+from privgate.policy.rules import rule_reach
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import WAY_OUT, Rule, next_step, points, wrong
+from privgate.run.needs import Need
+from privgate.statistics.roc import APPROVING, least_nonmembers
+from privgate.verdict import Finding, Outcome
+
+Confidence = Annotated[float, Field(gt=0.5, lt=1)]
+
+WHO = {
+    "model": "over all people in the data",
+    "class": "for the worst label",
+    "group": "for the worst group",
+    "record": "for the person at greatest risk",
+}
+
+
+def unsure(confidence: float) -> Iterator[str]:
+    """Yield that limits of this confidence miss the truth often; somebody should say why."""
+    if confidence < 0.9:
+        yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"
+
+
+class CandidatesRule(Rule):
+    """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
+
+    #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
+    lacking: ClassVar[str] = next_step("people")
+    lower_it: ClassVar[str] = WAY_OUT
+    narrow_it: ClassVar[str] = "more candidates narrow the interval"
+    hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
+    if TYPE_CHECKING:
+        confidence: float  # each rule's own field, whose place in reports it keeps
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Name what would settle or lower the number."""
+        if measurement.problem:
+            return self.lacking
+        return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add what a confidence and a limit cannot do."""
+        yield from super().remarks(audit, suites)
+        yield from unsure(self.confidence)
+        if self.limit == self.about.guessing:
+            yield f"can never approve: {self.hopeless}"
+
+
+class ScopedRule(CandidatesRule):
+    """A limit over all people, or for the worst label, group or person."""
+
+    scope: str
+    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
+
+    @model_validator(mode="after")
+    def _group_has_its_scope(self) -> Self:
+        if self.group is not None and self.scope != "group":
+            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
+        return self
+
+    def who(self) -> str:
+        """Return whom the number speaks about."""
+        return WHO[self.scope]
+
+
+class MembershipRule(ScopedRule):
+    """A limit on how well a membership attack does against this model.
+
+    ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
+    ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
+    subsets of the pool.
+    """
+
+    narrow_it = "more candidates or more shadow models narrow the interval"
+
+    attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
+    scope: Literal["model", "class", "group", "record"] = Field(default="model", description="Against whom.")
+    level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
+        default=None,
+        description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
+        "until the rule is decided; one look at all of them if absent. It is 1 - confidence.",
+    )
+
+    @model_validator(mode="after")
+    def _level_fits(self) -> Self:
+        if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
+            raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
+        if self.level is not None and self.scope == "record":
+            raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
+        return self
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Add how many candidates would decide it, where the interval alone leaves it open."""
+        said = super().advice(measurement, outcome)
+        early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
+        if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
+            return said
+        needed = self.needed(measurement)
+        if needed is None:
+            return f"{said}; at this figure none are enough: {self.lower_it}"
+        if self._open(measurement):
+            return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
+        drawn = measurement.n < measurement.population and self.scope != "record"
+        more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
+        return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
+
+    def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
+        """Return the finding; that no upper limit was found is no figure, and is said instead of one."""
+        made = super().finding(outcome, message, measurement)
+        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not self._open(measurement):
+            return made
+        said = f"{self.who()}, how well {self.what()} tells members from others was not decided"
+        return replace(made, meaning=f"{said}: no upper limit was found")
+
+    def _open(self, measurement: Measurement) -> bool:
+        return measurement.high >= self.about.worst
+
+    def needed(self, measurement: Measurement) -> int | None:
+        """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
+
+        An interval narrows with the root of their number.
+        """
+        m, behind = measurement, BehindMembership.of(measurement.behind)
+        room, wide = self.limit - m.value, m.high - m.value
+        if behind.candidates is None or not room > 0:
+            return None
+        times = max(1.0, wide / room) ** 2
+        return math.ceil(float(behind.candidates) * times / 100) * 100
+
+    def what(self) -> str:
+        """Return which attacks the number speaks about."""
+        return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add that one attack is not the best of all."""
+        yield from super().remarks(audit, suites)
+        if self.attack != "any":
+            yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
+
+
+_attack = partial(
+    Metric,
+    question="membership",
+    unit="fraction",
+    worst=1.0,
+    needs=frozenset({Need.SHADOWS, Need.CANDIDATES}),
+    answers=ANY_ANSWERS,
+    limits_attacks=True,
+)
+
+
+class AttackAccuracy(MembershipRule):
+    """No attack may be right much more often than guessing.
+
+    Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2. **Blocks** if the lower confidence limit exceeds
+    it (Holm over all that was searched), **passes** if the upper limit is within it, else **inconclusive**.
+
+    Request: ``attack_accuracy(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+
+        - metric: attack_accuracy
+          max: 0.6
+          attack: any
+          scope: model
+    """
+
+    about = _attack(
+        "attack_accuracy",
+        "Attack accuracy (guessing: 50 %)",
+        reaches="0.5 (guessing) to 1 (always right)",
+        guessing=0.5,
+        figure="balanced accuracy",
+    )
+    metric: Literal["attack_accuracy"] = "attack_accuracy"
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(
+        description="Largest balanced accuracy allowed; 0.5 is guessing."
+    )
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the accuracy as a percentage of right guesses."""
+        return (
+            f"{self.who()}, {self.what()} tells members from others in {self.deciding(measurement, percent)} of "
+            "cases; tossing a coin is right in 50 %"
+        )
+
+
+class AttackAdvantage(MembershipRule):
+    """No attack may flag members much more often than others.
+
+    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4). **Blocks** if the
+    lower confidence limit exceeds it, **passes** if the upper limit is within it, else **inconclusive**.
+
+    Request: ``attack_advantage(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+
+        - metric: attack_advantage
+          max: 0.2
+    """
+
+    about = _attack(
+        "attack_advantage",
+        "Attack advantage (guessing: 0)",
+        reaches="0 (guessing) to 1 (all members flagged, nobody else)",
+        guessing=0.0,
+        figure="TPR less FPR",
+    )
+    metric: Literal["attack_advantage"] = "attack_advantage"
+    max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the advantage as percentage points."""
+        return (
+            f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
+            "often than people who were not in the data"
+        )
+
+
+class AttackTpr(MembershipRule):
+    """No attack may find many members at a low rate of false accusations.
+
+    Limit ``max`` in [0, 1] on the true-positive rate at a false-positive rate of at most ``at_fpr`` (fractions). Two
+    thresholds, one for blocking and one for approving; a false-positive rate that the sample cannot resolve is
+    inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
+
+    Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
+    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+
+        - metric: attack_tpr
+          at_fpr: 0.01
+          max: 0.05
+    """
+
+    about = _attack(
+        "attack_tpr",
+        "Members found at a low rate of false accusations",
+        reaches="at_fpr (guessing) to 1 (all members found)",
+        figure="TPR at an FPR",
+    )
+    metric: Literal["attack_tpr"] = "attack_tpr"
+    at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
+    max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the rate in people."""
+        return (
+            f"{self.who()}, {self.what()} finds {self.deciding(measurement, percent)} of the members while wrongly "
+            f"accusing {100 * self.at_fpr:g} % of everybody else"
+        )
+
+    @property
+    def least(self) -> int:
+        """Candidates without which no sample resolves the false-positive rate; models resolve that of one record."""
+        if self.scope == "record":
+            return 0
+        looks = 1 if self.level is None else len(APPROVING)
+        return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        if self.at_fpr >= rule_reach.BLIND_RATE:
+            return (
+                f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
+                "even if every member is found"
+            )
+        return super().vacuous(facts)
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that the sample cannot resolve the false-positive rate, or that guessing alone is above the limit."""
+        count = facts.get("candidates", 0)
+        if count and count < self.least:
+            return (
+                f"rule {self.name!r} can never approve here: {count} candidates cannot resolve a false-positive rate "
+                f"of {self.at_fpr:g} at confidence {self.confidence:g}; at least {self.least} are needed"
+            )
+        return super().cannot_conclude(facts)
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add what no finite sample can show."""
+        yield from super().remarks(audit, suites)
+        if self.max <= self.at_fpr:
+            yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
+        if audit.min_candidates < self.least:
+            yield (
+                f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
+                f"audit.min_candidates is {audit.min_candidates}: fewer are always undecided; raise it"
+            )
+
+
+class GeneralizationGap(ScopedRule):
+    """The model may not do much better on its own data than on other people.
+
+    Limit ``max`` on the mean loss on candidates less the mean loss on training records. ``loss`` is ``zero_one`` (the
+    gap of accuracies, a fraction) or ``cross_entropy`` (nats, unbounded). With a loss in [0, 1] the gap equals the
+    advantage of the attack that calls records of small loss members (Yeom et al., 2020, theorem 2): a **lower bound**
+    on the best attack; a small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for
+    safety.
+
+    Request: ``generalization_gap(loss="zero_one" | "cross_entropy", scope="model" | "class" | "group", confidence=0.95,
+    group=<sensitive column>)``; ``group`` only where the policy names one. Fraction, or nats.
+
+        - metric: generalization_gap
+          max: 0.05
+    """
+
+    about = Metric(
+        "generalization_gap",
+        "Better on its training data than on candidates",
+        question="membership",
+        reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
+        unit="",
+        worst=math.nan,
+        needs=frozenset({Need.CANDIDATES}),
+        shows_leaks_only=True,
+    )
+    metric: Literal["generalization_gap"] = "generalization_gap"
+    max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
+    loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
+    scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        """Return why no measurement could break this rule."""
+        del facts
+        return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the gap in words."""
+        if self.loss == "zero_one":
+            gap = f"right {self.deciding(measurement, points)} more often"
+        else:
+            gap = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
+        return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
+
+    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+        """Add that no gap of a sample is surely 0."""
+        yield from super().remarks(audit, suites)
+        if self.max == 0:
+            yield "can never approve: the upper confidence limit of a gap lies above 0"
+
+
+class AttributeAdvantage(CandidatesRule):
+    """A sensitive feature may not be guessed much oftener of members than of other people.
+
+    Limit ``max`` in [0, 1] on the share of members whose feature an adversary guesses, who knows all other features and
+    the target, less the same share of people outside (Yeom et al., 2020, definition 5): what the model tells of its
+    members *beyond* what it tells of everybody. Adversaries 4, 6 and 7 of that paper try every feature in
+    ``sensitive=``; of a classifier, inversion reads every label's confidence. **Blocks** if the lower confidence limit
+    exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**. What is guessed without the
+    model stands beside it.
+
+    Request: ``attribute_advantage(attribute=<sensitive column>, confidence=0.95)``; ``attribute`` only where the policy
+    names one. Fraction.
+
+        - metric: attribute_advantage
+          max: 0.2
+    """
+
+    about = Metric(
+        "attribute_advantage",
+        "A sensitive feature guessed oftener of members (no difference: 0)",
+        reaches="0 (members' features are guessed as often as others') to 1 (all of members, none of others)",
+        unit="fraction",
+        guessing=0.0,
+        worst=1.0,
+        needs=frozenset({Need.CANDIDATES}),
+        answers=ANY_ANSWERS,
+    )
+    lacking = (
+        "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not trained on"
+    )
+    hopeless = "the upper confidence limit lies above the difference seen"
+    metric: Literal["attribute_advantage"] = "attribute_advantage"
+    max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
+    attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the difference as percentage points."""
+        what = "any sensitive feature" if self.attribute is None else f"{self.attribute!r}"
+        return (
+            f"who knows everything else about somebody guesses {what} {self.deciding(measurement, points)} "
+            "oftener if that person was in the data; what the model tells about everybody is not counted"
+        )
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        """Say that without a sensitive feature there is nothing to infer."""
+        if "sensitive" in facts and not facts["sensitive"]:
+            return f"rule {self.name!r} can never approve here: no feature is sensitive; pass sensitive=(column, …)"
+        return super().cannot_conclude(facts)
+
+
+class RobustAdvantage(CandidatesRule):
+    """Members may not be told from others by the distance to the nearest wrong answer.
+
+    Training against perturbations moves the boundary away from training records. Where that does not generalize, a
+    person whose record the model is wrong about only far away was probably in the data (Yeom et al., 2020, section 6).
+    Measured are their Adversary 8, which calls members whom the model is right about within a ``radius`` (largest
+    change of one feature; that which tells most of a shadow model if absent), and their Adversary 9, which weighs the
+    distances in three norms as one shadow model's members and others have them. The advantage of Adversary 8 is the
+    **robust generalization error** where the search finds every wrong answer (theorem 8).
+
+    Distances are exact for linear models and single trees, and along random directions for anything else. The adversary
+    has the model; a third of the candidates train its shadow model. ``max`` limits the larger advantage, 0 to 1,
+    guessing 0: an approval needs the whole interval below. It is a lower bound on the best attack.
+
+    Request: ``robust_advantage(radius=<number>, confidence=0.95)``; ``radius`` only where the policy names one.
+    Fraction.
+
+        - metric: robust_advantage
+          max: 0.2
+    """
+
+    about = Metric(
+        "robust_advantage",
+        "Members told by how far the nearest wrong answer is",
+        reaches="0 (members' records lie no farther from a wrong answer than others') to 1 (all of them, none of "
+        "others)",
+        unit="fraction",
+        guessing=0.0,
+        worst=1.0,
+        needs=frozenset({Need.CANDIDATES}),
+    )
+    lacking = "pass candidates=(X, y), people from the same population who were not trained on"
+    hopeless = "the upper confidence limit lies above the advantage seen"
+    lower_it = "train against smaller perturbations, regularize, or stop earlier; then check again"
+    metric: Literal["robust_advantage"] = "robust_advantage"
+    max: Fraction = Field(description="Largest advantage allowed; 0 is none.")
+    radius: PositiveFloat | None = Field(
+        default=None, description="Adversary 8: change of every feature at once that answers must stand."
+    )
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        """Return the advantage as percentage points."""
+        return (
+            "who has the model and somebody's record, and looks how far the nearest wrong answer is, calls members "
+            f"{self.deciding(measurement, points)} more of the training people than of others"
+        )
