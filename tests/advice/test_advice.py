@@ -365,7 +365,13 @@ def test_more_shards_follow_at_once_while_fewer_leak_and_still_answer(ends, trie
 
 
 def test_what_a_report_measures_is_among_what_advise_tries_and_is_trained_once(tmp_path):
-    subject, policy = Subject.local(naive_bayes(), table()), Policy.load("dtp-1")
+    from sklearn.linear_model import LogisticRegression
+
+    y = np.arange(40) % 2
+    told = np.column_stack([y, np.where(np.arange(40) % 3, y, 1 - y)])
+    data = TrainingData(np.vstack([told, [[1, 1]]]), np.append(y, 0), domain=Domain(box=((0, 1), (0, 1))))
+    recipe = Recipe(LogisticRegression(C=9.0, solver="newton-cholesky", tol=1e-8), seed=1)
+    subject, policy = Subject.local(recipe, data), Policy.load("dtp-1")
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         verdict = evaluate(policy, subject, fleet=fleet)
         said = [s.action for s in verdict.evidence.run.next_steps if s.measured is not None]
