@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.check import prepare
@@ -146,18 +145,6 @@ def test_a_share_is_decided_by_counting(fleet, policy):
     assert 0.05 < rule(verdict).low <= rule(everybody).low
 
 
-def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fleet, policy):
-    rng = np.random.default_rng(1)
-    data = TrainingData(rng.normal(size=(N, 9)), rng.integers(0, 2, N))
-    tree = Recipe(DecisionTreeClassifier(random_state=0), seed=0)
-    verdict = checked(policy(LARGEST.format(1)), fleet, tree, data)
-
-    shares = {s.engine: s for s in verdict.evidence.influence.engines}
-    assert shares["decision_tree"].handed_on > 0
-    assert shares["refit"].answered == 0
-    assert verdict.outcome is Outcome.FAILED
-
-
 @pytest.mark.slow
 def test_an_engine_that_trains_stops_too(fleet, policy):
     boosted = Recipe(GradientBoostingClassifier(n_estimators=20), seed=0)
@@ -165,8 +152,7 @@ def test_an_engine_that_trains_stops_too(fleet, policy):
 
     shares = {s.engine: s for s in verdict.evidence.influence.engines}
     assert verdict.outcome is Outcome.FAILED
-    assert 0 < shares["tree_ensembles"].answered == covered(verdict).n_measured < N / 2
-    assert shares["refit"].answered == 0
+    assert 0 < shares["refit"].answered == covered(verdict).n_measured < N / 2
 
 
 @pytest.mark.slow
