@@ -52,7 +52,7 @@ SERVERS = ("guarded_server", "mlflow_server", "postgres")
 BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
 LONGEST = ("registry", "guarded_server", "check", "influence", "privacy_claims", "membership", "training", "families",
-           "families/trees", "families/logistic", "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
+           "families/logistic", "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:

@@ -166,8 +166,7 @@ def test_an_engine_that_trains_stops_too(fleet, policy):
 
     shares = {s.engine: s for s in verdict.evidence.influence.engines}
     assert verdict.outcome is Outcome.FAILED
-    assert 0 < shares["tree_ensembles"].answered == covered(verdict).n_measured < N / 2
-    assert shares["refit"].answered == 0
+    assert 0 < shares["refit"].answered == covered(verdict).n_measured < N / 2
 
 
 @pytest.mark.slow

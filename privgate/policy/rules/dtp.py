@@ -75,7 +75,8 @@ class Dtp(LeaveOneOutRule):
                 return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
-                "that a certificate covers (`privgate list --all`), or judge by pdtp-1 (direct queries only)"
+                "that a certificate covers (`privgate list --all`), train in `privgate.models.Sharded`, or judge by "
+                "share-1 or release-1"
             )
         return super().advice(measurement, outcome)
 
