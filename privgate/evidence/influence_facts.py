@@ -339,8 +339,10 @@ class InfluencePart(EvidenceModel):
         made, coverage = super().payload(known), self.coverage
         units = known.units if known else None
         everybody = self.engines[0].asked if self.engines else None  # or a sample of the units
-        # of a run that stopped: a sample's size
+        # of a run that stopped: a sample's size, where the coverage tells it
         sample = (coverage.n_measured, coverage.not_computed) if coverage and coverage.not_computed else ()
+        if sample and known and known.sample(sample[0]) != sample[0]:
+            sample = ()
         for engine in made["engines"]:
             if sample and {engine["answered"], engine["handed_on"]} <= {0, *sample} and len(engine["why"]) == 1:
                 continue

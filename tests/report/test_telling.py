@@ -256,6 +256,15 @@ def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_wa
         assert sentence(said, [1000]) == said
 
 
+def test_a_sample_that_the_coverage_does_not_tell_is_told_of_no_engine_either():
+    few = parts.UnitCoverage(n_measured=6, n_units=40, not_computed=34)
+    part = InfluencePart(coverage=few, engines=(EngineShare.of("refit", 40, 6, {DECIDED: 34}),))
+    told = part.payload(Known(units=40, totals=(40, 13)))  # 13 people have equal records, which a warning tells
+
+    assert told["coverage"]["n_measured"] == 4
+    assert (told["engines"][0]["answered"], told["engines"][0]["handed_on"]) == (None, None)
+
+
 def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_stopped():
     share_ = EngineShare.of("a", 1000, 4, {"splits tie on their way": 3, DECIDED: 993})
     (told,) = InfluencePart(coverage=STOPPED, engines=(share_,)).payload(Known(units=1000))["engines"]
