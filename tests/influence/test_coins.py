@@ -16,6 +16,7 @@ from privgate.influence import other_coins
 from privgate.run import changed, coins, controls
 from privgate.run.run import Budget
 from privgate.statistics import leakage
+from privgate.training import pools
 from privgate.training.fit import Fit, Rows
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -346,13 +347,15 @@ def test_models_one_by_one_are_compared_to_the_last_bit_as_all_at_once():
             np.testing.assert_array_equal(spread, leakage.noise_floor(table[:, :, None]))
 
 
-def test_coins_are_compared_in_the_memory_of_a_few_answers(tmp_path):
+def test_coins_are_compared_in_the_memory_of_a_few_answers(tmp_path, monkeypatch):
     """Not of 20, and neither does the ledger hold what it wrote: a million records times 60 coins filled 5 GB."""
     size = 70_000
     y = np.arange(size) % 2
     data = TrainingData(RNG.normal(size=(size, 2)) + 0.5 * y[:, None], y)
     subject = Subject.local(Recipe(shaken, params={"by": 0.02}, seed=1), data)
+    monkeypatch.setattr(pools, "LEAST_CHUNK_SECONDS", 0.0)  # one answer a chunk: a quick machine puts more into one
     with Fleet(1, tmp_path, isolate="none") as fleet:
+        fleet.pool.chunk_seconds = 0.0
         fleet.fits(subject, [coins.Coin(1).fit(subject)])
         run = SimpleNamespace(subject=subject, fleet=fleet, limits=Budget(), seed_control=SimpleNamespace(coins="seed"))
         tracemalloc.start()
