@@ -75,8 +75,10 @@ def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: P
             verdict.outcome.value in DECIDED and "pdtp_low" in verdict.records and subject.task == "classification"
         )
         if refereed and decided and _fixed(verdict):
+            beside = any(m.option("over") == "beside" for m in verdict.evidence.measurements)
+            least = min(limits, default=None)
             found["contradicted"] = disagreement(
-                Subject.local(recipe, data), verdict.records, approved=released, limit=min(limits, default=None)
+                Subject.local(recipe, data), verdict.records, approved=released, limit=least, beside=beside
             )
         elif refereed and decided and not released:
             asked = [r.option("threshold") for r in verdict.evidence.measurements]

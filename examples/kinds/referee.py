@@ -13,13 +13,16 @@ PEOPLE = 12
 FEW, SEEDS = 3, 12
 
 
-def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, limit: float | None) -> str:
+def disagreement(
+    subject: Subject, records: pd.DataFrame, *, approved: bool, limit: float | None, beside: bool = False
+) -> str:
     """Return why independent refits contradict a verdict on PDTP; empty where they do not.
 
     The people whom the report calls the riskiest are left out of training, one after another, and some others drawn at
     random; the change of any label's probability at their own features is compared with what the report says of them,
     and with the limit. An approval is contradicted by one person above it, a block by nobody being above it among the
-    riskiest; without a limit for everybody (a rule on a share of people) the single figures must agree.
+    riskiest; without a limit for everybody (a rule on a share of people) the single figures must agree. Where the gate
+    asked ``beside`` the records, too, what is found at the records alone may be less than what it says.
     """
     data, recipe = subject.data, subject.recipe
     place = {str(name): u for u, name in enumerate(data.unit_names)}  # a run that stopped early has few rows
@@ -30,7 +33,7 @@ def disagreement(subject: Subject, records: pd.DataFrame, *, approved: bool, lim
         warnings.simplefilter("ignore")
         whole = recipe.train(data.X, data.y, seed=recipe.seed)
         found = [_change(subject, whole, int(u)) for u in chosen]
-    if why := _otherwise(dict(zip((str(data.unit_names[u]) for u in chosen), found, strict=True)), records):
+    if why := _otherwise(dict(zip((str(data.unit_names[u]) for u in chosen), found, strict=True)), records, beside):
         return why
     if limit is None:
         return ""
@@ -72,11 +75,11 @@ def unseen_seeds(subject: Subject, records: pd.DataFrame, *, above: float) -> st
     return None
 
 
-def _otherwise(found: dict[str, float], records: pd.DataFrame) -> str:
+def _otherwise(found: dict[str, float], records: pd.DataFrame, beside: bool) -> str:
     """Return how many people's changes lie outside of the intervals that the report gives them; empty if none."""
     told = records.assign(unit=records["unit"].astype(str)).set_index("unit")
     pairs = {u: (told["pdtp_low"].get(u, np.nan), told["pdtp_high"].get(u, np.nan)) for u in found}
-    wrong = [u for u, (low, high) in pairs.items() if found[u] < low - 1e-6 or found[u] > high + 1e-6]
+    wrong = [u for u, (low, high) in pairs.items() if (found[u] < low - 1e-6 and not beside) or found[u] > high + 1e-6]
     if not wrong:
         return ""
     u = wrong[0]

@@ -9,12 +9,13 @@ _HEAD = """# Kinds of models
 What becomes of yours: every common kind of model as its owner would write it, logged, and checked by the policy that
 fits it. `make kinds` makes this page, and goes on where it was interrupted.
 
-- *People* are those in the training data. A kind is wanted at 20,000 people where an engine covers it. Others are
+- *People* are those in the training data. A kind is wanted at 20,000 people where it trains quickly. Others are
   wanted at 2,000, or at what their data have. Brackets name the number wanted where there is only a run with fewer.
 - *s* is processor time of the check and of all its workers. It includes logging, importing libraries and the refits by
   hand. Ten minutes of two cores are 1,200. Nothing searches here for a change that is approved (`privgate advise`).
 - *By hand*: plain trainings, without any engine of the gate, leave out the people whom the report calls the riskiest,
   and a dozen at random. They agree with the verdict, and with what the report says of each.
+  They ask at the records alone: where the rule asks beside them too, the report may say more.
 - Where training depends on its seed, they leave out the riskiest people of a refusal, on a dozen seeds that the gate
   did not use. They do not look at approvals of such models, at regressors, or where attacks alone decide.
 - The column *verdict* has the stored values: `passed`, `warned`, `failed`, `inconclusive`.
