@@ -124,7 +124,7 @@ def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
     return tuple(found)
 
 
-def gone(noted: Iterable[Mapping[str, Any]]) -> str:
+def name_removed_theorem(noted: Iterable[Mapping[str, Any]]) -> str:
     """Return which case of a report is of a family that only an earlier version knew; empty where none is."""
     family = next((str(note["family"]) for note in noted if note.get("family") in GONE), "")
     if not family:

@@ -78,7 +78,7 @@ def again(document: Mapping[str, Any], folder: Path, compared: Callable[[Kept], 
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:
         raise SubjectError("the report names no case: no limit of it is a theorem's, or an earlier version wrote it")
-    if why := cases.gone(noted):
+    if why := cases.name_removed_theorem(noted):
         raise SubjectError(why)
     kept = [_again(compared(k), note) for k, note in zip(named(noted, folder), noted, strict=True)]
     people = int(document["evidence"]["subject"]["n_units"])

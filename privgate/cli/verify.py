@@ -77,14 +77,16 @@ def verify(
         claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
         pin = f"folder: {what}"
         place = f"{what} holds models:/{claims.name}/{claims.version}"
+    sentences = []
+    if recompute is not None:
+        from privgate.guard.verifying import recomputed
+
+        sentences = recomputed(claims, recompute)  # before anything is called verified
     click.echo(
         f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
     click.echo(f"  {pin}\n  digest: {claims.files}")
-    if recompute is not None:
-        from privgate.guard.verifying import recomputed
-
-        for sentence in recomputed(claims, recompute):
-            click.echo(f"  recomputed: {sentence}")
+    for sentence in sentences:
+        click.echo(f"  recomputed: {sentence}")
     return 0

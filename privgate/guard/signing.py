@@ -119,9 +119,9 @@ def read_document(content: bytes) -> dict[str, Any]:
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
-def gone(document: Mapping[str, Any]) -> str:
+def name_removed_theorem(document: Mapping[str, Any]) -> str:
     """Return which theorem the report rests on that only an earlier version knew; empty where there is none."""
-    return cases.gone((document["evidence"]["influence"] or {}).get("cases") or ())
+    return cases.name_removed_theorem((document["evidence"]["influence"] or {}).get("cases") or ())
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
@@ -327,7 +327,7 @@ def _sign(
     asked: SigningRequest | None = None,
 ) -> Signed:
     document = read_document(content)
-    if why := gone(document):
+    if why := name_removed_theorem(document):
         raise StatementError(why)
     judged, evidence_given = judged_again(document, policy)
     if asked is not None:

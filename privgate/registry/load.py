@@ -23,7 +23,7 @@ from privgate.registry.named import Named, named
 from privgate.registry.stored_files import StoredFiles, stored_files
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators, sources
-from privgate.subject.recipe import Recipe, gone
+from privgate.subject.recipe import Recipe, name_removed_class
 from privgate.subject.release import Release
 from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
@@ -183,7 +183,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
-    if why := gone(_pickled(folder / name for name in files)):
+    if why := name_removed_class(_pickled(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
     return Subject(

@@ -24,13 +24,13 @@ from privgate.subject.tasks import aligned, numbers
 GONE = {
     "KeyedForest": "a forest of scikit-learn, judged by share-1 or release-1 or trained in privgate.models.Sharded",
     "FrozenEncoder": "a table of what the public encoder makes of the records as X",
-    "Floored": "the forest itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
+    "Floored": "the model itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
     "KeyedDropout": "torch.nn.Dropout in a training function of your own",
     "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
 }
 
 
-def gone(names: Iterable[str]) -> str:
+def name_removed_class(names: Iterable[str]) -> str:
     """Return which class of 0.1.0 is among dotted names, and what to use instead; empty where none is."""
     for name in sorted(names):
         last = "TorchTraining" if name.startswith("privgate.torch_recipe") else name.rpartition(".")[2]
@@ -233,7 +233,7 @@ class Recipe:
             root=root,
         )
         named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
-        if why := gone(named | sources.imported({} if root is None else made.snapshot)):
+        if why := name_removed_class(named | sources.imported({} if root is None else made.snapshot)):
             raise SubjectError(f"the recipe names {why}")
         return made
 

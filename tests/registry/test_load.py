@@ -364,7 +364,7 @@ def test_what_names_a_class_that_went_is_refused_with_what_to_use_instead(regist
     assert type(refused.value) is SubjectError
     for body in bodies:
         pickled.write_bytes(body)
-        assert recipes.gone(load._pickled([pickled])) == said
+        assert recipes.name_removed_class(load._pickled([pickled])) == said
     fit = {"schema": "privgate/recipe/v1", "kind": "function", "fit": "own:fit", "params": {}, "seed": 1}
     for line in (
         f"from {home} import {name}",
