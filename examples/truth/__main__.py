@@ -17,9 +17,7 @@ from truth.table import NOT_RUN, came_out, counts, written
 #: measured again by the next run, and an error of this one
 WRONG = ("died", "traceback")
 #: what the gate imports where it uses it, and would in each of two hundred processes
-PRELOADED = tuple(
-    f"privgate.{room}" for room in ("check.gate", "check.questions", "membership.attacks", "artifact.look")
-)
+PRELOADED = tuple(f"privgate.{room}" for room in ("check.gate", "check.questions", "membership.attacks", "file.look"))
 
 
 @click.command()

@@ -14,8 +14,6 @@ from typing import Any
 
 from privgate import recomputed
 from privgate.arrays import Index
-from privgate.artifact import file_measures as artifact
-from privgate.artifact.provenance import provenance
 from privgate.cases import Kept
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
@@ -39,6 +37,7 @@ from privgate.evidence import (
 )
 from privgate.families import answering as families
 from privgate.families import of_data
+from privgate.file import measure as file
 from privgate.influence import as_published as influence
 from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures, distance, sensitive
@@ -212,7 +211,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
-        artifact=artifact.looked_at(run),
+        artifact=file.look_if_needed(run),
         attributes=sensitive.part(run),
         robust=distance.part(run),
     )
@@ -225,10 +224,9 @@ def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precond
     told = [] if first is None or judged else [first]
     if first is not None and first.outcome == "failed":
         return told, [first]
-    if (held := in_the_recipe(run) or artifact.keyed(run)) is not None:
+    if (held := in_the_recipe(run) or file.find_keys(run)) is not None:
         return [*told, held], [held]
-    seen = None if run.rehearsed else provenance(run)
-    return (told, []) if seen is None else ([*told, seen], preconditions.stopping([seen]))
+    return told, []
 
 
 def in_the_file(run: Run, policy: Policy) -> Precondition | None:
@@ -238,7 +236,7 @@ def in_the_file(run: Run, policy: Policy) -> Precondition | None:
     may be none. Where the file is stated to be out of reach it is a warning, as where a part could not be read; that it
     could not be looked at is inconclusive.
     """
-    seen = artifact.looked_at(run)
+    seen = file.look_if_needed(run)
     if seen is None:
         return None
     stated = WITHHELD if run.limits.file_withheld else ""
@@ -258,7 +256,7 @@ def in_the_recipe(run: Run) -> Precondition | None:
 
     Training without a person is no training without that person then, and no number counts.
     """
-    if run.rehearsed or not (seen := artifact.of_recipe(run)).least:
+    if run.rehearsed or not (seen := file.look_at_recipe(run)).least:
         return None
     where = ", ".join(c.where for c in seen.carried)
     text = (
@@ -288,8 +286,8 @@ def _warnings(run: Run) -> Iterator[str]:
     elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
         yield "the recipe declares that training needs the network: its code reaches whatever this host reaches"
     yield from run.cannot_conclude
-    if (found := artifact.looked_at(run)) is not None:
-        yield artifact.told(found)
+    if (found := file.look_if_needed(run)) is not None:
+        yield file.describe_sight(found)
 
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:

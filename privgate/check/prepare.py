@@ -259,7 +259,6 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
 STOPPERS = (
     "task",
     "keys",
-    "provenance",
     "served",
     "reproduces",
     "depends_on_data",

@@ -24,7 +24,7 @@ MEASURED: dict[str, str] = {
     "sensitivity": "privgate.influence.sensitivities:measure",
     "table": "privgate.influence.per_unit:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
-    "file_records": "privgate.artifact.file_measures:in_the_file",
+    "file_records": "privgate.file.measure:count_records",
     "attribute_advantage": "privgate.membership.sensitive:advantage",
     "robust_advantage": "privgate.membership.distance:advantage",
 }

@@ -254,6 +254,8 @@ class ArtifactPart(EvidenceModel):
     carried: tuple[CarriedTrace, ...] = ()
     unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
     problem: str = Field(default="", description="Why it was not walked at all.")
+    read: int = Field(default=0, description="Bytes that could be read.")
+    size: int = Field(default=0, description="Bytes that there are.")
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -261,7 +263,14 @@ class ArtifactPart(EvidenceModel):
         made: dict[str, Any] = dump(self)
         if made.get("how") == "walked":
             del made["how"]
+        if not made.get("size"):  # of before 0.2.0
+            made = {k: v for k, v in made.items() if k not in ("read", "size")}
         return made
+
+    @property
+    def read_said(self) -> str:
+        """How much of the file was searched."""
+        return f"{self.read:,} of {self.size:,} bytes"
 
     @property
     def bytes_said(self) -> str:
@@ -271,9 +280,12 @@ class ArtifactPart(EvidenceModel):
         first = f" ({self.carried[0].where})" if self.carried else ""
         if self.least:
             return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
-        if self.most:
+        if self.most and not self.size:
             unread = f": {self.unknown[0]}" if self.unknown else ""
             return f"was not read whole, and no record was found in the rest{unread}"
+        if self.size:
+            more = f"; it may hold {'every record' if self.most == self.records else 'some'}: {self.unknown[0]}"
+            return f"holds no record that was found in what could be read ({self.read_said}){more if self.most else ''}"
         return "holds no record of the training data that could be found"
 
 

@@ -162,7 +162,7 @@ class BehindClaim(Behind):
 
 
 #: how an interval is meant; a "point" estimate alone neither approves nor blocks
-Kind = Literal["exact", "bound", "confidence", "point"]
+Kind = Literal["exact", "bound", "confidence", "point", "search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,8 @@ class Measurement:
     unit : str
         "nats", "fraction", "records", …
     kind : str
-        "exact", "bound", "confidence" or "point"; a "point" estimate alone neither approves nor blocks.
+        "exact", "bound", "confidence", "point" or "search"; a "point" estimate alone neither approves nor blocks, and
+        what a "search" did not find is not certain.
     confidence : float or None
         Of the interval; None where it is certain.
     n : int

@@ -46,7 +46,7 @@ class Number(Part):
     value: float | None = None
     low: float | Literal["-inf"] | None = None
     high: float | Literal["inf"] | None = None
-    kind: Literal["exact", "bound", "confidence", "point"] = "exact"
+    kind: Literal["exact", "bound", "confidence", "point", "search"] = "exact"
     n: int = 1000
     population: int = 1000
     problem: str = ""

@@ -229,7 +229,6 @@ CAUSES: Mapping[str, Cause] = {
     "leave_one_out_moves": "influence",
     "other_coins": "influence",
     "people": "people",
-    "provenance": "file",
     "recipe": "recipe",
     "recorded_seed": "claim",
     "remembered": "place",

@@ -216,6 +216,7 @@ def how_sure(doc: ReportDocument) -> str:
     ]
     if levels:
         told.append(say("sure.interval", level=number(100 * levels[0])))
+    told += dict.fromkeys(say("sure.searched", of=m.assumptions[0]) for m in found if m.kind == "search")
     if any(m.kind == "point" for m in found):
         told.append(say("sure.point"))
     told += dict.fromkeys(line for m in found for line in _tried(doc, m))

@@ -22,7 +22,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate.artifact import file_bytes, look
+from privgate.file import look, readers, records
 from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
@@ -114,17 +114,17 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_is_looked_at_in_the_time_that_is_promised(case):
-    make, records = CASES[case]
+    make, names = CASES[case]
     content = make()
-    promised = look.SECONDS * (1 + max(0.0, len(content) / 1e9 - 0.1))
-    for name in records:
+    promised = records.SECONDS * (1 + max(0.0, len(content) / 1e9 - 0.1))
+    for name in names:
         started = time.process_time()
-        seen = file_bytes.of_bytes(content, "model")
+        contents = readers.read_bytes(content, "model")
         read = time.process_time() - started
-        least, _, unknown = look.compared(seen, RECORDS[name])
+        sight = look.find_records(contents, RECORDS[name])
         took, size = time.process_time() - started, len(content) / 1e6
         note(bench="look", case=case, records=name, megabytes=size, read_seconds=read, seconds=took,
              seconds_per_MB=took / size, wanted=promised, reached=bool(took <= promised))  # fmt: skip
-        assert not least
-        assert not [u for u in unknown if "time was over" in u]
+        assert not sight.least
+        assert not [u for u in sight.unknown if "time was over" in u]
         assert took <= 1.5 * promised

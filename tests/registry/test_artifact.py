@@ -7,9 +7,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, log_model, log_recipe, report
-from privgate.artifact import file_measures as artifact
 from privgate.check import gate
 from privgate.evidence import ArtifactPart, Evidence, Measurement
+from privgate.file import measure
 from privgate.run.run import Run
 
 POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metric: file_records, max: %s}\n%s"
@@ -23,7 +23,7 @@ def people():
 
 
 def seen(uri, fleet):
-    return artifact.looked(Run(Subject.load(uri), fleet))
+    return measure.look(Run(Subject.load(uri), fleet))
 
 
 def policy(folder, most=0, key=""):

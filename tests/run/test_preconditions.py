@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.artifact import look
 from privgate.errors import SubjectError
+from privgate.file import look
 from privgate.run import beside, data_checks, pool, suites
 from privgate.run.data_checks import overlap, preconditions
 from privgate.subject.data import TrainingData

@@ -7,9 +7,9 @@ import sys
 import types
 
 import pytest
+from privgate.artifact.given_values import of_modules
 
 from privgate import Recipe
-from privgate.artifact.given_values import of_modules
 from privgate.subject import sources
 from privgate.subject.own_modules import States, names_in, own_functions
 

@@ -2,11 +2,12 @@
 
 Whoever can download the file reads more than answers. Before anything is trained or opened the stored files are read as
 bytes, and nothing of them is run: pickles, joblib, skops, safetensors, boosters, archives of torch. Records are found
-as they are, in fewer bits, scaled column by column, permuted, turned, packed or written as text. Models that are their
-data (neighbours, kernels, in-context tables) are named.
+as they are, in fewer bits, scaled as usual scalers do, permuted, turned, packed or written as text. Models that are
+their data (neighbours, kernels, in-context tables) are named.
 
-Limit ``max`` is a number of records. **Fails** if more were found for certain; **passes** if everything was read and no
-more were found; what could not be read or explained is unknown and a **warning**.
+Limit ``max`` is a number of records. **Fails** if more were found; **passes** if no more were found in what could be
+read, which is never certain. With ``bound: upper`` what may hold one row a record leaves it **undecided**; fewer bytes
+that nobody could read are a **warning**. With ``bound: lower`` both are.
 
 Whoever runs a check may state that the file is not downloadable. Then this rule warns where it would block, and a guard
 accepts that only if its own table says the same.
@@ -28,7 +29,7 @@ from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import Rule, next_step
 from privgate.run.needs import Need
-from privgate.verdict import Outcome
+from privgate.verdict import Finding, Outcome
 
 METRIC = Metric(
     "file_records",
@@ -50,13 +51,28 @@ class FileRecords(Rule):
     max: NonNegativeInt = Field(description="Most records.")
     bound: Literal["upper", "lower"] = Field(
         default="lower",
-        description="lower: records that were found refuse, what could not be read is a warning. upper: that refuses, "
-        "too.",
+        description="lower: records that were found refuse, what could not be read is a warning. upper: what may hold "
+        "one row a record is undecided.",
     )
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no file could break this rule: everybody may be in it."""
         return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
+
+    def against_limit(self, measurement: Measurement) -> Finding:
+        """Return the finding; too few bytes that nobody could read for a row of each record are a warning."""
+        found = super().against_limit(measurement)
+        if found.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
+            return self.finding(Outcome.WARNED, self.sentence(measurement.told, Outcome.WARNED), measurement)
+        return found
+
+    def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
+        """Return the assertion: none found in what could be read, or as many as were found."""
+        if measurement.low or measurement.kind != "search":
+            return super().sentence(measurement, outcome)
+        none = f"none found in what could be read ({measurement.assumptions[0]}); at most {self.max} is allowed"
+        more = f" (may hold records: {measurement.where})" if measurement.high else ""
+        return f"{none}: {outcome.word}{more}"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return what whoever holds the file reads in it."""
@@ -66,8 +82,8 @@ class FileRecords(Rule):
             least = math.ceil(measurement.low)
             return f"whoever downloads the file reads at least {least} records of the training data in it"
         if measurement.high:
-            return "no record was found in the file, but not all of it could be read"
-        return "whoever downloads the file finds no record of the training data in it"
+            return "no record was found in the file, but a part of it may hold some"
+        return "no record was found in the file; that there is none is not certain"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what takes records out of a file."""
@@ -77,4 +93,7 @@ class FileRecords(Rule):
             if not steps or measurement.where.count("keeps its") > measurement.where.count("sampler"):
                 steps += [next_step("file")]
             return "; ".join(steps)
-        return "the report names what could not be read; store the model by its library's own flavor"
+        return (
+            "store the model by its library's own flavor, without the part that the message names; or the operator "
+            "states that the file is not downloadable"
+        )

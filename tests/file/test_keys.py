@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.artifact import file_bytes, look, record_keys
+from privgate.file import keys, look, readers, records
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(400, 3))
@@ -41,8 +41,8 @@ def holding(table):
 
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
-    seen = file_bytes.of_bytes(written(model), "model")
-    return record_keys.found(seen, data, (look.Records.of(data).table, y), recipe, look._PARAMETERS)
+    contents = readers.read_bytes(written(model), "model")
+    return keys.find_keys(contents, data, (records.Records.of(data).table, y), recipe, look.LIBRARIES)
 
 
 def skops(model):
@@ -83,7 +83,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_of_keys_is_seen(name):
     (said,) = found(holding(TABLES[name]))
-    assert said.startswith(record_keys.KEYS)
+    assert said.startswith(keys.KEYS)
 
 
 @pytest.mark.parametrize("written", [skops, joblib])

@@ -1,4 +1,4 @@
-"""Pickles read with a stand-in for every class and function: it keeps what it is given, and nothing is run."""
+"""Objects of pickles and of JSON: a stand-in for every class and function keeps what it is given, and runs nothing."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.artifact.file_parts import OPAQUE, STORED, TENSORS, TEXTS, Read, add, booster, stored, unlettered, written
+from privgate.file.contents import (
+    OPAQUE,
+    STORAGES,
+    Contents,
+    add_array,
+    add_numbers,
+    add_storage,
+    decode_letters,
+    is_writing,
+    name_booster,
+)
 
 #: what opens bytes that stand inside a pickle, by where they stand
 Inner = Callable[[bytes, str], None]
@@ -17,7 +27,7 @@ class StandIn:
     """Whatever a pickle names: it keeps arguments, state and items, and runs nothing."""
 
     named = ""
-    #: all that one pickle made: what it drops again is looked at, too
+    #: all that one pickle makes
     kept: ClassVar[list[Any]] = []
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +88,7 @@ _PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
 class _Unpickler(pickle.Unpickler):
     """Reads a pickle with stand-ins for all that it names."""
 
-    def __init__(self, source: _Source, into: Read) -> None:
+    def __init__(self, source: _Source, into: Contents) -> None:
         super().__init__(source)
         self.source, self.into = source, into
         self.made: dict[str, Any] = {}
@@ -109,7 +119,7 @@ class _Unpickler(pickle.Unpickler):
         """Return a stand-in for what lies beside the pickle, and note which numbers a file of torch's holds."""
         if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage":
             kind = getattr(pid[1], "named", "").rpartition(".")[2]
-            if kind in STORED or kind == "BFloat16Storage":
+            if kind in STORAGES:
                 self.into.storages[str(pid[2])] = kind
         return StandIn(pid)
 
@@ -128,71 +138,80 @@ def _behind(reader: _Unpickler, state: Any) -> Any:
     return np.frombuffer(source.read(size), dtype=dtype).reshape(shape, order=order)
 
 
-def pickled(data: bytes, name: str, into: Read, inner: Inner) -> None:
+def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
     """Add what one pickle after another holds; what stands behind the last one is opaque."""
     source = _Source(data)
     while source.at < len(data) and (data[source.at : source.at + 1] == b"\x80" or not source.at):
         reader = _Unpickler(source, into)
         root = reader.load()
-        memo: list[Any] = list(reader.memo.copy().values())
-        dropped = [v for v in memo if not _describes(v) and (not isinstance(v, tuple) or len(v) > OPAQUE)]
-        _walk([root, *reader.kept, *dropped], name, into, inner)
+        _note_shapes(reader.kept, into)
+        read_objects([root, *reader.kept], name, into, inner, printed=False)
         if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
-            _in_order(source, root, into)
+            for key in root:  # of torch's older format: each behind the pickles, with its length before it
+                size = int.from_bytes(source.read(8), "little")
+                add_storage(source.read(size * np.dtype(STORAGES[into.storages[key]]).itemsize), key, into)
     if len(data) - source.at > OPAQUE:
         into.opaque.append((f"{name}, behind its end", data[source.at :]))
 
 
-def _describes(thing: Any) -> bool:
-    """Return whether this says where the fields of an array begin."""
-    some = list(thing.values()) if isinstance(thing, dict) and len(thing) <= OPAQUE else []
-    kinds = {tuple(map(type, v)) if isinstance(v, tuple) else () for v in some}
-    return bool(kinds) and all(len(k) == 2 and issubclass(k[0], np.dtype) and k[1] is int for k in kinds)
+def _note_shapes(stand_ins: list[Any], into: Contents) -> None:
+    """Note in which shape a tensor of torch's uses the numbers that lie beside the pickle."""
+    for thing in stand_ins:
+        if thing.named.endswith("_rebuild_tensor_v2") and len(thing.given) >= 3:
+            storage, shape = thing.given[0], thing.given[2]
+            pid = storage.given[0] if isinstance(storage, StandIn) and storage.given else None
+            if isinstance(pid, tuple) and len(pid) >= 5 and isinstance(shape, tuple):
+                into.shapes[str(pid[2])] = tuple(v for v in shape if isinstance(v, int))
 
 
-def _in_order(source: _Source, keys: list[str], into: Read) -> None:
-    """Add the tensors that torch's older format writes behind its pickles, each with its length before it."""
-    for key in keys:
-        kind = into.storages[key]
-        size = int.from_bytes(source.read(8), "little")
-        item = 2 if kind == "BFloat16Storage" else np.dtype(STORED[kind]).itemsize
-        add(stored(source.read(size * item), kind), TENSORS.get(kind, "torch.storage"), into)
+def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed: bool = True) -> None:
+    """Add the arrays and texts of objects, in the order in which they stand.
 
-
-def _walk(roots: list[Any], name: str, into: Read, inner: Inner) -> None:
-    """Add the arrays and texts of what a pickle made."""
-    seen, todo = set[int](), [(root, name) for root in reversed(roots)]
-    loose, strings = dict[str, list[float]](), list[str]()
+    Parameters
+    ----------
+    root : object
+        Of lists, mappings, numbers, texts, bytes, arrays and stand-ins.
+    name : str
+        Where it stands.
+    into : Contents
+    inner : callable
+        Opens bytes that stand inside.
+    printed : bool
+        Its numbers were printed, as in JSON.
+    """
+    seen, todo = set[int](), [(root, name)]
+    numbers, strings = dict[str, list[float]](), list[str]()
     while todo:
         thing, where = todo.pop()
         if thing is None or isinstance(thing, bool | type | np.dtype):
             continue
         if isinstance(thing, int | float | complex):
-            _number(thing, where, loose, into)
-            continue
-        if isinstance(thing, str):
+            _note_number(thing, where, numbers, into)
+        elif isinstance(thing, str):
             into.texts.add(thing)
-            strings += [thing] if len(thing) <= OPAQUE or id(thing) not in seen else []
-            seen.add(id(thing))
+            strings.append(thing)
+        elif id(thing) in seen:
             continue
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, bytes | bytearray):
+        elif isinstance(thing, bytes | bytearray):
             inner(bytes(thing), where)
         elif isinstance(thing, np.ndarray):
-            add(thing, where, into)
-        elif (array := _numbers(thing)) is not None:
-            add(array, where, into)
+            add_array(thing, where, into)
+        elif isinstance(thing, list | tuple) and len(thing) > 1 and all(isinstance(v, str) for v in thing):
+            into.lists.append((where, len(thing)))
+            todo += [(v, where) for v in thing[::-1]]
+        elif (array := _read_numbers(thing)) is not None:
+            add_array(array, where, into, text=printed)
             seen.update(map(id, _inside(thing)))
         else:
-            todo += list(_parts(thing, where))[::-1]
-    for where, numbers in loose.items():
-        add(np.array(numbers), where, into)
-    _strings(strings, name, into, inner)
+            todo += list(_split_object(thing, where, named=not printed))[::-1]
+        if not isinstance(thing, str | int | float | complex):
+            seen.add(id(thing))
+    for where, some in numbers.items():
+        add_array(np.array(some), where, into, text=printed, loose=True)
+    _add_strings(strings, name, into, inner)
 
 
-def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -> None:
+def _note_number(thing: Any, where: str, numbers: dict[str, list[float]], into: Contents) -> None:
     """Note a number that stands by itself; very large ones are bytes."""
     if isinstance(thing, int) and abs(thing) >= 1 << 64:
         data = abs(thing).to_bytes(-(-abs(thing).bit_length() // 8), "little")
@@ -201,21 +220,25 @@ def _number(thing: Any, where: str, loose: dict[str, list[float]], into: Read) -
         else:  # digests, or states of generators
             into.keys.setdefault(where, set()).add(data)
     elif isinstance(thing, complex):
-        loose.setdefault(where, []).extend([thing.real, thing.imag])
+        numbers.setdefault(where, []).extend([thing.real, thing.imag])
     else:
-        loose.setdefault(where, []).append(float(thing))
+        numbers.setdefault(where, []).append(float(thing))
 
 
-def _strings(strings: list[str], where: str, into: Read, inner: Inner) -> None:
-    """Add the numbers of texts, one text after another, and the bytes of texts that are bytes in other letters."""
+def _add_strings(strings: list[str], where: str, into: Contents, inner: Inner) -> None:
+    """Add texts as passages, their numbers one text after another, and the bytes that some of them write in letters."""
     texts = dict[str, list[str]]()
     for text in strings:
-        if len(text) > OPAQUE and (data := unlettered(text.encode("utf-8", "replace"))) is not None:
+        if len(text) > OPAQUE and (data := decode_letters(text)) is not None:
             inner(data, where)
+        elif not (library := name_booster(text[:8192].encode("utf-8", "replace"))) and not is_writing(text):
+            into.opaque.append((f"a text of {where}", text.encode("utf-8", "replace")))
         else:
-            texts.setdefault(booster(text[:8192].encode("utf-8", "replace")), []).append(text)
+            into.passages.append(text)
+            texts.setdefault(library, []).append(text)
+    into.passages.append("")
     for library, some in texts.items():
-        written(some, f"{library}{TEXTS}{where}", into)
+        add_numbers(some, f"{library}{where}", into)
 
 
 def _inside(thing: Any) -> Iterator[Any]:
@@ -227,22 +250,22 @@ def _inside(thing: Any) -> Iterator[Any]:
             yield from inner.given if isinstance(inner, StandIn) else ()
 
 
-def _numbers(thing: Any) -> NDArray[Any] | None:
+def _read_numbers(thing: Any) -> NDArray[Any] | None:
     """Return the array that a stand-in of numpy's describes, or that a list of numbers is; None for anything else."""
     if isinstance(thing, StandIn):
-        return _described(thing)
+        return _read_array(thing)
     if isinstance(thing, list | tuple) and len(thing) > 1:
         kinds = set(map(type, thing))
         if kinds <= {int, float, bool}:
             return np.asarray(thing, dtype=np.float64)
         if kinds <= {list, tuple} and len(set(map(len, thing))) == 1 and thing[0]:
-            rows = [_numbers(v) for v in thing]
+            rows = [_read_numbers(v) for v in thing]
             if all(r is not None and r.ndim == 1 for r in rows):
                 return np.array(rows)
     return None
 
 
-def _described(thing: StandIn) -> NDArray[Any] | None:
+def _read_array(thing: StandIn) -> NDArray[Any] | None:
     kind, given = thing.named.rpartition(".")[2], thing.given
     if kind == "scalar" and thing.named.startswith("numpy") and len(given) == 2 and isinstance(given[0], np.dtype):
         content = given[1].encode("latin1") if isinstance(given[1], str) else given[1]
@@ -261,16 +284,20 @@ def _described(thing: StandIn) -> NDArray[Any] | None:
     return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _parts(thing: Any, where: str) -> Iterator[tuple[Any, str]]:
+def _split_object(thing: Any, where: str, *, named: bool) -> Iterator[tuple[Any, str]]:
+    """Yield the parts of an object, each with its class and attribute; a key of a mapping is a passage of its own."""
     if isinstance(thing, StandIn):
         own = where if thing.named.startswith("joblib.") else thing.named or where
         for part in thing.given:
             yield part, own
     elif isinstance(thing, dict):
         for key, value in thing.items():
-            short = isinstance(key, str) and key.isidentifier() and len(thing) < 200
+            short = named and isinstance(key, str) and key.isidentifier() and len(thing) < 200
             yield value, f"{where}.{key}" if short and where.count(".") < 6 else where
+        for key in thing:  # in the order in which words were met first: no text of anybody
             yield key, where
+            if isinstance(key, str):
+                yield "", where
     elif isinstance(thing, list | tuple | set | frozenset):
         for part in thing:
             yield part, where

@@ -1,0 +1,291 @@
+"""The file is looked at first: its bytes are searched for records of the training data, and nothing of it is run.
+
+A record is seen where its values stand side by side, in any order of rows and columns, as they are, rounded to fewer
+bits, or scaled as the usual scalers do; a text where its words stand one after another. What many records share shows
+nothing: a row counts only where its values together are rarer than one in a million. An array with one row a record
+may hold every record in a form that nobody here knows, and so may as many bytes that nobody here can read.
+"""
+
+import json
+import pickle
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate.arrays import Bool
+from privgate.file import keys, readers
+from privgate.file.contents import Array, Contents, name_booster
+from privgate.file.record_space import MANY
+from privgate.file.records import Records
+from privgate.subject.containers import take
+
+#: bytes without a meaning whose numbers are all looked up
+_BYTES = 1 << 22
+#: numbers of a short array of nobody's library: a record, a column of few
+_FRAGMENT = 4096
+#: how short arrays that are looked at together are named
+_OTHERS = " and others"
+#: places among which records of short arrays are looked for again
+_MANY_PLACES = 64
+#: lines that are told
+_LINES = 20
+#: classes that make records of others inside a pipeline, and keep what they made them of
+_SAMPLER = re.compile(r"imblearn\.(over_sampling|under_sampling|combine)\b")
+#: classes that keep the records that they were fitted to, because they answer from them
+KEEPERS = frozenset(
+    (
+        "KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor",
+        "NearestNeighbors", "KNeighborsTransformer", "RadiusNeighborsTransformer", "LocalOutlierFactor",
+        "KernelDensity", "SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "GaussianProcessClassifier",
+        "GaussianProcessRegressor", "KernelRidge", "KernelPCA", "LabelPropagation", "LabelSpreading", "KNNImputer",
+        "Nystroem", "Isomap", "DBSCAN", "TabPFNClassifier", "TabPFNRegressor", "SmoothedNeighbors", "KDTree",
+        "KDTree64", "BallTree", "BallTree64", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat", "IndexHNSWFlat",
+    )
+)  # fmt: skip
+#: libraries whose other arrays are parameters
+LIBRARIES = (
+    "sklearn.", "scipy.", "numpy.", "pandas.", "torch", "collections.", "xgboost.", "lightgbm.", "catboost.", "skops",
+    "privgate.models.",
+)  # fmt: skip
+#: attributes of libraries' types that are no records, how many entries they may have: type -> attributes
+NO_RECORDS = {
+    r"sklearn\.tree\._tree\.Tree": r"nodes\.\w+|values",
+    r"sklearn\.ensemble\._hist_gradient_boosting\.\w+\.\w+": r"nodes\.\w+|\w*bitsets|bin_thresholds_\w*",
+    r"sklearn\.ensemble\.[\w.]+": "train_score_|validation_score_|oob_improvement_|_seeds|estimator_weights_",
+    r"sklearn\.linear_model\.\w+\.\w+": "coef_|intercept_|n_iter_|alphas_|Cs_|mse_path_",
+    r"sklearn\.svm\._classes\.Linear\w+": "coef_|intercept_",
+    r"sklearn\.naive_bayes\.\w+": r"\w*log_prob_|feature_count_|class_count_|theta_|var_|category_count_",
+    r"sklearn\.neural_network\.\w+\.\w+": r"_?coefs_|_?intercepts_|loss_curve_|validation_scores_|_best_\w+|ms|vs",
+    r"sklearn\.preprocessing\._data\.(Standard|MinMax|MaxAbs|Robust)Scaler": r"\w+_",
+    r"sklearn\.feature_extraction\.text\.\w+": "idf_|_idf_diag|vocabulary_",
+    r"sklearn\.decomposition\.\w+\.\w+": "components_|mean_|explained_variance_|singular_values_",
+    r"sklearn\.cluster\._kmeans\.\w+": "labels_|cluster_centers_",
+    r"(xgboost|lightgbm|catboost)\.[\w.]+": r".*",
+}  # fmt: skip
+_NO_RECORDS = re.compile("|".join(rf"{kind}\.({names})" for kind, names in NO_RECORDS.items()))
+#: where our own reports lie beside a model, in every version
+_REPORTS = ("privgate_reports/", "privgate/reports")
+#: what holds the bytes of Python's own code
+_CODE = "cloudpickle.cloudpickle._builtin_type"
+#: thresholds and leaves of trees
+_TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predictor.")
+
+
+@dataclass
+class Sight:
+    """What a search of a file for records showed.
+
+    Parameters
+    ----------
+    held : bool array of shape (n,)
+        Which records were found.
+    least : int
+        How many records it holds for certain.
+    kept : list of str
+        Where they stand.
+    may_hold : list of str
+        Sentences about parts that may hold one row a record, or more.
+    unread : int
+        Bytes that nobody here could read.
+    unknown : list of str
+        Sentences about these, and about what was not searched for.
+    """
+
+    held: Bool
+    least: int = 0
+    kept: list[str] = field(default_factory=list)
+    may_hold: list[str] = field(default_factory=list)
+    unread: int = 0
+    unknown: list[str] = field(default_factory=list)
+
+
+def look(opened: Any) -> dict[str, Any]:
+    """Return what the stored files hold of the training records, as JSON; in a worker, before any model is opened.
+
+    Parameters
+    ----------
+    opened : training.payload.Opened
+    """
+    started = time.perf_counter()
+    X, folder = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.root / "stored-folder"
+    if folder.is_dir():
+        contents, judged = readers.read_files(list_files(folder)), "file"
+    else:
+        model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
+        contents, judged = readers.read_bytes(_write_model(model), "model"), "model"
+    sight = find_records(contents, X)
+    sight.may_hold[:0] = keys.find_keys(contents, X, (Records.of(X).table, opened.y), opened.recipe, LIBRARIES)
+    return _describe(sight, contents.size, judged, time.perf_counter() - started)
+
+
+def look_at_recipe(opened: Any) -> dict[str, Any]:
+    """Return what the recipe's own sources and parameters hold of the records, as ``look`` does; in a worker."""
+    recipe = opened.recipe
+    parts = {**recipe.snapshot, "parameters": json.dumps(dict(recipe.payload), default=str).encode()}
+    contents = readers.read_files(parts.items())
+    sight = find_records(contents, take(opened.X, np.arange(opened.n, dtype=np.int64)))
+    sight.may_hold, sight.unknown = [], []
+    return _describe(sight, contents.size, "model", 0.0)
+
+
+def list_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of a stored model; links lead nowhere, and our own reports are none of it."""
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    named = [(p.relative_to(folder).as_posix(), p) for p in paths]
+    return [(n, p) for n, p in named if not n.startswith(_REPORTS)]
+
+
+def _write_model(model: Any) -> bytes:
+    try:
+        return pickle.dumps(model)
+    except Exception:  # noqa: BLE001  what plain pickling does not take
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(model))
+
+
+def _describe(sight: Sight, size: int, judged: str, seconds: float) -> dict[str, Any]:
+    return {
+        "judged": judged, "n": len(sight.held), "least": sight.least, "kept": sight.kept[:_LINES],
+        "may_hold": sight.may_hold[:_LINES], "unknown": sight.unknown[:_LINES], "size": size,
+        "unread": min(sight.unread, size), "seconds": round(seconds, 3),
+    }  # fmt: skip
+
+
+def find_records(contents: Contents, X: Any) -> Sight:
+    """Return which records a file holds, and what of it may hold others.
+
+    Parameters
+    ----------
+    contents : Contents
+    X : container of n records
+    """
+    records = Records.of(X)
+    sight = Sight(np.zeros(records.n, dtype=bool))
+    _search_arrays(records, contents, sight)
+    written = records.find_texts(contents.passages)
+    if written.any():
+        sight.held |= written
+        sight.kept.append("texts of the training data")
+    for why, size in contents.unread:
+        sight.unread += size
+        sight.unknown.append(why)
+    if records.cut:
+        sight.unknown.append("forms of the records were not all searched for, because time was over")
+        sight.unread = max(sight.unread, 1)
+    sight.least = int(sight.held.sum())
+    _add_keepers(contents, sight)
+    if sight.unread >= records.n:
+        sight.may_hold.append(f"{sight.unread} bytes that nobody here can read")
+    sight.kept, sight.may_hold, sight.unknown = (
+        list(dict.fromkeys(some)) for some in (sight.kept, sight.may_hold, sight.unknown)
+    )
+    return sight
+
+
+def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
+    """Search arrays, short ones together, and bytes without a meaning as numbers of each type."""
+    alone, together = _join_short(contents.arrays)
+    blobs = [(w, d, _read_as_numbers(w, d)) for d, w in {d: w for w, d in reversed(contents.opaque)}.items()]
+    searched = [*((a, [a]) for a in alone), *together]
+    arrays = [*(a for a, _ in searched), *(a for *_, views in blobs for a in views)]
+    held = dict(zip(map(id, arrays), records.find_rows(arrays, _may_be_scaled), strict=True))
+    for a, parts in searched:
+        if held[id(a)].any():
+            sight.held |= held[id(a)]
+            sight.kept += _name_places(records, a, parts)
+    sight.may_hold += [why for a in contents.arrays if a.where not in sight.kept if (why := _suspect(a, records))]
+    sight.may_hold += [
+        f"a list with one text a record ({where})" for where, size in contents.lists if size == records.n >= MANY
+    ]
+    for where, data, views in blobs:
+        mine = np.any([held[id(a)] for a in views], axis=0) if views else np.zeros(records.n, dtype=bool)
+        if mine.any():
+            sight.held |= mine
+            sight.kept.append(where)
+        elif where != _CODE and not name_booster(data):  # what a name says spares nobody
+            sight.unread += len(data)
+            sight.unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
+
+
+def _name_places(records: Records, joined: Array, parts: list[Array]) -> list[str]:
+    """Return where the records stand that were found in short arrays together; their common name if in none alone."""
+    named = dict[str, list[Array]]()
+    for a in parts:
+        named.setdefault(a.where, []).append(a)
+    if not 1 < len(named) <= _MANY_PLACES:
+        return [joined.where]
+    alone = [Array(w, np.concatenate([a.values.ravel() for a in some]), joined.text) for w, some in named.items()]
+    held = records.find_rows(alone, _may_be_scaled)
+    return [a.where for a, rows in zip(alone, held, strict=True) if rows.any()] or [joined.where]
+
+
+def _join_short(arrays: list[Array]) -> tuple[list[Array], list[tuple[Array, list[Array]]]]:
+    """Return the arrays that are searched one by one, and short ones joined: each type of number, parameters or not.
+
+    Ensembles have thousands of these, and somebody may have kept each record by itself.
+    """
+    alone, short = list[Array](), dict[tuple[str, bool, bool], list[Array]]()
+    for a in arrays:
+        theirs = a.where.startswith(LIBRARIES)
+        small = a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT)
+        short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a) if small else alone.append(a)
+    joined = list[tuple[Array, list[Array]]]()
+    for (_, _, text), some in short.items():
+        names = sorted({a.where for a in some})
+        name = names[0] if len(names) == 1 else names[0] + _OTHERS
+        joined.append((Array(name, np.concatenate([a.values for a in some]), text, loose=True), some))
+    return alone, joined
+
+
+def _read_as_numbers(where: str, data: bytes) -> list[Array]:
+    """Return the numbers that bytes without a meaning may be, wherever the first one begins; none of very many."""
+    kinds = (np.dtype(k) for k in ("<f8", "<f4", "<f2") if len(data) <= _BYTES)
+    return [
+        Array(where, np.frombuffer(data, kind, (len(data) - k) // kind.itemsize, k))
+        for kind in kinds
+        for k in range(min(kind.itemsize, len(data) - kind.itemsize + 1))
+    ]
+
+
+def _may_be_scaled(a: Array) -> bool:
+    """Return whether an array may hold scaled records: whole numbers, and those of trees, do not."""
+    return a.text or (a.values.dtype.kind == "f" and a.values.dtype.isnative and not a.where.startswith(_TREES))
+
+
+def _suspect(a: Array, records: Records) -> str:
+    """Return that an array may hold one row a record; empty where it has another size, or is known to hold none."""
+    shape, n = a.values.shape, records.n
+    if a.loose or n < MANY or not a.values.size or _NO_RECORDS.fullmatch(a.where):
+        return ""
+    if (a.values == a.values.flat[0]).all():
+        return ""  # one number, however often
+    if n in shape:
+        return f"an array with one row a record ({a.where})"
+    if not a.where.startswith(LIBRARIES) and records.width and not a.text and a.values.size >= n * records.width:
+        return f"{a.values.size} numbers whose meaning is not known ({a.where})"
+    return ""
+
+
+def _add_keepers(contents: Contents, sight: Sight) -> None:
+    """Note each class that keeps its records, of which as many stand in the file as its largest array has rows."""
+    inside = ", ".join(sorted({name.rpartition(".")[2] for name in contents.names if _SAMPLER.match(name)}))
+    for keeper, size in _list_keepers(contents, len(sight.held)):
+        sight.least = max(sight.least, min(len(sight.held), size))
+        trees = keeper.startswith(("Nearest", "KDTree", "BallTree"))  # which samplers look neighbours up in
+        by = f", in the fitted sampler {inside}" if inside and trees else ""
+        (sight.kept if size or sight.least else sight.may_hold).append(f"it keeps its training records: {keeper}{by}")
+
+
+def _list_keepers(contents: Contents, n: int) -> Iterator[tuple[str, int]]:
+    """Yield each class that keeps its records, and how many rows its largest array has; 0 where it has none."""
+    for name in sorted({full.rpartition(".")[2] for full in contents.names} & KEEPERS):
+        sizes = [a.values.shape[0] for a in contents.arrays if a.values.ndim == 2 and name in a.where.split(".")]
+        sparse = [a.values.size - 1 for a in contents.arrays if a.where.removesuffix(".npy").endswith("indptr")]
+        size = max([*sizes, *sparse], default=0)
+        yield name, size if size >= max(2, n // 100) else 0

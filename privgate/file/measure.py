@@ -1,0 +1,135 @@
+"""The metric ``file_records``: what of the training records the file itself holds."""
+
+from typing import Any, Literal
+
+from privgate.errors import MeasurementError
+from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Precondition, Request
+from privgate.file import keys
+from privgate.run.needs import Need
+from privgate.run.run import Run
+
+#: what is called in a worker, by name
+_LOOK = "privgate.file.look:look"
+_LOOK_AT_RECIPE = "privgate.file.look:look_at_recipe"
+STORED = "whole records, kept by a model that answers from them"
+#: lines that a report shows at most
+_LINES = 40
+
+
+def _ask_worker(run: Run, by: str) -> ArtifactPart:
+    """Return what a worker says of the model's bytes by one of our functions, or that it could not be asked."""
+    n, stored = run.subject.data.n, run.subject.model is not None
+    answer = run.fleet.examined(run.subject, by)
+    why = str(answer.get("problem", ""))
+    if not why:
+        try:
+            return _read_answer(answer, n)
+        except (KeyError, TypeError, ValueError) as exc:
+            why = str(exc) or type(exc).__name__
+    judged: Literal["file", "model"] = "file" if stored else "model"
+    return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=_clean(why))
+
+
+def _clean(value: Any) -> str:
+    return "".join(c for c in str(value) if c.isprintable())[:200]
+
+
+def _read_answer(answer: dict[str, Any], n: int) -> ArtifactPart:
+    """Return what a worker found, nothing of which is believed beyond its shape: stored code ran beside it.
+
+    Raises
+    ------
+    ValueError
+        It is none of ours.
+    """
+
+    def count(name: str, most: float) -> int:
+        value = answer[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise ValueError("the worker's answer about the file is none")
+        return value
+
+    least, size = count("least", n), count("size", float("inf"))
+    unread = count("unread", size)
+    if count("n", n) != n:
+        raise ValueError("the worker's answer about the file is none")
+    may_hold, unknown = (tuple(map(_clean, answer[name])) for name in ("may_hold", "unknown"))
+    return ArtifactPart(
+        judged="file" if answer["judged"] == "file" else "model",
+        how="bytes",
+        records=n,
+        least=least,
+        most=n if may_hold else max(least, min(n - 1, unread)),
+        carried=tuple(
+            CarriedTrace(kind="stored_records", what=STORED, where=_clean(where), least=0, most=0)
+            for where in answer["kept"][:_LINES]
+        ),
+        unknown=(*may_hold, *unknown),
+        read=size - unread,
+        size=size,
+    )
+
+
+def look(run: Run) -> ArtifactPart:
+    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
+    return _ask_worker(run, _LOOK)
+
+
+def look_at_recipe(run: Run) -> ArtifactPart:
+    """Return what the recipe's own sources and parameters hold."""
+    return _ask_worker(run, _LOOK_AT_RECIPE)
+
+
+def look_if_needed(run: Run) -> ArtifactPart | None:
+    """Return what a look at the files showed, where any are stored, or a rule asks."""
+    return run.once(look) if run.subject.model is not None or Need.LOOKED in run.asked else None
+
+
+def find_keys(run: Run) -> Precondition | None:
+    """Return the finding that the model has a table of keys by which it may know records again, if it has."""
+    sight = look_if_needed(run)
+    tables = [u for u in (sight.unknown if sight else ()) if u.startswith(keys.KEYS)]
+    if not tables:
+        return None
+    text = (
+        f"the model keeps {tables[0]}; it may answer whoever asks at one exact place, which no list of questions "
+        "finds; keep no such table, or give what is public as a parameter: Recipe(params=…, public=…)"
+    )
+    return Precondition("keys", "inconclusive", text)
+
+
+def count_records(run: Run, request: Request) -> Measurement:
+    """Return how many training records stand in the file.
+
+    The upper limit counts everybody where a part may hold one row a record, else a record for each byte that nobody
+    here could read. It is no proof: what was read may hold records in a form that nobody here knows.
+
+    Raises
+    ------
+    MeasurementError
+        The files could not be read at all.
+    """
+    sight = run.once(look)
+    if sight.problem:
+        raise MeasurementError(f"the file {sight.bytes_said}")
+    places = [c.where for c in sight.carried[:8]]
+    several = any("input_example" in where or "sampler" in where for where in places)  # each takes a step of its own
+    low, high = float(sight.least or 0), float(sight.most or 0)
+    return Measurement(
+        request,
+        value=low,
+        low=low,
+        high=high,
+        unit="records",
+        kind="search",
+        n=sight.records,
+        population=sight.records,
+        where=", ".join(places if several else places[:1] or sight.unknown[:1]),
+        assumptions=(sight.read_said, *(f"unknown: {text}" for text in sight.unknown[:5])),
+    )
+
+
+def describe_sight(sight: ArtifactPart) -> str:
+    """Return what was found, one sentence."""
+    what = {"file": "the file", "model": "the model that the recipe trains (nothing is stored)"}[sight.judged]
+    return f"{what} {sight.bytes_said}"
