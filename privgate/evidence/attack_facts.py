@@ -284,8 +284,8 @@ class ArtifactPart(EvidenceModel):
             unread = f": {self.unknown[0]}" if self.unknown else ""
             return f"was not read whole, and no record was found in the rest{unread}"
         if self.size:
-            more = f"; it may hold {'every record' if self.most == self.records else 'some'}: {self.unknown[0]}"
-            return f"holds no record that was found in what could be read ({self.read_said}){more if self.most else ''}"
+            more = "".join(f"; it may hold some: {text}" for text in self.unknown[:1] if self.most)
+            return f"holds no record that was found in what could be read ({self.read_said}){more}"
         return "holds no record of the training data that could be found"
 
 

@@ -49,7 +49,7 @@ NOBODY = """
 targets values trainings group replays reruns paired_seeds cells cells_too_small_to_show searched
 shadow_models questions queries counted false_alarms misses alarms attacks runs canaries guesses right checked
 compared different noisy remembered trained best training_calls paired leave_one_out ranking retrains shadows
-n_measured n_units not_computed
+n_measured n_units not_computed read size
 """
 #: told by the part that they stand in: what they add up to is known there; or the size of what was looked at
 IN_PART = "records records_above_1 members others registered_above candidates units answered asked handed_on"

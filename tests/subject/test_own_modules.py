@@ -7,7 +7,6 @@ import sys
 import types
 
 import pytest
-from privgate.artifact.given_values import of_modules
 
 from privgate import Recipe
 from privgate.subject import sources
@@ -104,9 +103,6 @@ def test_a_recipe_that_is_read_back_from_storage_is_looked_at_as_well(tmp_path, 
     monkeypatch.delitem(sys.modules, "stored_recipe_of_a_test")
 
     back = Recipe.read(json.loads(json.dumps(recipe.payload)), root)
-    found = {g.name.partition(" of ")[0]: g.numbers for g in of_modules(back)}
-    assert found["MEAN"] == [pytest.approx(1234567 / 7)]
-    assert sorted(found["TABLE"]) == [0.123456789, 0.987654321]
     (train,) = (f for f in own_functions(back) if f.__name__ == "train")
     before = States.now(back)
     train.__globals__["KEPT"]["first"] = 3
