@@ -116,6 +116,7 @@ def identity(run: Run) -> Mapping[str, Any]:
         "digests": dict(subject.digests),
         "n_records": data.n,
         "n_units": len(data.units),
+        **({"people": {"declared": data.people_declared, "by": data.declared_by}} if data.people_declared else {}),
         "n_classes": len(subject.classes) if subject.task == "classification" else 0,
         **({} if subject.task == "classification" else {"task": subject.task}),
         **({"theorems": list(theorems)} if theorems else {}),

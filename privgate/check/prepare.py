@@ -21,7 +21,6 @@ from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run import controls, pool, refusals, serving
 from privgate.run.data_checks import preconditions as data_preconditions
-from privgate.run.data_checks import who
 from privgate.run.needs import Need
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
@@ -272,8 +271,6 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
     subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
-    if subject.uri:
-        found.append(who(subject.data))
     found += policy.check_data(subject.data)
     found += controls.static(subject)
     if not run.limits.full and (why := too_few(policy, run)):

@@ -18,8 +18,8 @@ from privgate.subject.release import Form, Release
 
 @click.command()
 @options.subject
-@click.option("--recipe", "recipe_name", required=True, metavar="MODULE:NAME", help="A Recipe, or a training function.")
-@click.option("--data", "data_name", required=True, metavar="MODULE:NAME", help="TrainingData, or what returns them.")
+@click.option("--recipe", "recipe_name", metavar="MODULE:NAME", help="A Recipe, or a training function.")
+@click.option("--data", "data_name", metavar="MODULE:NAME", help="TrainingData, or what returns them.")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the recipe, if NAME is a function.")
 @click.option("--store", default=None, metavar="FOLDER|URI|artifacts", help="Where the training data may be kept.")
 @click.option(
@@ -30,25 +30,39 @@ from privgate.subject.release import Form, Release
     show_default=True,
     help="What MLflow serves of the model; its own log_model serves labels unless it is told otherwise.",
 )
+@click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
+@click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")
 def adopt(
     *,
     uri: str,
     tracking_uri: str | None,
-    recipe_name: str,
-    data_name: str,
+    recipe_name: str | None,
+    data_name: str | None,
     seed: int | None,
     store: str | None,
     form: Form,
+    one_record_each: bool,
+    groups: str | None,
 ) -> int:
     """Attach a recipe to the version URI, which MLflow 2 or a script without privgate has registered.
 
     The modules are yours and are imported here, from this folder too. A version that is no logged model of MLflow 3
-    becomes a new version of the same bytes; the old one stays as it is.
+    becomes a new version of the same bytes; the old one stays as it is. A version that has a recipe needs neither
+    --recipe nor --data to be told whose its records are; check it again afterwards.
     """
     from privgate import registry
     from privgate.subject.data import TrainingData
     from privgate.subject.recipe import Recipe
 
+    if one_record_each and groups:
+        raise UsageError("--one-record-each and --groups contradict each other; give one of them")
+    declared = "one record each" if one_record_each else f"groups {groups}" if groups else ""
+    if recipe_name is None and data_name is None and declared:
+        registry.declare_people(uri, declared, tracking_uri=tracking_uri)
+        click.echo(console.plain(f"{uri} says whose its records are ({declared}); now: privgate check {uri}"))
+        return 0
+    if recipe_name is None or data_name is None:
+        raise UsageError("give --recipe and --data; a version that has them takes --one-record-each or --groups alone")
     with door.held_open():  # the operator's own modules
         recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
         if callable(data) and not isinstance(data, TrainingData):
@@ -59,6 +73,8 @@ def adopt(
         raise UsageError(f"--seed: {recipe_name} is a Recipe, which has its own")
     if not isinstance(data, TrainingData):
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
+    if declared:
+        data = data.declare_people(declared, groups=data.read_column(groups) if groups else None)
     found = registry.adopt(uri, recipe, data, release=Release(form), tracking_uri=tracking_uri, store=store)
     click.echo(console.plain(f"{found} holds the bytes of {uri} and has a recipe; now: privgate check {found}"))
     return 0

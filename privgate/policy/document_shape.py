@@ -44,6 +44,9 @@ class Data(Part):
 
     suite: tuple[Text, ...] = Field(default=(), description="Great Expectations suites (JSON), relative to this file.")
     min_rows: PositiveInt = Field(default=1, description="Least number of training records.")
+    people_declared: bool = Field(
+        default=False, description="The data must say whose each record is: by groups=, or by one_record_each=True."
+    )
 
 
 class Waiver(Part):

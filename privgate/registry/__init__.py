@@ -7,13 +7,14 @@ if TYPE_CHECKING:
     from privgate.registry.attaching import attach, promote
     from privgate.registry.client import local_registry
     from privgate.registry.load import load_subject
-    from privgate.registry.log import adopt, log_model, log_recipe
+    from privgate.registry.log import adopt, declare_people, log_model, log_recipe
     from privgate.registry.reports import attached, in_use
 
 _HOME = {
     "adopt": "log",
     "attach": "attaching",
     "attached": "reports",
+    "declare_people": "log",
     "in_use": "reports",
     "load_subject": "load",
     "local_registry": "client",
@@ -26,6 +27,7 @@ __all__ = [
     "adopt",
     "attach",
     "attached",
+    "declare_people",
     "in_use",
     "load_subject",
     "local_registry",

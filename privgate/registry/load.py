@@ -186,6 +186,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     if why := name_removed_class(_pickled(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
+    data = training_data.declare_people(data, document.get("people"))
     return Subject(
         recipe,
         data,

@@ -1,6 +1,7 @@
 """Logging: train once, store model, recipe and data reference, register; or give a version without one its recipe."""
 
 import datetime as dt
+import getpass
 import hashlib
 import json
 import tempfile
@@ -14,7 +15,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import layout, mlmodel, native, report_place, training_data
+from privgate.registry import layout, load, mlmodel, native, report_place, training_data
 from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
 from privgate.registry.named import named, plain_name
 from privgate.subject import sources, tasks
@@ -182,6 +183,7 @@ def _attach(
         mlmodel.flavor_of(folder)
         files = layout.model_files(folder)
         document = _document(recipe, files, kept.with_run(client, run_id), packages, release or Release())
+        document = _state_people(document, kept.data.people_declared)
         written = Path(place, "written")
         sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
         written.mkdir(exist_ok=True)
@@ -264,7 +266,50 @@ def _document(
         "release": release.payload(),
         "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
-    return {**document, "digest": digest.of_json(document)}
+    return document
+
+
+def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
+    """Return the document with whose the records are and who says so, and its digest."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # of a container without a name for its user
+        user = ""
+    said = {**document, "people": {"declared": declared, "by": user}} if declared else {**document}
+    return {**said, "digest": digest.of_json(said)}
+
+
+def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
+    """Declare beside a registered version whose its records are; its data, and their digest, stay.
+
+    Parameters
+    ----------
+    uri : str
+        A version that has a recipe.
+    declared : str
+        "one record each", or "groups <column>" of the data.
+    tracking_uri : str, optional
+        MLflow server or store; the environment's if absent.
+
+    Raises
+    ------
+    SubjectError
+        The version has no recipe, or its data no such column.
+    RegistryError
+        MLflow refused or did not answer.
+    """
+    client = connect(tracking_uri)
+    present = named(client, uri)
+    with tempfile.TemporaryDirectory() as place, answering(f"declaring whose the records of {uri} are"):
+        folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
+        document = load.read_recipe(folder, uri)
+        if declared.startswith("groups "):
+            data = training_data.read(client, document["data"], Path(place, "data"), tracking_uri=tracking_uri)
+            training_data.declare_people(data, {"declared": declared, "by": ""})
+        written = Path(place, "written")
+        written.mkdir()
+        (written / "recipe.json").write_text(json.dumps(_state_people(document, declared), indent=1), encoding="utf-8")
+        upload(client, present.model_id, written, layout.FOLDER)
 
 
 def _environment(recipe: Recipe) -> dict[str, Any]:

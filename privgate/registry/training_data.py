@@ -67,6 +67,23 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     return data
 
 
+def declare_people(data: TrainingData, stated: Any) -> TrainingData:
+    """Return the data with whose their records are, as ``recipe.json`` keeps it beside them.
+
+    Raises
+    ------
+    SubjectError
+        It names a column that the data have not, or cannot be read.
+    """
+    if stated is None:
+        return data
+    if not isinstance(stated, Mapping) or not all(isinstance(stated.get(k), str) for k in ("declared", "by")):
+        raise SubjectError("recipe.json does not say who declared whose the records are; declare it again")
+    column = str(stated["declared"]).removeprefix("groups ")
+    groups = data.read_column(column) if column != stated["declared"] else None
+    return data.declare_people(str(stated["declared"]), str(stated["by"]), groups)
+
+
 def _named(data: TrainingData) -> TrainingData:
     """Return data whose digest is known: naming them costs what they are large, and is paid where that is limited."""
     _ = data.digest

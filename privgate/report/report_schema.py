@@ -108,6 +108,7 @@ class SubjectFacts(EvidenceModel):
     n_classes: int = 0
     n_candidates: int = 0
     file: str = Field(default="", description="not downloadable, where the operator states it; empty otherwise.")
+    people: Mapping[str, str] = Field(default_factory=dict, description="What was declared of whose records are.")
     theorems: tuple[str, ...] = Field(default=(), description="Those that bound every answer, without a training.")
     task: str = Field(default="", description="regression for models that predict numbers; empty for classifiers.")
     release: ReleaseFacts = ReleaseFacts()

@@ -203,6 +203,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.same_population": "Candidates are like the people in the data",
     "condition.served": "MLflow serves what is declared",
     "condition.min_rows": "Enough records",
+    "condition.people_declared": "Somebody declared whose each record is",
     "condition.mode": "People were measured, not only ranked",
     "condition.dp_claim": "The privacy claim agrees with what was seen",
     "condition.dp_sampling": "Batches are drawn as the claim says",
@@ -249,6 +250,9 @@ SENTENCES: Mapping[str, str] = {
     "kind.training-data extraction": "training-data extraction",
     # facts
     "fact.data": "Data set",
+    "fact.people": "Who is a person",
+    "people.declared": "{declared}, as declared by {by}",
+    "people.undeclared": "not declared; each record was taken for a person",
     "fact.source": "Data source",
     "fact.purpose": "Purpose",
     "fact.owner": "Owner",

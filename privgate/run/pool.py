@@ -185,7 +185,7 @@ def _build(data: TrainingData) -> AttackPool:
     repeated[:n] = False
     repeated[n + np.unique(outside, return_index=True)[1]] = False
     eligible = ~(overlap | repeated | unknown)
-    unit = np.concatenate([data.units.owner, len(data.units) + np.arange(size - n)])
+    unit = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
     unique = ~_of_several(name, unit)
     trial = eligible & unique
     copied, among = np.isin(inside, outside), _of_several(inside, unit[:n])

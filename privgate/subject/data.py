@@ -29,9 +29,12 @@ class TrainingData(Records):
     ids : sequence of str, optional
         Names of records; ``0 .. n-1`` if absent. They never enter a report, only keyed hashes of them.
     groups : sequence, optional
-        Which person each record belongs to. Each record is a person of its own if absent.
-    candidates : (X, y), optional
-        Candidates: people like them whom training does not use; attack rules need them.
+        Which person each record belongs to.
+    one_record_each : bool
+        Each record is a person of its own. Policies may ask for this or ``groups``: nothing guesses it.
+    candidates : (X, y) or (X, y, people), optional
+        Candidates: people like them whom training does not use; attack rules need them. ``people`` are named as
+        ``groups`` names members: who is a member is dropped, several records of one person are one trial.
     domain : Domain, mapping or sequence, optional
         What the endpoint accepts, also in the short forms of ``Domain.of``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional
@@ -46,9 +49,8 @@ class TrainingData(Records):
             value = getattr(self, name)
             names[name] = None if value is None else save(value, folder / name)
         if self.candidates is not None:
-            names["candidates"] = [
-                save(v, folder / f"candidates_{k}") for k, v in zip("Xy", self.candidates, strict=True)
-            ]
+            parts = zip(("X", "y", "people"), self.candidates, strict=False)
+            names["candidates"] = [save(v, folder / f"candidates_{k}") for k, v in parts]
         index = {"schema": "privgate/data/v2", "files": names, **self.declared(), "digest": self.digest}
         (folder / "data.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
         return digest.of_files(folder)
@@ -68,9 +70,29 @@ class TrainingData(Records):
             read(files["y"]),
             ids=read(files["ids"]),
             groups=read(files["groups"]),
-            candidates=None if pair is None else (read(pair[0]), read(pair[1])),
+            one_record_each=index.get("one_record_each", False),
+            candidates=None if pair is None else tuple(map(read, pair)),
             domain=None if index["domain"] is None else Domain.from_payload(index["domain"]),
             sensitive=tuple(index["sensitive"]),
+        )
+
+    def read_column(self, column: str) -> Any:
+        """Return a column of the records, or of the file that they were read from.
+
+        Raises
+        ------
+        SubjectError
+            There is none of that name.
+        """
+        if column in getattr(self.X, "columns", ()):
+            return self.X[column]
+        if self.source is not None:
+            frame = files.read(str(self.source["uri"]), str(self.source["format"]), dict(self.source["options"]))
+            if column in frame.columns:
+                return frame[column]
+        raise SubjectError(
+            f"the data have no column {column!r}; log the model again with TrainingData(..., groups=...), or name a "
+            "column that they have"
         )
 
     @classmethod
@@ -103,6 +125,7 @@ class TrainingData(Records):
         target: str | int,
         ids: str | int | None = None,
         groups: str | int | None = None,
+        one_record_each: bool = False,
         drop: Sequence[str | int] = (),
         candidates: str | Path | None = None,
         domain: Any = None,
@@ -125,7 +148,7 @@ class TrainingData(Records):
             What else is no feature.
         candidates : str or Path, optional
             A file of the same form with people who are not in the training data.
-        domain, sensitive
+        one_record_each, domain, sensitive
             As in ``TrainingData``.
         file_format : str, optional
             "csv" or "parquet" where the name does not say it.
@@ -139,9 +162,20 @@ class TrainingData(Records):
         pair, other = None, None if candidates is None else files.absolute(candidates)
         if other is not None:
             people = files.read(other, form, options)
-            unused = [c for c in (ids, groups, *drop) if c in people.columns]
-            pair = files.split(people, {"target": target, "drop": unused})[:2]
-        made = cls(X, y, ids=id_values, groups=group_values, candidates=pair, domain=domain, sensitive=tuple(sensitive))
+            unused = [c for c in (ids, *drop) if c in people.columns]
+            named = groups if groups in people.columns else None
+            X_out, y_out, _, names = files.split(people, {"target": target, "groups": named, "drop": unused})
+            pair = (X_out, y_out) if names is None else (X_out, y_out, names)
+        made = cls(
+            X,
+            y,
+            ids=id_values,
+            groups=group_values,
+            one_record_each=one_record_each,
+            candidates=pair,
+            domain=domain,
+            sensitive=tuple(sensitive),
+        )
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
             recorded = json.loads(json.dumps({**source, **made.declared()}, allow_nan=False))
@@ -160,6 +194,7 @@ class TrainingData(Records):
             candidates=source["candidates"],
             domain=None if domain is None else Domain.from_payload(domain),
             sensitive=tuple(source["sensitive"]),
+            one_record_each=bool(source.get("one_record_each")),
             file_format=str(source["format"]),
             **dict(source["options"]),
         )

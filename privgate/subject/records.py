@@ -1,7 +1,6 @@
-"""Records that are moments and no people: a series in time, or windows over one, of which nobody can be left out."""
+"""Records in memory: what was trained on, labels, whose they are, and people who were not in it."""
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,58 +15,6 @@ from privgate.errors import SubjectError
 from privgate.subject import containers
 from privgate.subject.containers import content_digest, length, stack, take
 from privgate.subject.domain import Domain
-
-#: a date, as text
-_DATE = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?"
-
-
-def refusal(X: Any) -> str:
-    """Return why no record of ``X`` is a person, and what to name instead; empty if they may be people."""
-    if where := _steps_of_time(X):
-        return (
-            f"{where} runs through time in equal steps, so that records are moments and no people; name what is "
-            "left out together: groups=(the person or the block of time that each record belongs to)"
-        )
-    if _windows(X):
-        return (
-            "each row of X is the one before it moved on by one column, so that records are windows over one "
-            "series and no people; name what is left out together: groups=(the block of time of each record)"
-        )
-    return ""
-
-
-def _windows(X: Any) -> bool:
-    """Whether each record is the one before it, moved on by one column: windows over one series."""
-    array = X if isinstance(X, np.ndarray) else None
-    if array is None and containers.is_frame(X) and all(getattr(d, "kind", "O") in "iuf" for d in X.dtypes):
-        array = X.to_numpy()
-    if array is None or array.ndim != 2 or array.dtype.kind not in "iuf" or array.shape[1] < 2 or len(array) < 10:
-        return False
-    many = len(np.unique(array[:, 0])) > len(array) // 2  # not codes and flags, which repeat by themselves
-    one = len(array) - 1
-    moved = [(array[1:, :-1] == array[:-1, 1:]), (array[1:, 1:] == array[:-1, :-1])]
-    return bool(many and max(int(m.all(axis=1).sum()) for m in moved) > 0.9 * one)
-
-
-def _steps_of_time(X: Any) -> str:
-    """Return what of a frame is a regular series of times, each once; empty if nothing is."""
-    if not containers.is_frame(X) or len(X) < 3:
-        return ""
-    import pandas as pd
-
-    named = [("the index of X", X.index), *((f"column {c!r} of X", X[c]) for c in X.columns)]
-    for name, values in named:
-        if getattr(values.dtype, "kind", "") != "M":
-            written = values.dtype == object or str(values.dtype).startswith(("str", "string"))
-            if not written or not all(isinstance(v, str) and re.fullmatch(_DATE, v) for v in values):
-                continue
-        times = pd.DatetimeIndex(pd.to_datetime(values, errors="coerce"))
-        if times.is_unique and not times.hasnans and pd.infer_freq(times.sort_values()) is not None:
-            return name
-    return ""
-
-
-# Records in memory: what was trained on, labels, whom they belong to, and people who were not in it.
 
 
 class Units(Sequence[Index]):
@@ -120,6 +67,7 @@ class Records:
     y: Any
     ids: Any = None
     groups: Any = None
+    one_record_each: bool = False
     candidates: Any = None
     domain: Domain | None = None
     sensitive: tuple[str | int, ...] = ()
@@ -128,6 +76,8 @@ class Records:
     source: Mapping[str, Any] | None = field(default=None, repr=False)
     #: whether ``y`` are numbers to predict, not labels; the recipe says so, see ``as_targets``
     numbers: bool = field(default=False, repr=False, init=False)
+    #: who declared whose the records are, as ``declare_people`` was told
+    declared_by: str = field(default="", repr=False, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", containers.checked(self.X))
@@ -149,6 +99,8 @@ class Records:
                     raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
                 object.__setattr__(self, name, array)
         self._set_domain()
+        if self.one_record_each and self.groups is not None:
+            raise SubjectError("groups and one_record_each contradict each other; declare one of them")
         if self.ids is not None and len(np.unique(self.ids)) != n:
             raise SubjectError("ids are not unique; use groups for people with several records")
         self._set_candidates()
@@ -174,20 +126,27 @@ class Records:
         """Bring candidates into the containers of the training data."""
         if self.candidates is None:
             return
-        if not (isinstance(self.candidates, tuple | list) and len(self.candidates) == 2):
-            raise SubjectError("candidates: pass the pair (X, y) of people who were not trained on")
-        X, y_out = self.candidates
+        if not (isinstance(self.candidates, tuple | list) and len(self.candidates) in (2, 3)):
+            raise SubjectError("candidates: pass (X, y) or (X, y, people) of people who were not trained on")
+        X, y_out, *names = self.candidates
         y_out = containers.plain(y_out, "candidates: y")
         if length(X) != len(y_out):
             raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
         ours, theirs = containers.alike(self.X, containers.checked(X))
+        y_out = containers.like(y_out, self.y)
         object.__setattr__(self, "X", ours)
-        object.__setattr__(self, "candidates", (theirs, containers.like(y_out, self.y)))
+        if names:
+            people = containers.plain(names[0], "candidates: people")
+            if people.shape != y_out.shape:
+                raise SubjectError(f"candidates: people has shape {people.shape} but y has {y_out.shape}")
+            if self.groups is None:
+                raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
+            others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # who is no member
+            theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
+        object.__setattr__(self, "candidates", (theirs, y_out, *names))
 
     def _check_shape(self) -> None:
         """Refuse what has no one answer about one person: series in time, several labels a record."""
-        if self.groups is None and (why := refusal(self.X)):
-            raise SubjectError(why)
         try:
             shape = np.shape(self.y)
         except ValueError as exc:  # lists of unequal length
@@ -212,6 +171,45 @@ class Records:
         rank = np.argsort(np.argsort(first))[inverse]
         order = np.argsort(rank, kind="stable").astype(np.int64)
         return Units(order, np.concatenate([[0], np.cumsum(np.bincount(rank))]).astype(np.int64))
+
+    @property
+    def people_declared(self) -> str:
+        """What was declared about whose the records are; empty where nobody did."""
+        if self.groups is not None:
+            return "groups"
+        return "one record each" if self.one_record_each else ""
+
+    def declare_people(self, declared: str, by: str = "", groups: Any = None) -> Self:
+        """Return the same data with whose the records are declared beside them: their digest stays.
+
+        Parameters
+        ----------
+        declared : str
+            "one record each", "groups" of the data themselves, or "groups <column>".
+        by : str
+            Who declared it.
+        groups : array of shape (n,), optional
+            The person of each record, where ``declared`` names a column.
+        """
+        made = copy.copy(self)
+        made.__dict__.pop("units", None)
+        made.__dict__.pop("unit_names", None)
+        object.__setattr__(made, "declared_by", by)
+        if groups is not None:
+            _ = self.digest
+            made.__dict__["digest"] = self.digest
+            object.__setattr__(made, "groups", containers.plain(groups, "groups"))
+        object.__setattr__(made, "one_record_each", declared == "one record each" and made.groups is None)
+        return made
+
+    @cached_property
+    def candidate_people(self) -> Index:
+        """The person of each candidate record, int64 array of shape (m,), counted from 0."""
+        if self.candidates is None:
+            return np.zeros(0, dtype=np.int64)
+        if len(self.candidates) == 2:
+            return np.arange(len(self.candidates[1]), dtype=np.int64)
+        return np.unique(self.candidates[2], return_inverse=True)[1].astype(np.int64)
 
     @cached_property
     def unit_names(self) -> NDArray[Any]:
@@ -266,7 +264,8 @@ class Records:
     def declared(self) -> dict[str, Any]:
         """Return what is said about the data and is not in them, as JSON."""
         domain = None if self.domain is None else self.domain.payload()
-        return {"domain": domain, "sensitive": list(self.sensitive)}
+        said = {"one_record_each": True} if self.one_record_each else {}
+        return {"domain": domain, "sensitive": list(self.sensitive), **said}
 
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
