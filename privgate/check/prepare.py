@@ -271,13 +271,27 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
     subject = run.subject
     found = list(subject.detail.get("preconditions", ()))
     found += data_preconditions(subject.data)
-    found += policy.check_data(subject.data)
+    found += [check_people(policy, subject), *policy.check_data(subject.data)]
     found += controls.static(subject)
     if not run.limits.full and (why := too_few(policy, run)):
         found.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, run.fleet)
     return found
+
+
+def check_people(policy: Policy, subject: Subject) -> Precondition:
+    """Return whether somebody declared whose each record is; nothing guesses it."""
+    name, data = "people_declared", subject.data
+    if data.people_declared:
+        by = f", as {data.declared_by} declared" if data.declared_by else ""
+        return Precondition(name, "passed", f"{len(data.units)} people: {data.people_declared}{by}")
+    step = f"run `privgate adopt {subject.uri} --one-record-each`, or with `--groups COLUMN`"
+    if not subject.uri:
+        step = "pass TrainingData(..., one_record_each=True), or groups=…"
+    if policy.data.people_declared:
+        return Precondition(name, "inconclusive", f"nobody declared whose each record is; {step}")
+    return Precondition(name, "warned", f"each record was taken for a person; {step}")
 
 
 def too_few(policy: Policy, run: Run) -> str:

@@ -162,7 +162,7 @@ class Policy(Document):
             A suite holds an expectation that does not exist, or with arguments that it does not take.
         """
         least = self.data.min_rows
-        found = [self._check_people(data)]
+        found = []
         if least > 1:
             enough = data.n >= least
             text = f"{data.n} records, at least {least} are asked for"
@@ -172,19 +172,6 @@ class Policy(Document):
             suite = suites.parse(self.suites[name], file)
             found.append(suites.check(data, suite, file=file, min_rows=least))
         return found
-
-    def _check_people(self, data: Data) -> Precondition:
-        """Return whether somebody declared whose each record is; nothing guesses it."""
-        if data.people_declared:
-            by = f", as {data.declared_by} declared" if data.declared_by else ""
-            text = f"{len(data.units)} people: {data.people_declared}{by}"
-            return Precondition("people_declared", "passed", text)
-        how = "declare it by TrainingData(..., one_record_each=True) or groups=…; for a version that is registered by "
-        steps = f"{how}`privgate adopt URI --one-record-each` or `--groups COLUMN`"
-        if self.data.people_declared:
-            text = f"nobody declared whose each record is; {steps}"
-            return Precondition("people_declared", "inconclusive", text)
-        return Precondition("people_declared", "warned", f"each record was taken for a person of its own; {steps}")
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
         """Return the findings, what became of every waiver, and until when an approval would hold.

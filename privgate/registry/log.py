@@ -255,7 +255,7 @@ def _document(
     recipe: Recipe, files: Mapping[str, str], data: training_data.Reference, packages: Any, release: Release
 ) -> dict[str, Any]:
     held = {name: "sha256:" + hashlib.sha256(content).hexdigest() for name, content in sorted(recipe.snapshot.items())}
-    document = {
+    return {
         "schema": layout.SCHEMA,
         "recipe": dict(recipe.payload),
         "recipe_digest": recipe.digest,
@@ -266,7 +266,6 @@ def _document(
         "release": release.payload(),
         "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
-    return document
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:

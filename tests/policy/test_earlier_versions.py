@@ -8,6 +8,16 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
+    "dtp-1@3": "sha256:3f9390a9e8c7be62e576e7d69b3ea0f343dfbe6e7df5e8c2273aee8f07982907",
+    "attacks-1@3": "sha256:ff1673d250c97a98d577fd32d0817b1a11e64bc1038069fbfab0d2c35cf5f64a",
+    "dp-trained@2": "sha256:78dfced9e938997ba4a4ea97f97fafb2c071c42e744b7abc2d6db65dc0c12ead",
+    "dtp-1-attacks@4": "sha256:079648c75483ea321a6f6930bc65304bd88cdcca2cdc74019c52e6a8cabce296",
+    "pdtp-1@4": "sha256:0159a697efd3bc128b414ee3ce444a08878a0af572258cb5e87ed570ca686b4c",
+    "regression-1@2": "sha256:08fdf4ec95c9ba6e77296b6f01e539ab1cb9e0dff5c67abc1930a2ad5d04e18c",
+    "regression-1-attacks@3": "sha256:2e0198e92da98ecfe65116de9eae2d360c5c18f31fbe3733ca5db5f6405e7652",
+    "release-1@4": "sha256:b7cee48f9363619e57d1c689c1c779a2a360a86e683dd21e225f1039e7d046ad",
+    "share-1@5": "sha256:8c11cbf3cd42fb449af25198e30a9088a683c65f8fdfc841d83ca792d869db47",
+    "strict@5": "sha256:83122791f64ed369c0fa885a730dcf4366de48150c909dc09ee0fe566205a258",
     "attacks-1@2": "sha256:386e02d5b228894b63d6ea20594cb7d7f871895a6820d824caaa54b307d9e8b1",
     "dtp-1-attacks@2": "sha256:e9e82368b57ca854df2ef6b470dd69320b365ceacd08c5b9d7d91dc7273c28f0",
     "regression-1-attacks@2": "sha256:88d42321bfca23b4235c4bb34676408151b8ab898c1dc45e76a2fe302df0f9ca",

@@ -75,7 +75,7 @@ def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
 
     rules = {r.name: r for r in policy.rules}
     assert rules["dtp"] == base.rules[0]
-    assert policy.resolved["extends"] == ["dtp-1 2"]
+    assert policy.resolved["extends"] == ["dtp-1 3"]
     rate = rules["attack_tpr"]
     assert policy.audit.min_candidates >= rate.least
     facts = {"certificates": ["x"], "candidates": policy.audit.min_candidates}
@@ -131,7 +131,7 @@ def test_strict_is_nowhere_looser_than_dtp_1():
     strict, base = Policy.load("strict"), Policy.load("dtp-1")
 
     assert strict.rules[0].loosened(base.rules[0]) == {}
-    assert strict.resolved["extends"] == ["dtp-1 2"]
+    assert strict.resolved["extends"] == ["dtp-1 3"]
 
 
 def test_no_shipped_policy_believes_a_claim_that_nobody_observed():

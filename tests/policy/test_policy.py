@@ -72,7 +72,7 @@ def test_the_example_loads_resolves_and_remembers_where_everything_stands():
     assert "id: most_people" in text[policy.lines["most_people"] - 1]
     assert "max: 0.8" in text[policy.origin("dtp", "max").line - 1]
     assert policy.origin("dtp", "aggregate") is None
-    assert policy.resolved["extends"] == ["dtp-1 2"]
+    assert policy.resolved["extends"] == ["dtp-1 3"]
     assert policy.resolved["audit"]["min_seeds"] == 10
 
 

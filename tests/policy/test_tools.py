@@ -139,7 +139,7 @@ def test_lint_says_what_a_number_of_candidates_cannot_settle(run):
     code, out = run("lint", "strict", "--candidates", 100, "--strict")
 
     assert code == 2
-    assert "strict.yaml:42: attack_tpr: " in out
+    assert "strict.yaml:43: attack_tpr: " in out
     assert "at least 368 are needed" in out
 
 
@@ -169,7 +169,7 @@ def test_explain_says_where_every_number_comes_from_and_what_it_means(run):
     lines = (EXAMPLE / "privgate.yaml").read_text().splitlines()
     number = next(i for i, line in enumerate(lines, 1) if "max: 0.8" in line)
     assert f"max = 0.8  ({EXAMPLE / 'privgate.yaml'}:{number})" in out
-    assert "extends dtp-1 2" in out
+    assert "extends dtp-1 3" in out
     assert "aggregate = max  (default)" in out
     assert "approves if the whole interval is at most 0.8, refuses if all of it is above" in out
     assert "reason: Applicants are told" in out

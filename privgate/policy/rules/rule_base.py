@@ -351,7 +351,7 @@ class Rule(Part, ABC):
             yield "no 'reason' says why this limit; somebody will have to defend it"
         if self.mode == "enforce" and not self.source:
             yield "no 'source' says where this limit comes from"
-        if self.bound != type(self).model_fields["bound"].default:
+        if self.bound == "lower" != type(self).model_fields["bound"].default:
             yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
         if set(self.when) - {"claim"} and self.binding and not self.either:
             others = " or ".join(CONDITIONS[c] for c in self.when)
