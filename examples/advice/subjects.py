@@ -45,7 +45,9 @@ def logistic(n: int) -> Made:
     from sklearn.preprocessing import StandardScaler
 
     X, y = load_breast_cancer(return_X_y=True)
-    return Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=0), TrainingData(X[:n], y[:n])
+    return Recipe(make_pipeline(StandardScaler(), LogisticRegression()), seed=0), TrainingData(
+        X[:n], y[:n], one_record_each=True
+    )
 
 
 def scaled(n: int) -> Made:
@@ -57,7 +59,7 @@ def scaled(n: int) -> Made:
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     domain = Domain(box=[(float(low), float(high)) for low, high in zip(X.min(0) - 1, X.max(0) + 1, strict=True)])
-    return Recipe(LogisticRegression(), seed=0), TrainingData(X[:n], y[:n], domain=domain)
+    return Recipe(LogisticRegression(), seed=0), TrainingData(X[:n], y[:n], domain=domain, one_record_each=True)
 
 
 def boosting(n: int) -> Made:
@@ -66,7 +68,7 @@ def boosting(n: int) -> Made:
 
     found = tables.adult_numbers(n)
     y = (found.y == ">50K").astype(np.int64)
-    return Recipe(XGBClassifier(n_jobs=1), seed=0), TrainingData(np.asarray(found.X)[:n], y[:n])
+    return Recipe(XGBClassifier(n_jobs=1), seed=0), TrainingData(np.asarray(found.X)[:n], y[:n], one_record_each=True)
 
 
 def forest(n: int) -> Made:
@@ -74,7 +76,9 @@ def forest(n: int) -> Made:
     from sklearn.ensemble import RandomForestClassifier
 
     found = tables.adult_numbers(n)
-    return Recipe(RandomForestClassifier(), seed=0), TrainingData(np.asarray(found.X)[:n], found.y[:n])
+    return Recipe(RandomForestClassifier(), seed=0), TrainingData(
+        np.asarray(found.X)[:n], found.y[:n], one_record_each=True
+    )
 
 
 def bayes(n: int) -> Made:
@@ -83,7 +87,7 @@ def bayes(n: int) -> Made:
 
     found, sizes = tables.adult_codes(n)
     domain = Domain(categories=tuple(sizes))
-    data = TrainingData(np.asarray(found.X)[:n], found.y[:n], domain=domain)
+    data = TrainingData(np.asarray(found.X)[:n], found.y[:n], domain=domain, one_record_each=True)
     return Recipe(CategoricalNB(alpha=0.01, min_categories=sizes), seed=0), data
 
 
@@ -99,7 +103,9 @@ def census(n: int) -> Made:
     marital = rng.choice(7, n, p=[0.4, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01])
     race, sex = rng.choice(5, n, p=[0.7, 0.15, 0.1, 0.04, 0.01]), rng.integers(0, 2, n)
     y = np.where(rng.random(n) < 1 / (1 + np.exp(-(age - 45) / 15 - (marital == 1))), ">50K", "<=50K")
-    data = TrainingData(np.column_stack([age, marital, race, sex]), y, domain=Domain(categories=tuple(sizes)))
+    data = TrainingData(
+        np.column_stack([age, marital, race, sex]), y, domain=Domain(categories=tuple(sizes)), one_record_each=True
+    )
     return Recipe(CategoricalNB(alpha=0.01, min_categories=sizes), seed=0), data
 
 
@@ -112,7 +118,7 @@ def ridge(n: int) -> Made:
 
     X, y = load_diabetes(return_X_y=True)
     recipe = Recipe(make_pipeline(PolynomialFeatures(2), Ridge(alpha=1e-6)), seed=0)
-    return recipe, TrainingData(X[:n] * 10, y[:n])
+    return recipe, TrainingData(X[:n] * 10, y[:n], one_record_each=True)
 
 
 def digits(n: int) -> Made:
@@ -129,7 +135,7 @@ def location(n: int) -> Made:
 
     found = datasets.location(Path(tables.FOLDER))
     found = found.sample(min(2 * n, len(found.y)), np.random.default_rng(0))
-    data = TrainingData(found.X[:n], found.y[:n], candidates=(found.X[n:], found.y[n:]))
+    data = TrainingData(found.X[:n], found.y[:n], candidates=(found.X[n:], found.y[n:]), one_record_each=True)
     recipe = Recipe(torch_loop.fit, params={"width": 64, "epochs": 20}, seed=0, predict=torch_loop.predict)
     return recipe, data
 

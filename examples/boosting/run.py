@@ -16,7 +16,7 @@ from privgate.__main__ import run
 def main(folder: Path) -> int:
     X, y = load_breast_cancer(return_X_y=True)
     recipe = Recipe(GradientBoostingClassifier(n_estimators=20), seed=7)
-    data = TrainingData(X[:200], y[:200], candidates=(X[200:400], y[200:400]))
+    data = TrainingData(X[:200], y[:200], candidates=(X[200:400], y[200:400]), one_record_each=True)
     store = registry.local_registry(folder)
     info = log_model(recipe, data, registered_model_name="tumour", tracking_uri=store, store=folder / "data")
     uri = f"models:/tumour/{info.registered_model_version}"

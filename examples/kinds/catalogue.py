@@ -107,7 +107,7 @@ def with_box(n: int) -> Made:
     """Logistic regression with a declared box, to the minimum."""
     found = data.adult_numbers(n)
     box = Domain(box=((0.0, 1.5),) * found.X.shape[1])
-    made = TrainingData(found.X, found.y, ids=found.ids, candidates=found.candidates, domain=box)
+    made = TrainingData(found.X, found.y, ids=found.ids, candidates=found.candidates, domain=box, one_record_each=True)
     return Recipe(_estimator(_LOGISTIC, C=1e-4, solver="newton-cholesky", tol=1e-8), seed=0), made
 
 
@@ -117,7 +117,7 @@ def one_hot(n: int) -> Made:
     assert found.candidates is not None
     made = columns().fit(found.X)
     X, out = (sparse.csr_array(made.transform(t)).toarray() for t in (found.X, found.candidates[0]))
-    table = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
+    table = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]), one_record_each=True)
     return Recipe(_estimator(_LOGISTIC, **_NEWTON), seed=0), table
 
 
@@ -128,7 +128,9 @@ def coded(path: str, /, **params: Any) -> Callable[[int], Made]:
         found, sizes = data.adult_codes(n)
         more = {"min_categories": sizes} if path.endswith("CategoricalNB") else {}
         domain = Domain(categories=tuple(sizes))
-        made = TrainingData(found.X, found.y, ids=found.ids, candidates=found.candidates, domain=domain)
+        made = TrainingData(
+            found.X, found.y, ids=found.ids, candidates=found.candidates, domain=domain, one_record_each=True
+        )
         return Recipe(_estimator(path, **params, **more), seed=0), made
 
     return make
@@ -153,7 +155,7 @@ def labelled(table: Callable[[int], TrainingData]) -> Callable[[int], TrainingDa
         found = table(n)
         assert found.candidates is not None
         y, out = ((v == ">50K").astype(np.int64) for v in (found.y, found.candidates[1]))
-        return TrainingData(found.X, y, ids=found.ids, candidates=(found.candidates[0], out))
+        return TrainingData(found.X, y, ids=found.ids, candidates=(found.candidates[0], out), one_record_each=True)
 
     return make
 
@@ -165,7 +167,7 @@ def mixed(n: int) -> Made:
     both = (found.X, found.candidates[0])
     types = {c: CategoricalDtype(sorted(set().union(*(t[c].dropna() for t in both)))) for c in data.WORDS}
     X, out = (t.astype(types) for t in both)
-    made = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
+    made = TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]), one_record_each=True)
     return Recipe(_estimator(_HISTOGRAM, categorical_features="from_dtype"), seed=0), made
 
 
@@ -191,7 +193,9 @@ def calibrated(n: int) -> Made:
 def multilabel(n: int) -> Made:
     """A forest for two labels at once."""
     found = data.adult_numbers(n)
-    return Recipe(_estimator(_FOREST), seed=0), TrainingData(found.X, np.column_stack([found.y, found.y]))
+    return Recipe(_estimator(_FOREST), seed=0), TrainingData(
+        found.X, np.column_stack([found.y, found.y]), one_record_each=True
+    )
 
 
 _LOGISTIC = "sklearn.linear_model.LogisticRegression"

@@ -42,6 +42,7 @@ def adult(n: int, *, columns: list[str] | None = None) -> TrainingData:
         y[:half],
         ids=ids,
         candidates=(X.iloc[half:].reset_index(drop=True), y[half:]),
+        one_record_each=True,
     )
 
 
@@ -51,7 +52,7 @@ def adult_numbers(n: int) -> TrainingData:
     scale = np.array([80.0, 16.0, 1e5, 4e3, 99.0])
     assert found.candidates is not None
     X, out = (np.asarray(t, dtype=np.float64) / scale for t in (found.X, found.candidates[0]))
-    return TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]))
+    return TrainingData(X, found.y, ids=found.ids, candidates=(out, found.candidates[1]), one_record_each=True)
 
 
 def adult_codes(n: int) -> tuple[TrainingData, list[int]]:
@@ -63,7 +64,9 @@ def adult_codes(n: int) -> tuple[TrainingData, list[int]]:
     known = _adult()[WORDS].fillna("missing")
     sizes = [int(known[c].nunique()) for c in WORDS]
     half = len(found.y)
-    return TrainingData(codes[:half], found.y, ids=found.ids, candidates=(codes[half:], found.candidates[1])), sizes
+    return TrainingData(
+        codes[:half], found.y, ids=found.ids, candidates=(codes[half:], found.candidates[1]), one_record_each=True
+    ), sizes
 
 
 def texts(n: int) -> TrainingData:
@@ -77,7 +80,11 @@ def texts(n: int) -> TrainingData:
         )
 
     return TrainingData(
-        said(found.X), found.y, ids=found.ids, candidates=(said(found.candidates[0]), found.candidates[1])
+        said(found.X),
+        found.y,
+        ids=found.ids,
+        candidates=(said(found.candidates[0]), found.candidates[1]),
+        one_record_each=True,
     )
 
 
@@ -86,7 +93,7 @@ def half(X: Any, y: NDArray[Any], n: int, **more: Any) -> TrainingData:
     order = np.random.default_rng(0).permutation(len(y))
     rows, out = order[:n], order[n : 2 * n]
     pick = (lambda r: X.iloc[r].reset_index(drop=True)) if isinstance(X, pd.DataFrame) else (lambda r: X[r])
-    return TrainingData(pick(rows), y[rows], candidates=(pick(out), y[out]), **more)
+    return TrainingData(pick(rows), y[rows], candidates=(pick(out), y[out]), one_record_each=True, **more)
 
 
 def breast_cancer(n: int = 280) -> TrainingData:

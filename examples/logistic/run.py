@@ -21,7 +21,7 @@ def main(folder: Path) -> int:
     X = X[:, :4]  # radius, texture, perimeter, area
     domain = Domain(box=[(0.0, 40.0), (0.0, 50.0), (0.0, 250.0), (0.0, 3000.0)])  # declared, never read off the data
     model = make_pipeline(FixedScaler(domain), LogisticRegression(C=0.1, solver="newton-cholesky", tol=1e-8))
-    data = TrainingData(X[:400], y[:400], candidates=(X[400:], y[400:]), domain=domain)
+    data = TrainingData(X[:400], y[:400], candidates=(X[400:], y[400:]), domain=domain, one_record_each=True)
     store = registry.local_registry(folder)
     info = log_model(
         Recipe(model, seed=7), data, registered_model_name="tumour", tracking_uri=store, store=folder / "data"

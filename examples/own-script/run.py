@@ -30,7 +30,7 @@ def main(folder: Path) -> int:
         )
     # ---------------------------------------------------------------------------------------------------------------
     recipe = privgate.Recipe(fit, params={"smoothing": 0.1}, seed=7)
-    privgate.log_recipe(info, recipe, privgate.TrainingData(X, y), store=folder / "data")
+    privgate.log_recipe(info, recipe, privgate.TrainingData(X, y, one_record_each=True), store=folder / "data")
 
     uri = f"models:/wine/{info.registered_model_version}"
     where = ["--report-dir", str(folder / "report"), "--ledger", str(folder / "ledger")]

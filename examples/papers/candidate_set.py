@@ -83,7 +83,9 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
     candidates = X[others], data.y[others]
     if kind == "NN":
         recipe = Recipe(fit, params=asdict(settings_of(data)), seed=0, predict=ask)
-        return Subject.local(recipe, TrainingData(X[rows], data.y[rows], candidates=candidates), name=kind)
+        return Subject.local(
+            recipe, TrainingData(X[rows], data.y[rows], candidates=candidates, one_record_each=True), name=kind
+        )
     estimator: Any
     if kind == "NB":
         values = data.codes.max(axis=0) + 1
@@ -94,7 +96,9 @@ def subject_of(kind: str, data: Data, rows: Index, others: Index) -> Subject:
         solver = "lbfgs" if too_large(data, rows) else "newton-cg"
         C = 1.0 if data.name == "Adult" else 100.0
         estimator = LogisticRegression(C=C, max_iter=10_000, tol=1e-8, solver=solver)
-    return Subject.local(Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=candidates), name=kind)
+    return Subject.local(
+        Recipe(estimator), TrainingData(X[rows], data.y[rows], candidates=candidates, one_record_each=True), name=kind
+    )
 
 
 def fit(X: Float, y: Index, *, seed: int, **settings: Any) -> Any:

@@ -63,7 +63,9 @@ def run(folder: Path, fleet: Fleet, say: Callable[[str], None]) -> Iterator[Tabl
 
 def judged(estimator: Any, X: Any, y: Any, fleet: Fleet) -> tuple[float, str]:
     """Return the largest influence found, and what became of the model."""
-    verdict = evaluate(POLICY, Subject.local(Recipe(estimator, seed=0), TrainingData(X, y)), fleet=fleet)
+    verdict = evaluate(
+        POLICY, Subject.local(Recipe(estimator, seed=0), TrainingData(X, y, one_record_each=True)), fleet=fleet
+    )
     (found,) = (f for f in verdict.findings if not f.rule.startswith("precondition:"))
     message = "" if verdict.approved else next(f.message for f in verdict.findings if not f.outcome.releases)
     why = message.partition(";")[0]

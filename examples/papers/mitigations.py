@@ -86,7 +86,9 @@ def train(X: Float, y: Index, inside: Bool, recipe: Recipe, *, seed: int, fleet:
     """
     # an engine's pool has two parts; models are trained on rows of either
     half = len(y) // 2
-    subject = Subject.local(recipe, TrainingData(X[:half], y[:half], candidates=(X[half:], y[half:])))
+    subject = Subject.local(
+        recipe, TrainingData(X[:half], y[:half], candidates=(X[half:], y[half:]), one_record_each=True)
+    )
     parts = recipe.digest, X, y
     made = np.empty((len(inside), len(y), len(subject.classes)))
     for i in range(len(inside)):

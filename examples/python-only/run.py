@@ -14,7 +14,9 @@ from privgate import Fleet, Recipe, Subject, TrainingData, evaluate
 
 def main(folder: Path) -> int:
     X, y = load_wine(return_X_y=True)
-    subject = Subject.local(Recipe(GaussianNB(var_smoothing=0.1), seed=7), TrainingData(X, y), name="wine")
+    subject = Subject.local(
+        Recipe(GaussianNB(var_smoothing=0.1), seed=7), TrainingData(X, y, one_record_each=True), name="wine"
+    )
     with Fleet(jobs=1, ledger=folder / "ledger") as fleet:
         verdict = evaluate("pdtp-1", subject, fleet=fleet)
     print(verdict)

@@ -23,7 +23,7 @@ def main(folder: Path) -> int:
     rows = np.random.default_rng(7).permutation(len(y))
     X, y = X[rows].astype(np.float32), y[rows]
     recipe = Recipe(network.fit, params={"hidden": 4, "epochs": 40}, seed=7)
-    data = TrainingData(X[:30], y[:30], candidates=(X[30:], y[30:]))
+    data = TrainingData(X[:30], y[:30], candidates=(X[30:], y[30:]), one_record_each=True)
     store = registry.local_registry(folder)
     info = log_model(recipe, data, registered_model_name="iris", tracking_uri=store, store=folder / "data")
     uri = f"models:/iris/{info.registered_model_version}"

@@ -17,7 +17,8 @@ def _cut(X: Any, y: NDArray[Any], n: int = PEOPLE, **more: Any) -> TrainingData:
     first, rest = pick[:n], pick[n:]
     if hasattr(rest, "reset_index"):
         rest = rest.reset_index(drop=True)
-    return TrainingData(first, y[:n], candidates=(rest, y[n:]), **({"ids": np.arange(n)} | more))
+    more = {"ids": np.arange(n), "one_record_each": "groups" not in more} | more
+    return TrainingData(first, y[:n], candidates=(rest, y[n:]), **more)
 
 
 def _labels(score: NDArray[Any], task: str, draw: np.random.Generator, noise: float) -> NDArray[Any]:

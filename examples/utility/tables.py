@@ -63,7 +63,7 @@ class Table:
         """Return the training set of a seed as the gate takes it."""
         X, y, out, labels = self.split(seed)
         box = Domain(box=((0.0, 1.0),) * X.shape[1], blocks=self.blocks)
-        return TrainingData(X, y, domain=box, candidates=(out, labels))
+        return TrainingData(X, y, domain=box, candidates=(out, labels), one_record_each=True)
 
     def at_most(self, people: int) -> "Table":
         """Return a table whose training sets have no more people than this."""

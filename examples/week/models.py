@@ -147,7 +147,7 @@ def augmented() -> TrainingData:
     """Return five noisy copies of each of 200 people, as if they were 1,000."""
     few, draw = numbers(600), np.random.default_rng(9)
     X = np.repeat(few.X[:200], 5, axis=0) + 0.03 * draw.normal(size=(1000, 8))
-    return TrainingData(X, np.repeat(few.y[:200], 5), candidates=numbers().candidates)
+    return TrainingData(X, np.repeat(few.y[:200], 5), candidates=numbers().candidates, one_record_each=True)
 
 
 def meters() -> TrainingData:
@@ -158,7 +158,7 @@ def meters() -> TrainingData:
         rows += [[day % 7, *series[day : day + 12]] for day in range(30)]
         up += [int(series[day + 12] > series[day + 11]) for day in range(30)]
     X, y = np.array(rows), np.array(up)
-    return TrainingData(X[:1200], y[:1200], candidates=(X[1200:], y[1200:]))
+    return TrainingData(X[:1200], y[:1200], candidates=(X[1200:], y[1200:]), one_record_each=True)
 
 
 def numbers(people: int = PEOPLE) -> TrainingData:
@@ -166,7 +166,7 @@ def numbers(people: int = PEOPLE) -> TrainingData:
     draw = np.random.default_rng(5)
     X = draw.normal(size=(2 * people, 8)).clip(-4, 4)
     y = (X[:, 0] + 0.7 * X[:, 1] - 0.5 * X[:, 2] + draw.normal(size=2 * people) > 0).astype(np.int64)
-    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]))
+    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]), one_record_each=True)
 
 
 def frame() -> TrainingData:
@@ -183,7 +183,9 @@ def frame() -> TrainingData:
             work=draw.choice(["private", "state", "self"], len(X)), place=draw.choice(list("abcdef"), len(X))
         )
 
-    return TrainingData(table(plain.X), plain.y, candidates=(table(plain.candidates[0]), plain.candidates[1]))
+    return TrainingData(
+        table(plain.X), plain.y, candidates=(table(plain.candidates[0]), plain.candidates[1]), one_record_each=True
+    )
 
 
 def letters(people: int = 1600) -> TrainingData:
@@ -197,7 +199,7 @@ def letters(people: int = 1600) -> TrainingData:
         chance = rank * np.where(np.arange(len(words)) % 2 == topic, 1.25, 1.0)
         texts.append(" ".join(words[draw.choice(len(words), 40, p=chance / chance.sum())]))
     X = np.array(texts, dtype=object)
-    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]))
+    return TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]), one_record_each=True)
 
 
 def prices(people: int = PEOPLE) -> TrainingData:
@@ -209,7 +211,9 @@ def prices(people: int = PEOPLE) -> TrainingData:
     def price(X: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(X @ np.arange(8) + np.sin(3 * X[:, 0]) + draw.normal(size=len(X)))
 
-    return TrainingData(plain.X, price(plain.X), candidates=(plain.candidates[0], price(plain.candidates[0])))
+    return TrainingData(
+        plain.X, price(plain.X), candidates=(plain.candidates[0], price(plain.candidates[0])), one_record_each=True
+    )
 
 
 def _estimator(name: str, data: Callable[[], TrainingData], **params: Any) -> Callable[[], tuple[Recipe, TrainingData]]:

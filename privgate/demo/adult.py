@@ -50,5 +50,10 @@ def load(people: int = 1000) -> TrainingData:
     ids = np.array([row["record"] for row in rows])[alone]
     others = slice(people, 2 * people)
     return TrainingData(
-        X[:people], y[:people], ids=ids[:people], candidates=(X[others], y[others]), domain=Domain(categories=SIZES)
+        X[:people],
+        y[:people],
+        ids=ids[:people],
+        candidates=(X[others], y[others]),
+        domain=Domain(categories=SIZES),
+        one_record_each=True,
     )

@@ -1,6 +1,8 @@
 """Versions that are no logged model get a recipe; runs name their models."""
 
+import getpass
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -8,13 +10,15 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Fleet, Recipe, Release, Subject, TrainingData, log_model
+from privgate import Fleet, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
 from privgate.__main__ import run
+from privgate.check import prepare
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt, layout
 from privgate.registry.client import connect
@@ -218,3 +222,64 @@ def test_a_run_names_its_models(registry):
         pass
     with pytest.raises(SubjectError, match="privgate adopt"):
         named(client, empty.info.run_id)
+
+
+# Whose the records are: declared beside the data of a version that is registered, never guessed.
+
+PEOPLE = np.random.default_rng(2).normal(size=(120, 3))
+FRAME = pd.DataFrame(PEOPLE, columns=list("abc")).assign(who=np.arange(120) // 3)
+
+
+@pytest.fixture
+def undeclared(registry):
+    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120))
+    log_model(Recipe(LogisticRegression(), seed=1), data, registered_model_name="monthly", store="artifacts")
+    return data
+
+
+@pytest.mark.parametrize("policy", ["share-1", "dtp-1", "attacks-1"])
+def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclared, policy, capsys):
+    assert run(["check", "models:/monthly/1", "--policy", policy, "--report-dir", "out"]) == 5
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nobody declared whose each record is; run" in said
+    assert "privgate adopt models:/monthly/1 --one-record-each" in said
+    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["training_calls"] == 0
+
+
+def test_an_earlier_policy_takes_each_record_for_a_person_and_warns(undeclared):
+    found = prepare.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))
+    assert (found.outcome, found.message[:39]) == ("warned", "each record was taken for a person; run")
+
+
+@pytest.mark.parametrize(
+    ("option", "people", "declared"),
+    [(["--one-record-each"], 120, "one record each"), (["--groups", "who"], 40, "groups who")],
+)
+def test_a_declaration_is_kept_beside_the_data_and_told_with_who_made_it(undeclared, option, people, declared):
+    before = Subject.load("models:/monthly/1")
+    assert run(["adopt", "models:/monthly/1", *option]) == 0
+
+    after = Subject.load("models:/monthly/1")
+    assert len(after.data.units) == people
+    assert after.data.digest == before.data.digest == undeclared.digest
+    assert after.digests["files"] != before.digests["files"]  # which a statement signs
+    assert after.data.declared_by == getpass.getuser()
+    passed = prepare.check_people(Policy.load("share-1"), after)
+    assert passed.outcome == "passed"
+    told = evaluate("attacks-1", after).evidence.subject  # too few candidates: nothing is trained
+    assert told["people"] == {"declared": after.data.people_declared, "by": getpass.getuser()}
+    assert declared.startswith(after.data.people_declared)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--groups", "nobody"], 4, "the data have no column 'nobody'"),
+        (["--groups", "who", "--one-record-each"], 2, "contradict each other"),
+        ([], 2, "give --recipe and --data"),
+        (["--one-record-each", "--recipe", "m:r"], 2, "give --recipe and --data"),
+    ],
+)
+def test_a_declaration_that_says_nothing_is_one_sentence(undeclared, arguments, code, said, capsys):
+    assert run(["adopt", "models:/monthly/1", *arguments]) == code
+    assert said in " ".join(capsys.readouterr().err.split())

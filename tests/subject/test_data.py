@@ -1,5 +1,7 @@
 """Training data: containers, units, digests, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -232,3 +234,28 @@ def test_records_of_pool_rows_are_those_of_the_whole_pool(rows):
         )
     assert data.pool_size == 9
     assert data.pool_labels.tolist() == data.pool()[1].tolist()
+
+
+@pytest.mark.parametrize("kind", [np.array, lambda v: np.array(v, dtype=float), pd.Series])
+def test_candidates_who_are_members_are_dropped_and_each_other_is_one_trial(kind, tmp_path):
+    """In the names of groups: two rows of person 1 are a member's, two of 7 and one of 9 are two people."""
+    rows, names = containers.take(X, np.arange(5)), kind([7, 1, 7, 9, 1])
+    data = TrainingData(X, Y, groups=np.repeat(np.arange(4), 3), candidates=(rows, Y[:5], names))
+    data.save(tmp_path)
+
+    for made in (data, TrainingData.load(tmp_path), replace(data)):
+        assert made.pool_size == 15
+        assert made.candidate_people.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"groups": np.arange(12), "one_record_each": True}, "contradict each other"),
+        ({"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
+        ({"groups": np.arange(12), "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
+    ],
+)
+def test_declarations_that_contradict_each_other_are_one_sentence(about, said):
+    with pytest.raises(SubjectError, match=said):
+        TrainingData(X, Y, **about)
