@@ -243,7 +243,7 @@ def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclar
     said = " ".join(capsys.readouterr().out.split())
     assert "nobody declared whose each record is; run" in said
     assert "privgate adopt models:/monthly/1 --one-record-each" in said
-    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["training_calls"] == 0
+    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
 
 
 def test_an_earlier_policy_takes_each_record_for_a_person_and_warns(undeclared):
