@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Bool
-from privgate.file import keys, readers
+from privgate.file import readers, record_keys
 from privgate.file.contents import Array, Contents, name_booster
+from privgate.file.record_search import Records
 from privgate.file.record_space import MANY
-from privgate.file.records import Records
 from privgate.subject.containers import take
 
 #: bytes without a meaning whose numbers are all looked up
@@ -119,7 +119,7 @@ def look(opened: Any) -> dict[str, Any]:
         model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
         contents, judged = readers.read_bytes(_write_model(model), "model"), "model"
     sight = find_records(contents, X)
-    sight.may_hold[:0] = keys.find_keys(contents, X, (Records.of(X).table, opened.y), opened.recipe, LIBRARIES)
+    sight.may_hold[:0] = record_keys.find_keys(contents, X, (Records.of(X).table, opened.y), opened.recipe, LIBRARIES)
     return _describe(sight, contents.size, judged, time.perf_counter() - started)
 
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.file import keys, look, readers, records
+from privgate.file import look, readers, record_keys, record_search
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(400, 3))
@@ -42,7 +42,7 @@ def holding(table):
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     contents = readers.read_bytes(written(model), "model")
-    return keys.find_keys(contents, data, (records.Records.of(data).table, y), recipe, look.LIBRARIES)
+    return record_keys.find_keys(contents, data, (record_search.Records.of(data).table, y), recipe, look.LIBRARIES)
 
 
 def skops(model):
@@ -83,7 +83,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_of_keys_is_seen(name):
     (said,) = found(holding(TABLES[name]))
-    assert said.startswith(keys.KEYS)
+    assert said.startswith(record_keys.KEYS)
 
 
 @pytest.mark.parametrize("written", [skops, joblib])
