@@ -68,10 +68,7 @@ def chosen(run: Run) -> str:
     """Return what to do where the released coins may have been chosen."""
     seen = run.seed_control
     first = "let the code draw from its argument seed, and " if seen is not None and seen.coins != "seed" else ""
-    return (
-        f"the seed may have been chosen among many; {first}release a model whose coins the gate draws "
-        "(privgate promote --retrain)"
-    )
+    return f"the seed may have been chosen among many; {first}release a model with a seed that nobody picked"
 
 
 def of(run: Run, count: int) -> list[Coin]:
