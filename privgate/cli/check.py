@@ -85,9 +85,7 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
 @options.policy
 @options.run
-def promote(
-    *, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any
-) -> int:
+def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
     Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks

@@ -15,11 +15,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Fleet, Recipe, Release, Subject, TrainingData, log_model
 from privgate.__main__ import run
+from privgate.controls import reproduces
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt, layout
 from privgate.registry.client import connect
 from privgate.registry.named import named
-from privgate.run import reproduction
 
 X = np.random.default_rng(1).normal(size=(30, 2))
 DATA = TrainingData(X, (X[:, 0] > 0).astype(int))
@@ -58,7 +58,7 @@ def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, u
     subject = Subject.load(found)
     assert layout.model_files(Path(subject.model.folder)) == layout.model_files(old)
     with Fleet(jobs=1, ledger="none") as fleet:
-        told = reproduction.reproduces(subject, fleet)
+        told = reproduces.reproduces(subject, fleet)
     assert told.detail["from_registered_model"] == 0.0
     client = mlflow.MlflowClient()
     assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"

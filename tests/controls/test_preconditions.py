@@ -8,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.artifact import look
+from privgate.check.beforehand import _check_candidates
+from privgate.controls import suites
+from privgate.controls.data import check_data, fingerprint
+from privgate.controls.strangers import list_copies
 from privgate.errors import SubjectError
-from privgate.run import beside, data_checks, pool, suites
-from privgate.run.data_checks import overlap, preconditions
+from privgate.run import beside, pool
 from privgate.subject.data import TrainingData
+
+
+def preconditions(data):
+    return [*check_data(data), *_check_candidates(data)]
 
 
 def found(data):
@@ -132,7 +139,7 @@ def test_the_overlap_names_the_positions_of_candidates():
     X = np.concatenate([np.full((1, 3), 9.0), data.X[[4, 5]]])
     with_candidates = clean(candidates=(X, [0, data.y[4], 1 - data.y[5]]))
 
-    assert overlap(with_candidates).tolist() == [1]
+    assert list_copies(with_candidates).tolist() == [1]
     check = found(with_candidates)["overlap"]
     assert (check.outcome, check.detail["candidates"]) == ("warned", [1])
 
@@ -148,7 +155,7 @@ def test_an_integer_frame_overlaps_with_the_same_numbers_as_floats():
     X = pd.DataFrame({"a": [1, 2, 3, 4]})
     others = pd.DataFrame({"a": [4.0, 9.0]})
 
-    assert overlap(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
+    assert list_copies(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
 
 
 def test_no_message_or_detail_holds_a_value_a_label_or_an_id():
@@ -167,13 +174,13 @@ def test_equal_fingerprints_mean_equal_records(rows):
     codes = np.unique(X, axis=0, return_inverse=True)[1].ravel()
 
     for container in (X, pd.DataFrame(X), sp.csr_matrix(X), [str(r) for r in rows]):
-        prints = np.unique(data_checks.exact(container), return_inverse=True)[1].ravel()
+        prints = np.unique(fingerprint(container), return_inverse=True)[1].ravel()
         assert len(set(zip(prints.tolist(), codes.tolist(), strict=True))) == len(set(codes.tolist()))
         assert prints.max() == codes.max()
 
 
 def test_negative_zero_and_nan_are_one_value_each():
-    prints = data_checks.exact(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
+    prints = fingerprint(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
 
     assert prints[0] == prints[1]
     assert prints[2] == prints[3]
