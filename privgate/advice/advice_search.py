@@ -20,7 +20,7 @@ from privgate.advice.candidates import NOTHING, Scale
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.point import Point, Use
 from privgate.advice.probe import FINALISTS, finalists, rests_on_levels
-from privgate.check import gate, prepare
+from privgate.check import beforehand, gate, prepare
 from privgate.errors import MeasurementError, PrivgateError
 from privgate.families import answering as families
 from privgate.policy import Policy, problems
@@ -277,7 +277,7 @@ class Search:
     def _every_way(self) -> None:
         """Try every way of changing a model that does not pass as it stands."""
         run = prepare.prepare(self.policy, self.subject, fleet=self.fleet, limits=self.limits)
-        if ended := prepare.beforehand(prepare.untrained(run, self.policy)):
+        if ended := beforehand.beforehand(beforehand.untrained(run, self.policy)):
             self.left.append(f"no change of the model can be approved: {ended[0].message}")
             return
         limits = prepare.unit_limits(self.policy.asked_of(conditions(gate.identity(run))))

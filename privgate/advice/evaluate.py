@@ -15,9 +15,9 @@ from privgate.advice import point as usefulness
 from privgate.advice import probe as probing
 from privgate.advice.advice_search import BUDGET, HALVINGS, Search, cheap, named
 from privgate.advice.point import Point
+from privgate.check import beforehand as preconditions
 from privgate.check import check_plan as planning
 from privgate.check import gate
-from privgate.check import prepare as preconditions
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare, unit_limits
 from privgate.errors import MeasurementError, PrivgateError, UsageError

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from privgate.advice.point import Point, front
+from privgate.check import beforehand, questions
 from privgate.check import check_plan as planning
 from privgate.check import gate as about_run
-from privgate.check import questions
-from privgate.check.prepare import prepare, too_few
+from privgate.check.prepare import prepare
 from privgate.errors import MeasurementError
 from privgate.evidence import Evidence, Measurement, Request, RunPart
 from privgate.evidence.telling import sampled
@@ -23,7 +23,6 @@ from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import controls
 from privgate.run import pool as pools
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
@@ -86,7 +85,7 @@ def probe(
     run = replace(run, rehearsed=True, deadline=time.monotonic() + seconds)
     if pruned and (why := hopeless(policy, run)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
-    run = controls.choose_seeds(run, glance=True)
+    run = beforehand.choose_seeds(run, glance=True)
     if pruned and (why := too_long(run, seconds, tell)):
         return Risk(Outcome.INCONCLUSIVE, why=why)
     told = about_run.identity(run)
@@ -122,7 +121,7 @@ def _too_little(policy: Policy, run: Run) -> str:
         pools.of(run.subject.data)
     except MeasurementError as exc:
         return str(exc)
-    return too_few(policy, run)
+    return beforehand.too_few(policy, run)
 
 
 def too_long(run: Run, seconds: float, tell: Callable[[str], None] = lambda _: None) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privgate.arrays import Index
+from privgate.controls import depends
+from privgate.controls.reproduces import train_all
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.families import answering as families
@@ -14,9 +16,9 @@ from privgate.families import bound as bounds
 from privgate.families import closed_form, recheck, refit
 from privgate.families.engine import Cost, Declined, Engine
 from privgate.families.retrained import Retrained
-from privgate.influence import aggregate, indirect_queries, met_elsewhere, modes, other_coins
+from privgate.influence import aggregate, indirect_queries, modes
 from privgate.influence import left_out as leave_one_out
-from privgate.run import beside, changed
+from privgate.run import beside
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.roc import APPROVING, LOOKS
@@ -205,11 +207,8 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if more:
         pairs += f", {len(run.more_seeds)} where these do not refuse"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} people by {engine.name}{pairs}")
-    if elsewhere := met_elsewhere.trainings(run):
-        said.append(
-            f"training draws: {elsewhere} trainings with other coins where these keep the limits, and up to "
-            f"{other_coins.most_trainings(run)} where some people are above"
-        )
+    if run.at_coins and run.people:
+        said.append(f"training draws: up to {leave_one_out.most_paired()} trainings at other seeds if people are above")
     if leave_one_out.worth_more_people(run):
         people = min(run.up_to or 0, run.n_units)
         drawn = max([2 * len(sample), *(aggregate.second(r, run.n_units) for r in run.breaks)])
@@ -218,7 +217,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
             f"where these people leave a limit open: {people} people in all, once; that takes about {further} "
             f"trainings more, {plan.span(further * each / run.fleet.workers)}"
         )
-    searched = _searched(run, said) + elsewhere
+    searched = _searched(run, said)
     if cost_of(run, sample).fits == 0 or (closely and engine.trains and engine.name != "refit"):
         found = _computed(run, engine, sample, said, closely=closely, each=each)
         return found.model_copy(update={"retrains": found.retrains + searched})
@@ -295,10 +294,10 @@ def _computed(run: Run, engine: Engine, sample: Index, said: list[str], *, close
 
 def _shared(run: Run, sample: Index) -> int:
     """Return how many people the controls leave out whose models answer here too: those that are small are kept."""
-    people = [u for u in changed.people(run.subject) if u in set(sample.tolist())]
+    people = [u for u in depends.draw_people(run.subject) if u in set(sample.tolist())]
     if run.subject.recipe.seed not in run.seeds or not people:
         return 0
-    return len(people) * run.fleet.keeps(run.subject, changed.without(run.subject, people[0]))
+    return len(people) * run.fleet.keeps(run.subject, depends.without(run.subject, people[0]))
 
 
 def _searched(run: Run, said: list[str]) -> int:
@@ -315,8 +314,8 @@ def _searched(run: Run, said: list[str]) -> int:
 
 def seconds_each(run: Run) -> float:
     """Return how long one training takes, from those that are remembered; 0 where there are none."""
-    known = [changed.full(run.subject, repeat=r) for r in range(2)]
-    known += [changed.without(run.subject, u) for u in changed.people(run.subject)]
+    known = [train_all(run.subject, repeat=r) for r in range(2)]
+    known += [depends.without(run.subject, u) for u in depends.draw_people(run.subject)]
     return plan.remembered_seconds(run.subject, known, run.fleet)
 
 
@@ -358,4 +357,4 @@ def trainings(run: Run, handed_on: float = 0.0) -> int:
     seeds = len(chosen)
     if beside.costs_no_fits(run):
         return count + recheck.expected(len(sample), len(run.thresholds), run.drawn) + round(handed_on * seeds)
-    return count + modes.FOLDS + len(sample) * seeds + met_elsewhere.trainings(run)
+    return count + modes.FOLDS + len(sample) * seeds

@@ -4,19 +4,18 @@ import contextlib
 import time
 from dataclasses import dataclass, replace
 
+from privgate.check import beforehand, gate
 from privgate.check import check_plan as planning
-from privgate.check import gate
-from privgate.check.prepare import beforehand, facts, misfit, prepare, stopping, untrained
+from privgate.check.prepare import facts, misfit, prepare
+from privgate.controls import depends, reproduces
+from privgate.controls.seeds import COMPARED
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
 from privgate.membership import attack_measures, board
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
 from privgate.policy.problems import shipped
-from privgate.run import changed, controls, recipe_controls, reproduction
-from privgate.run.coins import LOOKS
 from privgate.run.needs import Need
-from privgate.run.recipe_controls import IF_UNCLEAR
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import LOOKS as ROUNDS
 from privgate.subject.subject import Subject
@@ -63,9 +62,9 @@ class Paces:
 def timed(run: Run) -> Paces:
     """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
     before, began = run.fleet.calls, time.monotonic()
-    run = controls.choose_seeds(run, glance=True)
-    people = [changed.without(run.subject, u) for u in changed.people(run.subject)[:TIMED]]
-    whole = [changed.full(run.subject, repeat=r) for r in range(recipe_controls.ALIKE)]
+    run = beforehand.choose_seeds(run, glance=True)
+    people = [depends.without(run.subject, person) for person in depends.draw_people(run.subject, TIMED)]
+    whole = [reproduces.train_all(run.subject, repeat=r) for r in range(depends.ALIKE)]
     if run.fleet.calls == before and run.fleet.missing(run.subject, people):  # no seed was compared, no worker started
         run.fleet.fits(run.subject, whole[: 1 + _known(run, whole)][-1:], label="timing a few retrains")
     waited, first = time.monotonic() - began, run.fleet.calls - before
@@ -123,11 +122,11 @@ def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
     taken, began, before, more = paces.start, time.monotonic(), run.fleet.calls, False
     found, stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))
     if not stopped:
-        known = untrained(run, policy)
-        found, stopped = [*found, *known], beforehand(known)
+        known = beforehand.untrained(run, policy)
+        found, stopped = [*found, *known], beforehand.beforehand(known)
     if not stopped and (quick := paces.each <= LONG):
-        found.append(reproduction.reproduces(run.subject, run.fleet))
-        stopped = stopping(found)
+        found.append(reproduces.reproduces(run.subject, run.fleet))
+        stopped = beforehand.stopping(found)
     taken += COMMAND * bool(run.subject.uri)
     taken += max(0.0, time.monotonic() - began - (run.fleet.calls - before) * paces.each)
     said, ends, broken = [f"{p.name}: {p.message}" for p in found if p.outcome != "passed"], "", False
@@ -152,9 +151,9 @@ def begun(run: Run, policy: Policy, paces: Paces) -> Begun:
 def trainings_beside(run: Run) -> int:
     """Return how many trainings the controls make, the comparison with the stored model at other questions included."""
     elsewhere = (
-        run.subject.model is not None and len(reproduction.asked(run.subject, signable=run.fleet.signable)[1]) > 0
+        run.subject.model is not None and len(reproduces.ask_beyond(run.subject, signable=run.fleet.signable)[1]) > 0
     )
-    return controls.trainings(run) + int(elsewhere)
+    return beforehand.count_trainings(run) + int(elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +209,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     planned, said = planning.make(run, closely=True, each=each, broken=first.broken)
     made = trainings_beside(run)
     text = f"controls: {made} trainings (the recipe reproduces the model; it depends on its data; seeds)"
-    text += f", up to {IF_UNCLEAR} more where single records seem ignored" * (not run.attacks_alone)
-    text += f", {LOOKS[0]} more at other seeds if no attack is too strong" * controls.compares_last(run)
+    text += f", {COMPARED} more at other seeds if no attack is too strong" * beforehand.compares_last(run)
     seconds = planned.seconds + first.seconds + made * each / workers
     trainings = made + planned.retrains
     total = (

@@ -15,9 +15,9 @@ from typing import Any
 from privgate import recomputed
 from privgate.arrays import Index
 from privgate.cases import Kept
+from privgate.check import beforehand as preconditions
 from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
-from privgate.check import prepare as preconditions
 from privgate.check.prepare import prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, MeasurementError, SubjectError
@@ -46,7 +46,6 @@ from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules import METRICS, Rule, about
-from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
@@ -69,7 +68,6 @@ def part(run: Run, planned: TrainingPlan | None) -> RunPart:
         mode=modes.told(run),
         cannot_conclude=run.cannot_conclude,
         plan=planned,
-        single_median=run.single_median,
         seeds=_seeds(run),
         trace=trace(run),
         isolation=run.fleet.isolation_of(run.subject),
@@ -199,9 +197,9 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     about_influence = influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     dtp_measures.left_out_again(run)
-    run, more = (run, []) if stopped else controls.last(run, measurements)
+    run, more = (run, []) if stopped else preconditions.last(run, measurements)
     checked += more
-    checked += controls.remembered(run)  # last: everything that trains has trained
+    checked += preconditions.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=told,
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),

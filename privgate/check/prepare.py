@@ -1,4 +1,4 @@
-"""A run that knows what a policy asks of this model, what must hold first, and what can never be concluded."""
+"""A run that knows what a policy asks of this model, and what can never be concluded of it."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from privgate.errors import MeasurementError, SubjectError, UsageError
-from privgate.evidence import Count, Measurement, Precondition, Request
+from privgate.controls import served
+from privgate.errors import SubjectError, UsageError
+from privgate.evidence import Measurement, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.families import bound as bounds
 from privgate.families import of_data
@@ -19,8 +20,6 @@ from privgate.policy.judging import conditions
 from privgate.policy.rules.attacks import MembershipRule
 from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import controls, pool, refusals, serving
-from privgate.run.data_checks import preconditions as data_preconditions
 from privgate.run.needs import Need
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
@@ -173,7 +172,7 @@ def prepare(
     if why := misfit(policy, subject):
         raise UsageError(why)
     if subject.data.domain is not None and (bounds.applicable(subject)[0] or not not_over_domain(subject)):
-        subject = refusals.looked(subject, fleet)
+        subject = served.check_domain(subject, fleet)
     theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
     policy = policy.asked_of(conditions(described(subject, theorems)))
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
@@ -250,96 +249,3 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         if subject.task == "regression"
         else "",
     }
-
-
-# What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe.
-
-#: preconditions without which no number about the model counts
-STOPPERS = (
-    "task",
-    "keys",
-    "served",
-    "reproduces",
-    "depends_on_data",
-    "remembers_nothing",
-    "recorded_seed",
-)
-
-
-def untrained(run: Run, policy: Policy) -> list[Precondition]:
-    """Return findings on the data and on what is stored, for which nothing is trained."""
-    subject = run.subject
-    found = list(subject.detail.get("preconditions", ()))
-    found += data_preconditions(subject.data)
-    found += [check_people(policy, subject), *policy.check_data(subject.data)]
-    found += controls.static(subject)
-    if not run.limits.full and (why := too_few(policy, run)):
-        found.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
-    if not any(p.outcome == "failed" for p in found):
-        found += serving.preconditions(subject, run.fleet)
-    return found
-
-
-def check_people(policy: Policy, subject: Subject) -> Precondition:
-    """Return whether somebody declared whose each record is; nothing guesses it."""
-    name, data = "people_declared", subject.data
-    if data.people_declared:
-        by = f", as {data.declared_by} declared" if data.declared_by else ""
-        return Precondition(name, "passed", f"{len(data.units)} people: {data.people_declared}{by}")
-    step = f"run `privgate adopt {subject.uri} --one-record-each`, or with `--groups COLUMN`"
-    if not subject.uri:
-        step = "pass TrainingData(..., one_record_each=True), or groups=…"
-    if policy.data.people_declared:
-        return Precondition(name, "inconclusive", f"nobody declared whose each record is; {step}")
-    return Precondition(name, "warned", f"each record was taken for a person; {step}")
-
-
-def too_few(policy: Policy, run: Run) -> str:
-    """Return why the people at hand can never decide a rule that must pass, whatever is trained; empty if they can."""
-    data, people = run.subject.data, policy.audit.min_candidates
-    asked = policy.asked_of(conditions(described(run.subject, run.theorems))).rules
-    for rule in (r for r in asked if r.binding and not r.either):
-        if rule.about.per_unit and len(data.units) < policy.audit.min_units:
-            return f"the policy wants {policy.audit.min_units} people, and the data hold {len(data.units)}: give more"
-        if Need.SHADOWS not in rule.about.needs:
-            continue
-        try:
-            made = pool.built(data)
-        except MeasurementError as exc:
-            return str(exc)
-        if made.twins is not None and made.twins.too_many:
-            return made.refusal
-        least, usable = max(pool.LEAST, people, getattr(rule, "least", 0)), int(made.trial[data.n :].sum())
-        if usable < least:
-            some = Count(usable, data.pool_size - data.n)
-            return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give more"
-    return ""
-
-
-def checked(
-    run: Run, policy: Policy, tell: Callable[[str], None]
-) -> tuple[Run, list[Precondition], list[Precondition]]:
-    """Return the run that knows what controls found, what was found, and what of it ends the run.
-
-    What of the data will stand in the verdict is told before anything is trained. Where it leaves no approval, nothing
-    is: neither a control nor a measurement takes it back.
-    """
-    found = untrained(run, policy)
-    for p in found:
-        if p.outcome != "passed":
-            tell(f"{p.name}: {p.message}")
-    if not (stopped := beforehand(found)):
-        run, more = controls.trained(run)
-        found, stopped = [*found, *more], stopping(more)
-    (near, far), ways = run.registered_apart, serving.apart(found)
-    return replace(run, registered_apart=(near + ways, far + ways)), found, stopped
-
-
-def beforehand(found: Iterable[Precondition]) -> list[Precondition]:
-    """Return what of the findings that need no training keeps any training from leading to an approval."""
-    return [p for p in found if p.outcome in ("failed", "inconclusive")]
-
-
-def stopping(found: Iterable[Precondition]) -> list[Precondition]:
-    """Return those after which nothing is planned or measured."""
-    return [p for p in beforehand(found) if p.name in STOPPERS]

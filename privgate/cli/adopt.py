@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import click
 
-from privgate import door
 from privgate.cli import console, options
 from privgate.errors import PrivgateError, SubjectError, UsageError
 from privgate.subject import sources
@@ -63,10 +62,9 @@ def adopt(
         return 0
     if recipe_name is None or data_name is None:
         raise UsageError("give --recipe and --data; a version that has them takes --one-record-each or --groups alone")
-    with door.held_open():  # the operator's own modules
-        recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
-        if callable(data) and not isinstance(data, TrainingData):
-            data = _ran(data, f"--data {data_name!r}")
+    recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
+    if callable(data) and not isinstance(data, TrainingData):
+        data = _ran(data, f"--data {data_name!r}")
     if not isinstance(recipe, Recipe):
         recipe = Recipe(recipe, seed=seed)
     elif seed is not None:

@@ -83,16 +83,9 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
 @shared.sign_command
 @click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
-@click.option(
-    "--retrain",
-    is_flag=True,
-    help="Promote another version of the same code and data, with coins that a key draws.",
-)
 @options.policy
 @options.run
-def promote(
-    *, uri: str, alias: str, sign_command: str | None, sign_timeout: float, retrain: bool, **settings: Any
-) -> int:
+def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
     Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks
@@ -101,8 +94,6 @@ def promote(
     """
     if settings["config"] is not None:
         _guard(uri, alias, settings)  # an unusable one, or another policy, is said now and not after a training
-    if retrain:
-        uri = _redrawn(uri, alias, settings)
     if settings["config"] is not None and not settings["observe"]:
         with contextlib.suppress(StatementError):  # then a check is due
             return _released(uri, alias, settings)
@@ -234,21 +225,6 @@ def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
     settings["nonce"] = run.nonce
     console.note(f"going on from the approved report of {found.decided_at} in {folder}; nothing is trained")
     return subject
-
-
-def _redrawn(uri: str, alias: str, settings: dict[str, Any]) -> str:
-    """Return the version that is promoted instead: coins drawn once data and code are fixed."""
-    from privgate import registry
-    from privgate.registry import redrawn
-    from privgate.training import ledger
-
-    where = settings["tracking_uri"]
-    subject = registry.load_subject(uri, tracking_uri=where)
-    _promotable(Policy.load(settings["policy_name"]), subject, alias)
-    made = redrawn.retrain(subject, ledger.given_key(None) or ledger.own(), tracking_uri=where)
-    drawn = "has coins that this key drew" if made == _exact(subject) else f"is {uri} with coins that the key draws"
-    console.note(f"{made} {drawn}")
-    return made
 
 
 def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import click
 
-from privgate import door
 from privgate.cli.heartbeat import end, wrapped
 from privgate.errors import ExitCode, PrivgateError
 
@@ -53,8 +52,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         try:
             # https://no-color.org: any value but an empty one
             color = False if os.environ.get("NO_COLOR") else None
-            with door.shut():
-                code = int(command.main(args=arguments, prog_name=name, standalone_mode=False, color=color) or 0)
+            code = int(command.main(args=arguments, prog_name=name, standalone_mode=False, color=color) or 0)
         except PrivgateError as exc:
             code = exc.exit_code
             # names in it may hold bytes that are no text

@@ -11,7 +11,7 @@ from privgate.cli import outputs, shared
 from privgate.errors import UsageError
 
 #: options of a check or a promotion that are this server's own to give, or turn a promotion into something else
-_OWN = {"--retrain", "--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
+_OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
 
 
 @click.command(context_settings={"ignore_unknown_options": False})

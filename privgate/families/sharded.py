@@ -6,7 +6,7 @@ from privgate.arrays import Float, Index
 from privgate.families import refit
 from privgate.families.engine import Asked, Cost, Engine
 from privgate.families.retrained import Retrained, Seeds, Status
-from privgate.families.sharded_members import ALONE, SINGLE, declared, shards
+from privgate.families.sharded_members import ALONE, SINGLE, declared, learner, shards
 from privgate.models import Sharded
 from privgate.subject import estimators
 from privgate.subject.subject import Subject
@@ -40,7 +40,7 @@ class ShardedEngine(Engine):
             return "classes= does not declare every label"
         if made.public is not None:
             return "members that share public records answer without records of their own too"
-        return ""
+        return learner(subject)
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
         """Return the number of calls, each of one member."""

@@ -7,7 +7,6 @@ import numpy as np
 
 from privgate.arrays import Index
 from privgate.errors import SubjectError
-from privgate.families import own_code
 from privgate.families.certificate import ByDesign, Certified, Units, designed
 from privgate.kernel import Case
 from privgate.models import Sharded
@@ -56,7 +55,7 @@ def learner(subject: Subject) -> str:
     own = subject.recipe.snapshot or estimators.keeps_state(base) or estimators.names_files(base)
     if not own and all(_known(name) for name in estimators.references(base)):
         return ""
-    return "its learner is code of its own, and that a member reads no other shard was seen of some people, not proved"
+    return "its learner is code of its own: a member may read what only another shard holds, so people are refitted"
 
 
 def _known(name: str) -> bool:
@@ -79,8 +78,8 @@ def shards(made: Sharded, subject: Subject) -> Index:
 class ShardedMembers(ByDesign):
     """Whatever the learner does, a person changes the answers of the members that hold them, and those are clipped.
 
-    Holds for every data set with these labels, for a learner that reads nothing but the records it is given: every run
-    compares members with trainings of the whole.
+    Holds for every data set with these labels, for a learner of a known library, which reads the records it is given and
+    nothing else.
     """
 
     name = "sharded"
@@ -94,9 +93,7 @@ class ShardedMembers(ByDesign):
             return "classes= does not declare every label of the training data"
         if not subject.release.exact:
             return f"the release is {subject.release.form}; the bound is about probabilities"
-        if why := own_code.shared(subject.recipe):
-            return f"members could share what only one of them was given: {why}"
-        return ""
+        return learner(subject)
 
     def alone(self, subject: Subject) -> str:
         """Return that few members are clipping; empty for others."""
@@ -111,7 +108,7 @@ class ShardedMembers(ByDesign):
     def every_data_set(self, subject: Subject) -> float:
         """Return the bound for somebody in one shard: who is one record, or all of whose records have one id."""
         made = declared(subject)
-        if made is None or (subject.data.groups is not None and made.ids is None) or learner(subject):
+        if made is None or (subject.data.groups is not None and made.ids is None):
             return np.inf
         if subject.data.groups is not None:
             named = made.names_of(subject.data.X)
@@ -131,8 +128,6 @@ class ShardedMembers(ByDesign):
             "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard"
         ]
         words.append(f"forgetting somebody trains {int(inside.max(initial=0))} of {made.shards} members again")
-        if why := learner(subject):
-            words.append(why)
         if made.public is not None:
             both = "some" if made.published(subject.data.X, subject.data.y).any() else "no"
             words.append(

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
+from privgate.controls import reproduces
+from privgate.controls.seeds import AT
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import answering as families
@@ -15,8 +17,8 @@ from privgate.families import bound as bounds
 from privgate.families import refit
 from privgate.families.engine import Asked
 from privgate.families.retrained import Shown, Status
-from privgate.influence import aggregate, contradicted, left_out, modes, other_coins, per_unit, sensitivities
-from privgate.run import beside, reproduction
+from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
+from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.training.fit import Fit
@@ -47,7 +49,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
     value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
     left = run.once(left_out.left)
-    run.once(contradicted.of)
+    run.once(per_unit.contradicted)
     low, high, limited = _by_theorem(run, low, high, every=every)
     low, high, others = modes.of(run.once(left_out.proven), run.once(left_out.retrained).units, low, high)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
@@ -122,7 +124,7 @@ def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
 def _seeds(run: Run) -> dict[str, Any]:
     """Return over how many runs the figure is averaged, or that it is about the released coins."""
     if run.at_coins:
-        return other_coins.told(run)
+        return left_out.describe_seeds(run)
     return {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))} if run.averaged else {}
 
 
@@ -132,7 +134,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
     elif run.at_coins:
-        said.append(other_coins.AT)
+        said.append(AT)
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
         alike = "no part of the estimator reads one" if run.seed_control.unread else compared
@@ -238,7 +240,7 @@ def _moved_with_others(run: Run, seed: int | None) -> Float:
     """Return how far answers about each person move where they are left out with a part of the others, shape (U,)."""
     subject, members = run.subject, run.subject.data.units
     told = np.exp if subject.task == "classification" else np.asarray  # a regressor answers in numbers
-    order = reproduction.drawn(subject, "parts", signable=True).permutation(len(members))
+    order = reproduces.draw(subject, "parts", signable=True).permutation(len(members))
     parts = [
         np.sort(np.concatenate([members[int(u)] for u in part]))
         for part in np.array_split(order, min(PARTS, len(order)))

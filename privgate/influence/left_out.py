@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Float, Index
+from privgate.controls.seeds import PAIRED, draw_others, train_at
 from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
 from privgate.families import answering as families
 from privgate.families import bound as bounds
@@ -18,11 +19,13 @@ from privgate.families.retrained import Retrained, Seeds, Status
 from privgate.influence import aggregate, changes, modes
 from privgate.influence import changes as on_edges
 from privgate.influence import changes as residuals
-from privgate.influence.other_coins import settled
 from privgate.run import beside
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.training import plan
+
+#: people above a limit who are refitted at other seeds
+MOST_PAIRED = 30
 
 
 def selection(run: Run) -> plan.Selection:
@@ -219,7 +222,103 @@ def broken(run: Run, people: int, found: Retrained) -> str:
     breaks = partial(broken_by, run, people, found)
     if not (name := breaks(low)) or not run.at_coins:
         return name
-    return breaks(settled(run, found.units, low, lambda values: bool(breaks(values)), unit))
+    return breaks(confirm_at_other_seeds(run, found.units, low, unit))
+
+
+# Where training draws: a change above a limit at the released seed may be the seed's own noise.
+
+
+@dataclass(eq=False)
+class Confirmed:
+    """What other seeds say of people above a limit: person -> lower limit, in the unit of the answers."""
+
+    lower: dict[int, float] = field(default_factory=dict)
+
+
+def confirmed(run: Run) -> Confirmed:
+    """Return what is known so far of one run; filled as people are refitted at other seeds."""
+    del run
+    return Confirmed()
+
+
+def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1.0) -> Float:
+    """Return the lower limits that stand where training depends on its seed, shape (U,); larger is worse.
+
+    Parameters
+    ----------
+    run : Run
+    people : int64 array of shape (U,)
+    low : float64 array of shape (U,)
+        Lower limits at the released seed.
+    scale : float
+        Unit of ``low``, in the answers' own.
+
+    Notes
+    -----
+    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted at
+    five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
+    them. A person whom these seeds do not show may be without influence: 0. Section 9.4 of docs/mathematics.md.
+    """
+    if not run.at_coins or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
+        return low
+    least, known = min(limit for limit, _ in run.people), run.once(confirmed).lower
+    worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
+    if min(share for _, share in run.people) * len(people) < MOST_PAIRED:  # else so few people break no rule
+        missing = [p for p in (int(people[k]) for k in worst[:MOST_PAIRED]) if p not in known]
+        missing = missing[: max(0, MOST_PAIRED - len(known))]
+        if missing and not run.late():
+            known.update(zip(missing, _pair(run, np.array(missing, dtype=np.int64)).tolist(), strict=True))
+    out = np.array(low, dtype=np.float64)
+    out[worst] = [known.get(int(people[k]), 0.0) / scale for k in worst]
+    return out
+
+
+def most_paired() -> int:
+    """Return how many trainings at other seeds people above a limit take at most."""
+    return (1 + MOST_PAIRED) * PAIRED
+
+
+def _pair(run: Run, people: Index) -> Float:
+    """Return the lower limit of each person's change over other seeds, shape (U,), in the answers' own unit."""
+    near, members = run.once(beside.of_people), run.subject.data.units
+    row_unit, row_query = near.of_units(people)
+    by = "seed" if run.seed_control is None else run.seed_control.coins
+    drawn = draw_others(run.subject, PAIRED, fleet=run.fleet)
+    rows = [row_query[row_unit == u] for u in range(len(people))]
+    fits = [train_at(near.asked, s, by=by, rows=row_query) for s in drawn]
+    fits += [
+        train_at(near.asked, s, by=by, rows=rows[u], left_out=members[int(person)])
+        for s in drawn
+        for u, person in enumerate(people)
+    ]
+    answers = run.fleet.fits(near.asked, fits, label="refitting at other seeds")
+    whole, less = answers[: len(drawn)], np.array(answers[len(drawn) :], dtype=object).reshape(len(drawn), len(people))
+    if any(a.problem for a in whole):
+        return np.zeros(len(people))  # other seeds show nothing
+    # a person without whom no seed can train has no model without them; one who fails at some seeds shows nothing
+    lost = np.array([[bool(a.problem) for a in row] for row in less])
+    with_ = np.stack([a.log_p for a in whole])
+    without = np.stack(
+        [
+            np.concatenate([with_[s][row_unit == u] if a.problem else a.log_p for u, a in enumerate(row)])
+            for s, row in enumerate(less)
+        ]
+    )
+    status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
+    paired = Retrained.of("refit", people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status)
+    if run.subject.task == "regression":
+        lower = residuals.of(run.subject, paired).low
+    else:
+        lower = changes.per_unit(paired, run.subject.release, people=MOST_PAIRED)["pdtp_low"]
+    return np.where(lost.all(axis=0), np.inf, np.where(lost.any(axis=0), 0.0, lower))
+
+
+def describe_seeds(run: Run) -> dict[str, bool]:
+    """Return for evidence that a number is about the released seed, and what other seeds say of people above a limit."""
+    if not run.at_coins:
+        return {}
+    lower, least = run.once(confirmed).lower, min((limit for limit, _ in run.people), default=np.inf)
+    return {"own_coins": True, "followed": bool(lower), "shown": any(v > least for v in lower.values())}
 
 
 def broken_by(run: Run, people: int, found: Retrained, low: Float) -> str:

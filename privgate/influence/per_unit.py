@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.cases import Kept, needed
+from privgate.controls import strangers, suites
 from privgate.errors import MeasurementError
 from privgate.evidence import (
     BehindInfluence,
@@ -23,12 +24,12 @@ from privgate.evidence import (
 )
 from privgate.evidence.telling import sampled
 from privgate.families import bound as bounds
-from privgate.families import certificates
+from privgate.families import certificates, refit
 from privgate.families.certificate import Certified
 from privgate.families.pipelines import behind
-from privgate.families.retrained import OPEN, Status
-from privgate.influence import changes, indirect_queries, left_out, met_elsewhere, other_coins
-from privgate.run import suites
+from privgate.families.retrained import OPEN, Shown, Status
+from privgate.influence import changes, indirect_queries, left_out, modes
+from privgate.run import pool as pools
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 
@@ -38,22 +39,7 @@ def spread(run: Run) -> Mapping[str, Float]:
     found, people = run.once(left_out.retrained), run.once(left_out.found).people
     own = changes.per_unit(found, run.subject.release, people=people)
     own = {**own, "pdtp_low": np.where(changes.without_model(found), np.inf, own["pdtp_low"])}
-    if not run.at_coins:
-        return own
-
-    def enough(low: Float) -> bool:
-        return bool(left_out.broken_by(run, people, found, low))
-
-    low = other_coins.settled(run, found.units, own["pdtp_low"], enough)
-    if met_elsewhere.wanted(run) and not enough(low):
-        run.once(_elsewhere)
-    return {**own, "pdtp_low": low}
-
-
-def _elsewhere(run: Run) -> Noted:
-    found, people = run.once(left_out.retrained), run.once(left_out.found).people
-    high = changes.per_unit(found, run.subject.release, people=people)["pdtp_high"]
-    return met_elsewhere.glance(run, np.where(changes.without_model(found), np.inf, high))
+    return {**own, "pdtp_low": left_out.confirm_at_other_seeds(run, found.units, own["pdtp_low"])}
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
@@ -130,17 +116,63 @@ def nothing_moves(run: Run) -> Noted:
     if not live.any():
         return Noted()  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
-    single = run.single_median or 0.0
-    if moved > 1e-3 * single:
+    if moved > 1e-3 * run.moved_by_record:
         return Noted()
     people = int((~without).sum())
     text = (
         f"leaving out moved the answer about none of {Count(people, len(without))} people, though relabelling "
-        "single records moves answers: "
+        "records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )
-    detail = {"moved": moved, "single_median": single}
+    detail = {"moved": moved, "moved_by_record": run.moved_by_record}
     return Noted((Precondition("leave_one_out_moves", "inconclusive", text, detail),))
+
+
+def contradicted(run: Run) -> Noted:
+    """Return the finding that members' answers contradict the measured influence, if they do; see ``check_answers``."""
+    answers = _list_answers(run)
+    control = None if answers is None else strangers.check_answers(*answers)
+    return Noted() if control is None else Noted((control,))
+
+
+def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
+    """Return how right models are: about members left out, without and with them, about members, and about candidates.
+
+    One record a person. None where people were not drawn at random, or candidates cannot be compared with.
+    """
+    subject, found = run.subject, run.once(left_out.retrained)
+    whole = run.once(modes.used) == "all" and not len(run.once(left_out.left)) and not run.averaged
+    if subject.data.candidates is None or not whole or run.rehearsed:
+        return None
+    try:
+        trial = pools.of(subject.data).trial
+    except MeasurementError:
+        return None  # nothing about candidates counts, and whoever asks about them is told
+    n, members = subject.data.n, subject.data.units.first
+    everybody = refit.full(subject, run.once(left_out.found).seeds[:1], run.fleet)[0]
+    right = _measure_right(run, everybody, np.arange(len(trial)))
+    known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
+    if (open_ := np.isin(found.shown, OPEN)).any():  # a person refitted for a reason is like no other
+        drawn = found.shown == Shown.DRAWN
+        rate = drawn.sum() / max(1, int((found.shown != Shown.LIMITED).sum()))
+        known &= drawn | ((found.shown == Shown.LIMITED) & (subject.generator("answers").random(len(open_)) < rate))
+    first = np.zeros(len(found.row_unit), dtype=bool)
+    first[np.unique(found.row_unit, return_index=True)[1]] = True  # later rows may lie beside records
+    rows = first & known[found.row_unit] & trial[np.minimum(found.row_query, n - 1)]
+    queries = found.row_query[rows]
+    without, with_ = (_measure_right(run, side[0][rows], queries) for side in (found.log_without, found.log_with))
+    return without, with_, right[members[trial[members]]], right[n:][trial[n:]]
+
+
+def _measure_right(run: Run, answers: Float, queries: NDArray[Any]) -> Float:
+    """Return the probability of each row's own label, or how close a number comes to its target, shape (R,)."""
+    subject = run.subject
+    truth = subject.data.pool_labels[queries]
+    if subject.task == "regression":
+        mean, deviation = subject.scale
+        return np.asarray(-np.abs(answers[:, 0] - (truth.astype(np.float64) - mean) / deviation))
+    code = np.clip(np.searchsorted(subject.classes, truth), 0, len(subject.classes) - 1)
+    return np.asarray(np.exp(answers[np.arange(len(queries)), code]))
 
 
 def noise(run: Run) -> SeedNoise | None:
@@ -264,7 +296,7 @@ def measure(run: Run, request: Request) -> Measurement:
     counts: list[int] = []
     shown: tuple[Expectation, ...] = ()
     for column in _columns(frame):
-        results = suites.run(suite, frame.assign(pdtp=frame[column]), file=file)
+        results = [e for _, e in suites.evaluate(suite, frame.assign(pdtp=frame[column]), file=file)]
         if errors := [e for e in results if e.error]:
             raise MeasurementError(f"{file}: {len(errors)} expectations could not be evaluated, first {errors[0]}")
         counts.append(sum(not e.met for e in results))

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.cases import Kept
+from privgate.controls.seeds import AT
+from privgate.controls.served import describe
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
 from privgate.families.retrained import OPEN
-from privgate.influence import aggregate, contradicted, left_out, met_elsewhere, other_coins
+from privgate.influence import aggregate, left_out, per_unit
 from privgate.influence import changes as residuals
 from privgate.run import beside
 from privgate.run.run import Noted, Run
-from privgate.run.serving import words
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.training.fit import Fit
 
@@ -44,21 +45,7 @@ def lower(run: Run) -> Float:
     if not run.at_coins or isinstance(noise, Gaussian):
         return own
     scale = run.once(unit) if noise is None else noise.scale / run.subject.scale[1]
-    people = run.once(left_out.found).people
-
-    def enough(low: Float) -> bool:
-        return bool(left_out.broken_by(run, people, found, low))
-
-    stands = other_coins.settled(run, found.units, own / scale, enough, scale)
-    if met_elsewhere.wanted(run) and not enough(stands):
-        run.once(_elsewhere)
-    return stands * scale
-
-
-def _elsewhere(run: Run) -> Noted:
-    noise = run.subject.release.noise
-    scale = noise.scale / run.subject.scale[1] if noise is not None else run.once(unit)
-    return met_elsewhere.glance(run, run.once(changes).high / scale, scale)
+    return left_out.confirm_at_other_seeds(run, found.units, own / scale, scale) * scale
 
 
 def over_all(run: Run) -> least_squares.OverDomain:
@@ -250,7 +237,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
     if not len(value):
         raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
     left = len(run.once(left_out.left))
-    run.once(contradicted.of)
+    run.once(per_unit.contradicted)
     limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
     ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left, grew=left_out.grew(run))
     found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)
@@ -277,7 +264,7 @@ def _measured(  # noqa: PLR0917  one number with its interval
             claim=left_out.stopped(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.averaged else {}),
-            **other_coins.told(run),
+            **left_out.describe_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
             **({"not_computed": left, "decided_by": left_out.decided_by(run)} if left else {}),
             **({"why_no_certificate": (why,)} if why else {}),
@@ -290,7 +277,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     if run.averaged:
         said.append(f"averaged over {seeds} runs with and without, not this very model")
     if run.at_coins:
-        said.append(other_coins.AT)
+        said.append(AT)
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"
         if proven
@@ -304,7 +291,9 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
         said.append(f"the residual deviation is {so}; {NOT_DTP}")
         return said
     said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")
-    said.append(f"the endpoint adds {words(run.subject.release)}, fresh each time, and nothing else tells the answer")
+    said.append(
+        f"the endpoint adds {describe(run.subject.release)}, fresh each time, and nothing else tells the answer"
+    )
     if isinstance(run.subject.release.noise, Gaussian):
         said.append("normal noise bounds no change over unbounded answers; Laplace noise does")
     return said
@@ -334,6 +323,6 @@ def figures(run: Run) -> SensitivityFigures:
         p99=float(np.quantile(size, 0.99, method="inverted_cdf")),
         over_domain=top,
         why_no_domain=over.why,
-        noise="" if noise is None else words(run.subject.release),
+        noise="" if noise is None else describe(run.subject.release),
         noise_advantage=None if noise is None or run.averaged else told_apart(noise, float(own.high.max()) * deviation),
     )

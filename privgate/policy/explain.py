@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from privgate.controls import suites
 from privgate.errors import UsageError
 from privgate.policy.document_shape import WARNING_DAYS
 from privgate.policy.problems import Mark, nearest
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import suites
 
 # What is allowed in a policy and yet probably not what its owner wants.
 

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
@@ -16,7 +17,6 @@ from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.policy_part import ISOLATIONS
 from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest, read
-from privgate.run import suites
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
 

@@ -12,6 +12,8 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
+from privgate.controls import suites
+from privgate.controls.suites import Data
 from privgate.errors import PrivgateWarning
 from privgate.evidence import Evidence, Precondition
 from privgate.outcome import settled
@@ -19,8 +21,6 @@ from privgate.policy import problems, read
 from privgate.policy.document_shape import Document, plain
 from privgate.policy.judging import Judged, judge
 from privgate.policy.problems import Mark, PolicyFileError, Problem
-from privgate.run import suites
-from privgate.run.suites import Data
 from privgate.verdict import Finding
 
 Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]

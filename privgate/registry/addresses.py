@@ -12,8 +12,6 @@ import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 
-from privgate import door
-from privgate.door import PLACES
 from privgate.errors import RegistryError, SubjectError
 from privgate.subject.sources import check_path
 
@@ -27,10 +25,12 @@ from privgate.subject.sources import check_path
 # anybody, sets it so unless the operator did.
 #
 # Nothing is written on a stranger's word: whoever makes an experiment says where its artifacts lie. Reports go to the
-# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike. An
-# address that was vetted here is let through ``privgate.door``; no other is.
+# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
+# Every function that opens an address asks this list first; nothing else in the process is watched.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
+#: where the registry keeps artifacts beside its own proxy
+PLACES = "PRIVGATE_ARTIFACT_PLACES"
 #: where names of hosts are the provider's, and credentials the environment's
 _STORES = frozenset({"s3", "gs", "dbfs"})
 _AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
@@ -54,7 +54,7 @@ def refuse_data(uri: str) -> None:
     listed = _listed()
     stored = listed is None and (scheme in {"", "file"} or _is_store(uri))
     if plain and (stored or any(_begins(prefix, uri) for prefix in listed or ())):
-        return None if scheme in {"http", "https"} else door.admit(uri)  # those are connected to by ``fetch`` alone
+        return
     raise SubjectError(
         f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
         f"would have it ask there; if that is meant, list the address, or what it begins with, in {VARIABLE}"
@@ -80,7 +80,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
         or (scheme in {"http", "https"} and bool(server) and (scheme, host) == (asked.scheme, server))
     )
     if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
-        return door.admit(uri)
+        return
     raise SubjectError(
         f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store; whoever "
         f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
@@ -104,7 +104,7 @@ def refuse_written(uri: str, *, tracking_uri: str) -> None:
     """
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
-            return door.admit(uri)
+            return
     raise RegistryError(
         f"reports on this model would be written to {uri!r:.200}, a place of its experiment and not the registry's "
         f"own; if artifacts are meant to lie there, list it, or what it begins with, in {PLACES}"
@@ -147,17 +147,7 @@ def _lies_below(prefix: str, uri: str) -> bool:
 
 
 def _is_place(uri: str) -> bool:
-    return any(_lies_below(prefix, uri) for prefix in (*os.environ.get(PLACES, "").split(), *_given))
-
-
-#: where whoever started the command said, by an option, that something is to be written
-_given: set[str] = set()
-
-
-def give(uri: str) -> None:
-    """Let what lies below an address be written and read: an option of the command names it."""
-    _given.add(uri)
-    door.admit(uri)
+    return any(_lies_below(prefix, uri) for prefix in os.environ.get(PLACES, "").split())
 
 
 def reachable(uri: str) -> list[str]:
@@ -171,7 +161,6 @@ def reachable(uri: str) -> list[str]:
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
     host = parsed.hostname or ""
-    door.admit_name(host)
     named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed() or ())
     try:
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
@@ -186,8 +175,6 @@ def reachable(uri: str) -> list[str]:
                     f"{uri!r:.200} leads to {address}, an address of this {inside}, which is asked only where "
                     f"{VARIABLE} lists {address if inside == 'machine' else host!r} itself"
                 )
-    for address in found:
-        door.admit(f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}")
     return found
 
 

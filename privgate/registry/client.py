@@ -1,19 +1,17 @@
 """Talking to MLflow: one client, and errors in our words."""
 
-import functools
 import re
 import shutil
 import sys
 import tempfile
 import urllib.parse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privgate import door
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry.addresses import refuse_files, refuse_written
+from privgate.registry.addresses import refuse_files
 from privgate.registry.rest import SKIPPED
 
 # where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
@@ -35,7 +33,7 @@ def answering(doing: str) -> Iterator[None]:
         raise
     except _problems() as exc:
         inner: BaseException | None = exc
-        while inner is not None and not isinstance(inner, PrivgateError):  # the door's own sentence, wrapped by MLflow
+        while inner is not None and not isinstance(inner, PrivgateError):  # a sentence of ours, wrapped by MLflow
             inner = inner.__cause__ or inner.__context__
         raise RegistryError(f"{doing}: {inner or _sentence(exc)}") from exc
 
@@ -82,52 +80,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
         _present(tracking_uri)
     with answering("connecting to MLflow"):
         made = MlflowClient(tracking_uri=tracking_uri)
-    door.registry(uri := str(made.tracking_uri))
-    if uri.startswith("databricks") and door.is_shut():
-        from mlflow.utils.databricks_utils import get_databricks_host_creds
-
-        with suppress(Exception):  # without credentials, the first question to it says so
-            door.registry(uri, get_databricks_host_creds(uri).host)
-    _vet_artifacts()
     return made
-
-
-@functools.cache
-def _vet_artifacts() -> None:
-    """Have MLflow ask, while a command runs, before it reads or writes artifacts anywhere: runs and models name it."""
-    from mlflow.store.artifact.artifact_repository_registry import ArtifactRepositoryRegistry
-
-    get = ArtifactRepositoryRegistry.get_artifact_repository
-
-    def vetted(self: Any, artifact_uri: str, *args: Any, **kwargs: Any) -> Any:
-        if not door.is_shut() or artifact_uri.startswith(("runs:", "models:")):  # those lead to the place itself
-            return get(self, artifact_uri, *args, **kwargs)
-        registries = door.registries()
-        _any_of(registries, lambda registry: refuse_files(artifact_uri, tracking_uri=registry))
-        made = get(self, artifact_uri, *args, **kwargs)
-        for name in ("log_artifact", "log_artifacts", "delete_artifacts"):
-            setattr(made, name, _written(getattr(made, name), artifact_uri, registries))
-        return made
-
-    ArtifactRepositoryRegistry.get_artifact_repository = vetted
-
-
-def _written(write: Any, uri: str, registries: list[str]) -> Any:
-    def asked(*args: Any, **kwargs: Any) -> Any:
-        _any_of(registries, lambda registry: refuse_written(uri, tracking_uri=registry))
-        return write(*args, **kwargs)
-
-    return asked
-
-
-def _any_of(registries: list[str], refuse: Callable[[str], None]) -> None:
-    """Refuse what is refused for each of the registries of this command."""
-    for registry in registries[:-1]:
-        with suppress(PrivgateError):
-            return refuse(registry)
-    if not registries:
-        raise RegistryError("no registry was named, so no place of its files is known; connect to one first")
-    return refuse(registries[-1])
 
 
 def _present(tracking_uri: str | None) -> None:
@@ -155,7 +108,6 @@ def reader(tracking_uri: str | None = None) -> Any:
     address = http_settings.address_for(tracking_uri)
     if address is None:
         return connect(tracking_uri)
-    door.registry(address)
     return RestClient(address)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate import digest, door
+from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.evidence import Count
@@ -42,8 +42,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     kind = reference.get("kind")
     if kind == "loader":
         allowed = _allowed(str(reference["reference"]))
-        with door.held_open():  # the operator's code, which knows whom it asks
-            data = TrainingData.from_loader(allowed, **dict(reference.get("options", {})))
+        data = TrainingData.from_loader(allowed, **dict(reference.get("options", {})))
     elif kind == "file":
         try:
             near = _near(reference["source"], folder)
@@ -284,7 +283,6 @@ def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
     if "://" in store and not store.startswith("file://"):
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        addresses.give(store)
         with answering(f"storing the training data at {store}"):
             get_artifact_repository(f"{store.rstrip('/')}/{name}").log_artifacts(str(folder))
         return f"{store.rstrip('/')}/{name}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privgate import cases
+from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, Evidence, encode
 from privgate.policy.rules import about
@@ -21,7 +22,6 @@ from privgate.report import words
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
 from privgate.report.unit_rows import Pseudonyms, summary
-from privgate.run.suites import VALIDATION
 from privgate.verdict import Verdict
 from privgate.version import __version__
 

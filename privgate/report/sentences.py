@@ -196,7 +196,6 @@ SENTENCES: Mapping[str, str] = {
     "condition.class_of_one": "No label belongs to one person only",
     "condition.duplicates": "No two people have equal records",
     "condition.near_duplicates": "No two people have almost equal records",
-    "condition.several_records": "Each person has one record, or is named",
     "condition.overlap": "No candidate is in the training data",
     "condition.people": "Enough people are at hand to decide every rule",
     "condition.near_overlap": "No candidate is almost in the training data",

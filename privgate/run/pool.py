@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.arrays import Bool, Float, Index
+from privgate.controls import strangers, twins
+from privgate.controls.seeds import draw_privately
+from privgate.controls.strangers import Shift
+from privgate.controls.twins import Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.families import refit
 from privgate.families.retrained import Shadows, Status
-from privgate.run import beside, same_people, same_population
-from privgate.run.coins import unknown
+from privgate.run import beside
 from privgate.run.run import Run
-from privgate.run.same_people import Twins
-from privgate.run.same_population import Shift
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
@@ -96,7 +97,7 @@ class AttackPool:
                 "trained on; give other candidates"
             )
         if self.shift is not None and self.shift.clear:
-            return f"candidates do not come from the same population as the training records ({told(self.shift)})"
+            return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
         return ""
 
 
@@ -117,19 +118,6 @@ def fingerprints(X: Any, y: NDArray[Any], n: int) -> NDArray[np.void]:
 
 
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
-
-
-def told(shift: Shift) -> str:
-    """Return in words how members and candidates are told apart."""
-    said = (
-        f"told apart by features and label alone with an AUC of {shift.auc:.2f}, 0.5 is due; shares of labels differ "
-        f"by {shift.labels:.1%}"
-    )
-    if shift.beside_members:
-        said += f"; {shift.beside:.1%} more of the candidates than is due are nearest to a member"
-    if shift.beside_members or shift.below:
-        said += "; as if they were made from members, or picked beside them"
-    return said
 
 
 def of(data: TrainingData) -> AttackPool:
@@ -189,16 +177,16 @@ def _build(data: TrainingData) -> AttackPool:
     unique = ~_of_several(name, unit)
     trial = eligible & unique
     copied, among = np.isin(inside, outside), _of_several(inside, unit[:n])
-    twins = same_people.twins(data, trial)
+    alike = twins.find_twins(data, trial)
     near = np.zeros(size, dtype=bool)
-    if twins is not None:
-        near[twins.rows] = True
+    if alike is not None:
+        near[alike.rows] = True
         trial &= ~near
         eligible[n:] &= ~near[n:]
     # exact and near copies together: each alone may be too few to be seen
-    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if twins is None else twins.others)
-    charged = same_people.oftener(copies, size - n, due, n) <= same_people.CHARGED
-    hidden = copied | near[:n] if charged or (twins is not None and twins.clear) else np.zeros(n, dtype=bool)
+    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if alike is None else alike.others)
+    charged = twins.test_oftener(copies, size - n, due, n) <= twins.CHARGED
+    hidden = copied | near[:n] if charged or (alike is not None and alike.clear) else np.zeros(n, dtype=bool)
     removed = {
         "also_in_training": int(overlap.sum()),
         "repeated": int((repeated & ~overlap).sum()),
@@ -206,8 +194,8 @@ def _build(data: TrainingData) -> AttackPool:
         "nearly_in_training": int(near[n:].sum()),
         "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
-    shift = same_population.shift(data, trial)
-    return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, twins, shift, float(hidden.mean()))
+    shift = strangers.find_shift(data, trial)
+    return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, alike, shift, float(hidden.mean()))
 
 
 def _of_several(name: Index, person: Index) -> Bool:
@@ -278,7 +266,7 @@ def of_run(run: Run) -> AttackPool:
     sides = [people[member], people[~member]]
     if max(map(len, sides)) <= run.trials:
         return pool
-    rng = unknown(run.subject, "trials of attacks", run.fleet)
+    rng = draw_privately(run.subject, "trials of attacks", run.fleet)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
     return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 

@@ -36,7 +36,7 @@ class Budget:
     shadow_models : int
         Models on random subsets, shared by every attack.
     seeds : int, optional
-        At least how many other coins the released answers are compared with, where training draws. Of a recipe without
+        At least how many other seeds the released answers are compared with, where training draws. Of a recipe without
         a seed, the runs with and without each person. Chosen by the controls if absent.
     mode : {"all", "max", "screen"}
         "all" looks at every person, "max" only at those who could hold the largest value. "screen" ranks people by
@@ -122,8 +122,8 @@ class Run:
         What the policy can never conclude for this model, known before anything is trained.
     registered_apart : (float, float)
         How far the registered model is from the recipe's, by the control: on records, and at any question asked; nats.
-    single_median : float, optional
-        Median change of a probability when single records are relabelled, by the control; None where it did not run.
+    moved_by_record : float
+        Change of a probability by relabelling, a record, by the control; 0 where it did not run.
     seed_control : SeedControl, optional
         What the controls say about seeds; None before they ran.
     rehearsed : bool
@@ -160,7 +160,7 @@ class Run:
     suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()
     registered_apart: tuple[float, float] = (0.0, 0.0)
-    single_median: float | None = None
+    moved_by_record: float = 0.0
     seed_control: SeedControl | None = None
     rehearsed: bool = False
     deadline: float = math.inf

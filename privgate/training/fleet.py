@@ -18,7 +18,6 @@ from numpy.random import Generator
 
 from privgate import digest
 from privgate.arrays import Index
-from privgate.door import admit_cluster
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import context, isolation, kept, payload, warm
@@ -432,8 +431,6 @@ class Fleet:
         from privgate.training import spark
         from privgate.training.clusters import DaskPool, JoblibPool
 
-        if isinstance(self.cluster, str):
-            admit_cluster(self.cluster)
         if isinstance(self.cluster, str) and spark.is_master(self.cluster):
             return spark.SparkPool(self.cluster, self.limits)
         if isinstance(self.cluster, str) and "://" not in self.cluster:

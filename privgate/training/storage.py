@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from privgate.door import admit
 from privgate.errors import UsageError
 
 #: bytes from which on what lies in a file is read where it is needed, and not kept in memory
@@ -200,5 +199,4 @@ def place(where: str | Path | None) -> Place:
         return MemoryPlace()
     if text.startswith("file://"):
         return LocalPlace(Path(text.removeprefix("file://")))
-    admit(text)
     return RemotePlace(text) if "://" in text else LocalPlace(Path(text).expanduser())

@@ -21,8 +21,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
-from privgate.training import asking, context, kept, owner_words, task_limits
-from privgate.training import asking as answers
+from privgate.training import context, kept, owner_words, task_limits
 from privgate.training import payload as parts
 from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.payload import Opened, Payload
@@ -112,10 +111,7 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
 
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
-    """Return the stored model's log-probabilities on pool rows; or of what MLflow serves, as ``answers.read`` says.
-
-    ``served`` is a way of asking, of ``asking``.
-    """
+    """Return the stored model's log-probabilities on pool rows; or what MLflow serves where ``served`` is a way of asking."""
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         started = time.perf_counter()
@@ -286,16 +282,9 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 def _served(opened: Opened, queries: Index, way: str) -> Float:
     from privgate.subject.containers import take
 
-    X = take(opened.X, np.asarray(queries, dtype=np.int64))
-    chosen, sent = zip(*asking.parts(X, len(queries), way), strict=True)
-    number = opened.recipe.task == "regression"
-    found = np.empty((len(queries), 1 if number else len(opened.classes)))
-    for rows, raw in zip(chosen, opened.stored.serve(sent), strict=True):
-        if number:
-            found[rows] = _in_deviations(opened, answers.read_numbers(raw, len(rows)))
-        else:
-            found[rows] = answers.read(raw, opened.classes, len(rows))
-    return found
+    ask = importlib.import_module("privgate.controls.client_answers").ask  # by name, because controls stand above
+    values: Float = ask(opened, take(opened.X, np.asarray(queries, dtype=np.int64)), way)
+    return _in_deviations(opened, values[:, 0]) if opened.recipe.task == "regression" else values
 
 
 def _in_deviations(opened: Opened, values: Float) -> Float:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from privgate import digest
 from privgate import report as rendering
 from privgate.cli.report import read as report_file
+from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
 from privgate.guard import checks, signing, statement
@@ -22,7 +23,6 @@ from privgate.guard.truststore import TrustStore, fresh_key
 from privgate.policy import Policy, fixtures
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
-from privgate.run import suites
 from privgate.serve.app import Deliveries
 from privgate.serve.reconciler import CheckRequest
 from privgate.subject.recipe import Recipe

@@ -14,13 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
-from privgate.check import gate
+from privgate.check import beforehand, gate
 from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
 from privgate.families.sharded_members import ShardedMembers
 from privgate.influence import modes, per_unit
 from privgate.models import Sharded
-from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.training.fleet import Fleet
 
@@ -49,7 +48,7 @@ def subject(dtp=0.9):
 
 def run(policy, about, fleet, **limits):
     made = prepare(policy, about, fleet=fleet, limits=Budget(**limits))
-    return controls.choose_seeds(made, glance=True)
+    return beforehand.choose_seeds(made, glance=True)
 
 
 @pytest.mark.slow

@@ -18,12 +18,12 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Fleet, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
 from privgate.__main__ import run
-from privgate.check import prepare
+from privgate.check import beforehand
+from privgate.controls import reproduces
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt, layout
 from privgate.registry.client import connect
 from privgate.registry.named import named
-from privgate.run import reproduction
 
 X = np.random.default_rng(1).normal(size=(30, 2))
 DATA = TrainingData(X, (X[:, 0] > 0).astype(int))
@@ -62,7 +62,7 @@ def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, u
     subject = Subject.load(found)
     assert layout.model_files(Path(subject.model.folder)) == layout.model_files(old)
     with Fleet(jobs=1, ledger="none") as fleet:
-        told = reproduction.reproduces(subject, fleet)
+        told = reproduces.reproduces(subject, fleet)
     assert told.detail["from_registered_model"] == 0.0
     client = mlflow.MlflowClient()
     assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"
@@ -247,7 +247,7 @@ def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclar
 
 
 def test_an_earlier_policy_takes_each_record_for_a_person_and_warns(undeclared):
-    found = prepare.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))
+    found = beforehand.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))
     assert (found.outcome, found.message[:39]) == ("warned", "each record was taken for a person; run")
 
 
@@ -264,7 +264,7 @@ def test_a_declaration_is_kept_beside_the_data_and_told_with_who_made_it(undecla
     assert after.data.digest == before.data.digest == undeclared.digest
     assert after.digests["files"] != before.digests["files"]  # which a statement signs
     assert after.data.declared_by == getpass.getuser()
-    passed = prepare.check_people(Policy.load("share-1"), after)
+    passed = beforehand.check_people(Policy.load("share-1"), after)
     assert passed.outcome == "passed"
     told = evaluate("attacks-1", after).evidence.subject  # too few candidates: nothing is trained
     assert told["people"] == {"declared": after.data.people_declared, "by": getpass.getuser()}

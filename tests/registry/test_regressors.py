@@ -12,8 +12,8 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, report
+from privgate.controls.served import check_served, describe
 from privgate.errors import SubjectError
-from privgate.run import serving
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_another_model_than_the_recipes_is_not_reproduced(registry, heights, fle
 
 
 def served(subject, fleet):
-    (found,) = serving.preconditions(subject, fleet)
+    (found,) = check_served(subject, fleet)
     return found
 
 
@@ -88,7 +88,7 @@ def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
     assert abs(np.corrcoef(seen[0], seen[1])[0, 1]) < 0.4
     for other in (Release(noise=Laplace(1.0)), Release(noise=Gaussian(4.0)), Release()):
         told = served(replace(subject, release=other), fleet)
-        assert told.outcome == "inconclusive", serving.words(other)
+        assert told.outcome == "inconclusive", describe(other)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate.controls import served as controls
 from privgate.registry import native
-from privgate.run import serving
 
 DECLARED = [
     Release(),
@@ -39,7 +39,7 @@ def flowers():
 
 
 def judged(subject, fleet):
-    (found,) = serving.preconditions(subject, fleet)
+    (found,) = controls.check_served(subject, fleet)
     return found
 
 
@@ -47,7 +47,7 @@ def judged(subject, fleet):
 @pytest.mark.parametrize(
     "release",
     [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
-    ids=serving.words,
+    ids=controls.describe,
 )
 def test_what_is_declared_is_served(registry, flowers, fleet, release):
     info = log_model(
@@ -56,7 +56,7 @@ def test_what_is_declared_is_served(registry, flowers, fleet, release):
     found = judged(Subject.load("models:/m/1"), fleet)
     assert found.outcome == "passed", found.message
     assert found.detail == {
-        "records": 60, "different": 0, "declared": serving.words(release), "questions": 64, "ways": 5,
+        "records": 60, "different": 0, "declared": controls.describe(release), "questions": 64, "ways": 5,
     }  # fmt: skip
 
     served = mlflow.pyfunc.load_model(info.model_uri).predict(flowers.X)
@@ -73,7 +73,7 @@ def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
     for declared in DECLARED[1:]:
         found = judged(replace(subject, release=declared), fleet)
         assert found.outcome == "inconclusive"
-        words = serving.words(declared)
+        words = controls.describe(declared)
         assert found.message.startswith(f"MLflow serves exact probabilities, and declared are {words}")
         assert "log_model" in found.message
         assert "--release probabilities" in found.message

@@ -20,15 +20,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from privgate import Fleet, PrivgateError, Recipe, Subject, TrainingData, log_model, log_recipe
+from privgate.controls import reproduces
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
-from privgate.run import reproduction
 
 
 @pytest.fixture(scope="module")
 def from_registered():
     """Return how far a training in a worker is from the registered model; one worker for all."""
     with Fleet(jobs=1, ledger="none") as fleet:
-        yield lambda subject: reproduction.reproduces(subject, fleet).detail["from_registered_model"]
+        yield lambda subject: reproduces.reproduces(subject, fleet).detail["from_registered_model"]
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
-from privgate.check import gate
+from privgate.check import beforehand, gate
 from privgate.errors import UsageError
 from privgate.policy import Policy
-from privgate.run import controls
 from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
 from privgate.subject.domain import Domain
@@ -162,7 +161,7 @@ def test_what_cannot_be_compared_is_not_used_in_a_run_to_be_signed(tmp_path):
     assert all(np.array_equal(a.log_p, b.log_p) for a, b in zip(again, new, strict=True))
     with plain(tmp_path / "ledger", signable=True) as third:  # who forges leaves out what controls ask for
         third.fits(asked, out(2, 3))
-        found = controls.remembered(Run(asked, third))
+        found = beforehand.remembered(Run(asked, third))
     assert [(p.name, p.outcome) for p in found] == [("remembered", "inconclusive")]
 
 
@@ -231,7 +230,7 @@ def test_what_a_place_broke_is_final_in_its_run_and_tried_by_the_next(tmp_path, 
     for _ in range(2):
         with plain(tmp_path / "ledger", signable=signable) as mended:
             assert not mended.fits(broken, out(1))[0].problem
-            controls.remembered(Run(broken, mended))
+            beforehand.remembered(Run(broken, mended))
             assert not mended.freshness.different
 
 
@@ -244,7 +243,7 @@ def test_a_place_that_broke_after_a_run_is_no_forgery_and_leaves_the_next_undeci
     (tmp_path / "place").rmdir()
     with plain(tmp_path / "ledger", signable=True) as broken:
         broken.fits(subject, out(1))
-        (found,) = controls.remembered(Run(subject, broken))
+        (found,) = beforehand.remembered(Run(subject, broken))
     assert found.outcome == "inconclusive"
     assert "cannot be made again here: training raised ModuleNotFoundError" in found.message
 

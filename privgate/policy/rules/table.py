@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from privgate.controls import suites as expectations
 from privgate.evidence import COLUMNS, BehindInfluence, Measurement
 from privgate.policy.policy_part import Audit
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.policy.rules.rule_base import Rule
-from privgate.run import suites as expectations
 from privgate.run.needs import Need
 from privgate.verdict import Outcome
 
@@ -87,7 +87,7 @@ class Table(Rule):
         frame = pd.DataFrame(
             [{**dict.fromkeys(COLUMNS, float("inf")), **worst, "status": s} for s in ("failed", "undefined")]
         )
-        found = expectations.run(expectations.parse(text, self.file), frame, file=self.file)
-        if not any(e.error for e in found) and sum(not e.met for e in found) <= self.max:
+        found = expectations.evaluate(expectations.parse(text, self.file), frame, file=self.file)
+        if not any(e.error for _, e in found) and sum(not e.met for _, e in found) <= self.max:
             said = "a table in which every influence is unlimited and nobody was retrained meets"
             yield f"cannot refuse: {said} {self.file}"

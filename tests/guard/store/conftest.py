@@ -7,11 +7,9 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -285,40 +283,6 @@ def tried():
 @pytest.fixture(scope="session")
 def site_type():
     return Site
-
-
-@pytest.fixture(scope="module")
-def authors_world(guarded_server, guarded_folder, site, registry_type, free_port, tmp_path_factory):
-    """A released version of model ``m``, the only one of the guarded server, and an author who writes anywhere."""
-    from tests.guard.store import authors
-    from tests.guard.store.test_serve import model
-
-    registry = registry_type(guarded_server, site)
-    registry.free_port = free_port
-    tables = (
-        "registered_model_aliases",
-        "model_version_tags",
-        "registered_model_tags",
-        "model_versions",
-        "registered_models",
-    )
-
-    def emptied():
-        with closing(sqlite3.connect(guarded_folder / "tracking.db", timeout=30)) as rows:
-            for table in tables:
-                rows.execute(f"DELETE FROM {table}")
-            rows.commit()
-
-    emptied()
-    work = tmp_path_factory.mktemp("authors")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(work)
-        model(registry, "m")
-        registry.release("m", "1", work)
-    registry.client.set_registered_model_alias("m", "production", "1")
-    with authors.served(authors.Listener()) as listener, authors.served(authors.Leading(guarded_server)) as leading:
-        yield authors.World(registry, guarded_folder, work, sys.executable, listener, leading)
-    emptied()
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_a_request_that_means_nothing_is_refused(text):
         CheckRequest.parse(text)
 
 
-@pytest.mark.parametrize("option", ["--retrain", "--observe", "--nonce=0", "--to=other"])
+@pytest.mark.parametrize("option", ["--observe", "--nonce=0", "--to=other"])
 def test_what_is_about_one_decision_is_no_option_of_a_server(option, tmp_path, capsys):
     words = ["serve", "--config", str(tmp_path / "guard.yaml"), "--policy", "dtp-1", "--work", str(tmp_path)]
     assert run([*words, "--without-isolation", "--", option]) == 2

@@ -1,8 +1,13 @@
-"""Great Expectations suites over tables and training data: counts out, never values."""
+"""Great Expectations suites over training data: counts out, never values; imported only when a policy names a suite.
+
+Three habits of Great Expectations are mended here: an empty table meets almost any expectation, NaN is passed over, and
+a column that does not exist looks like a violation. So a least number of rows and not-null on every column named are
+added, and what could not be evaluated is an error, never a violation and never met.
+"""
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,18 +18,19 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
 from privgate.evidence import Expectation, Precondition
 
-# Great Expectations suites over tables: counts out, never values; imported only when a policy names a suite.
-#
-# Three of its habits are mended here: an empty table meets almost any expectation, NaN is passed over, and a column
-# that does not exist looks like a violation. So a least number of rows and not-null on every column named are added,
-# and what could not be evaluated is an error, never a violation and never met. Columns' extremes are people's values:
-# they stay out.
-
-_NOT_NULL = "expect_column_values_to_not_be_null"
-_MAY_BE_NULL = frozenset({_NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
+#: a ``TrainingData``: a verifier judges a suite's result without the rooms of records and models
+Data = Any
+NOT_NULL = "expect_column_values_to_not_be_null"
+BETWEEN = "expect_column_values_to_be_between"
+_MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
 #: stands in the ``meta`` of a suite that ``privgate policy suite`` drafted, until a person removes it
 DRAFT = "privgate_draft"
+#: the key of a precondition's detail that holds Great Expectations' own validation result
+VALIDATION = "validation"
+#: columns that a suite of any data set may name: the record's id, or its number; how many people have its label; and
+#: whether it lies outside the declared domain (0 or 1)
+RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
 
 
 def parse(text: str, file: str) -> dict[str, Any]:
@@ -50,9 +56,7 @@ def parse(text: str, file: str) -> dict[str, Any]:
                 "expectation, and 'expectation_suite_name' to 'name'"
             )
         if not isinstance(one, dict) or not isinstance(one.get("type"), str):
-            raise PolicyError(
-                f"{file}: expectations.{i}: needs 'type', for example 'expect_column_values_to_be_between'"
-            )
+            raise PolicyError(f"{file}: expectations.{i}: needs 'type', for example {BETWEEN!r}")
         if not isinstance(one.get("kwargs", {}), dict):
             raise PolicyError(f"{file}: expectations.{i}.kwargs: is not an object")
     if isinstance(suite.get("meta"), dict) and DRAFT in suite["meta"]:
@@ -73,9 +77,10 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
     with _quiet():
         import great_expectations as gx
         from great_expectations.exceptions import GreatExpectationsError
+        from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
         from great_expectations.expectations.registry import list_registered_expectation_implementations
 
-        name, made = str(suite.get("name", "suite")), []
+        name, expectations = str(suite.get("name", "suite")), []
         known = list_registered_expectation_implementations()
         for i, one in enumerate(suite["expectations"]):
             if one["type"] not in known:
@@ -87,71 +92,45 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
             # a number given by the store that it was saved in would tie it to the suite there
             config = {"kwargs": {}, **one, "id": None, "meta": {**(one.get("meta") or {}), "privgate": i}}
             try:
-                made += gx.ExpectationSuite(name=name, expectations=[_configuration(config)]).expectations
+                expectations += gx.ExpectationSuite(
+                    name=name, expectations=[ExpectationConfiguration(**config)]
+                ).expectations
             except (GreatExpectationsError, ValueError, TypeError, KeyError) as exc:
                 why = " ".join(str(exc).split())[:200]
                 raise PolicyError(f"{file}: expectations.{i} ({one['type']}): {why}") from exc
         # together, because adding one replaces another of the same type about the same column
-        return gx.ExpectationSuite(name=name, expectations=made)
+        return gx.ExpectationSuite(name=name, expectations=expectations)
 
 
-def run(suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int = 1) -> tuple[Expectation, ...]:
-    """Return what became of every expectation, in the suite's order, then of those that were added.
+def evaluate(
+    suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int = 1
+) -> list[tuple[dict[str, Any], Expectation]]:
+    """Return (expectation, what became of it), in the suite's order, then those that were added.
 
     Parameters
     ----------
     suite : mapping
         From ``parse``.
     frame : DataFrame
-        The table.
     file : str
         How messages call the suite.
     min_rows : int
         Fewer rows violate.
     """
-    return tuple(e for _, e in evaluated(suite, frame, file=file, min_rows=min_rows))
-
-
-def evaluated(
-    suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int
-) -> list[tuple[dict[str, Any], Expectation]]:
-    """Return (expectation, what became of it), in the suite's order, then those that were added."""
-    added = [_row_count(max(1, min_rows)), *_not_null(suite, frame)]
+    least = max(1, min_rows)
+    rows = expect("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least)
+    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in list_columns(e)}
+    named = dict.fromkeys(c for e in suite["expectations"] for c in list_columns(e) if c in frame.columns)
+    added = [rows, *(expect(NOT_NULL, column=c) for c in named if c not in spoken)]
     whole = {**suite, "expectations": [*suite["expectations"], *added]}
-    made = build(whole, file)
+    built = build(whole, file)
     with _quiet():
-        results = _validate(made, frame)
-    found = {r["expectation_config"]["meta"]["privgate"]: r for r in results}
-    told = []
-    for i, one in enumerate(whole["expectations"]):
-        lost = Expectation(_name(one), met=False, error="no result came back")
-        told.append((one, _outcome(one, found[i], frame) if i in found else lost))
-    return told
+        results = {r["expectation_config"]["meta"]["privgate"]: r for r in _validate(built, frame)}
+    lost = {"exception_info": {"raised_exception": True}}
+    return [(one, _read_result(one, results.get(i, lost), frame)) for i, one in enumerate(whole["expectations"])]
 
 
-def _configuration(config: Mapping[str, Any]) -> Any:
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    return ExpectationConfiguration(**config)
-
-
-def _row_count(least: int) -> dict[str, Any]:
-    kwargs = {"min_value": least}
-    return {
-        "type": "expect_table_row_count_to_be_between",
-        "kwargs": kwargs,
-        "meta": {"name": f"at least {least} rows"},
-    }
-
-
-def _not_null(suite: Mapping[str, Any], frame: Any) -> list[dict[str, Any]]:
-    """Return not-null for every column that an expectation reads and whose nulls no expectation speaks of."""
-    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in columns(e)}
-    named = dict.fromkeys(c for e in suite["expectations"] for c in columns(e) if c in frame.columns)
-    return [{"type": _NOT_NULL, "kwargs": {"column": c}} for c in named if c not in spoken]
-
-
-def columns(expectation: Mapping[str, Any]) -> list[str]:
+def list_columns(expectation: Mapping[str, Any]) -> list[str]:
     """Return the columns that an expectation reads."""
     kwargs = expectation.get("kwargs", {})
     names = [kwargs.get(k) for k in ("column", "column_A", "column_B")]
@@ -178,18 +157,22 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("units")
     shown = frame.copy(deep=False)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": shown})
-    found: list[dict[str, Any]] = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
+    results: list[dict[str, Any]] = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
     shown.drop(index=shown.index, inplace=True)  # the context stays, and would hold all records
-    return found
+    return results
 
 
-def _outcome(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
-    name, severity = _name(expectation), str(expectation.get("severity", "critical"))
-    absent = [c for c in columns(expectation) if c not in frame.columns]
+def _read_result(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
+    given = (expectation.get("meta") or {}).get("name")
+    name = str(given) if given else f"{expectation['type']}({', '.join(list_columns(expectation))})"
+    severity = str(expectation.get("severity", "critical"))
+    absent = [c for c in list_columns(expectation) if c not in frame.columns]
     if absent and expectation["type"] != "expect_column_to_exist":
         return Expectation(name, met=False, error=f"there is no column {absent[0]!r}", severity=severity)
-    if _raised(result.get("exception_info") or {}):
-        # the exception's text may quote values
+    info = result.get("exception_info") or {}
+    # the report is flat, or nested by metric; an exception's text may quote values
+    parts = [info] if "raised_exception" in info else [v for v in info.values() if isinstance(v, Mapping)]
+    if any(bool(part.get("raised_exception", True)) for part in parts):
         return Expectation(name, met=False, error="could not be evaluated", severity=severity)
     counts = result.get("result") or {}
     return Expectation(
@@ -199,19 +182,6 @@ def _outcome(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: A
         unexpected=int(counts.get("unexpected_count") or 0),
         percent=float(counts.get("unexpected_percent") or 0.0),
     )
-
-
-def _raised(info: Mapping[str, Any]) -> bool:
-    """Return whether anything was raised; the report is flat, or nested by metric."""
-    if "raised_exception" in info:
-        return bool(info["raised_exception"])
-    return any(isinstance(v, Mapping) and bool(v.get("raised_exception", True)) for v in info.values())
-
-
-def _name(expectation: Mapping[str, Any]) -> str:
-    given = (expectation.get("meta") or {}).get("name")
-    read = ", ".join(columns(expectation))
-    return str(given) if given else f"{expectation['type']}({read})"
 
 
 @contextlib.contextmanager
@@ -228,51 +198,7 @@ def _quiet() -> Iterator[None]:
         logger.propagate = before
 
 
-# What was declared about training data, as columns that a suite of any data set may name.
-#
-# So one suite can be shipped: that no label is one person's and that every record lies in the declared domain means
-# the same for every table. The names begin with ``privgate.``; a column of the data by such a name is not looked at.
-
-#: a ``TrainingData``: who judges a table loads no rooms of records and models
-Data = Any
-#: the record's id, or its number where none was given
-RECORD = "privgate.record"
-#: how many people have the record's label; for targets that are numbers, how many there are
-WITH_LABEL = "privgate.people_with_label"
-#: whether the record lies outside the declared ranges, categories or columns, 0 or 1; 0 where none are declared
-OUTSIDE = "privgate.outside_domain"
-COLUMNS = (RECORD, WITH_LABEL, OUTSIDE)
-
-
-def declared_columns(data: Data, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Return those of the columns that are wanted, each of shape (n,)."""
-    made = {RECORD: _records, WITH_LABEL: _with_label, OUTSIDE: _outside}
-    return {name: make(data) for name, make in made.items() if name in wanted}
-
-
-def _records(data: Data) -> NDArray[Any]:
-    return np.arange(data.n) if data.ids is None else np.asarray(data.ids)
-
-
-def _with_label(data: Data) -> NDArray[np.int64]:
-    if data.numbers:
-        return np.full(data.n, len(data.units), dtype=np.int64)
-    owners = np.arange(data.n) if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
-    label = np.searchsorted(data.classes(), data.y)
-    pairs = np.unique(np.column_stack([label, owners]), axis=0)
-    return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
-
-
-def _outside(data: Data) -> NDArray[np.int64]:
-    """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
-    inside = np.ones(data.n, dtype=bool) if data.domain is None else data.domain.holds(data.X)
-    return (~inside).astype(np.int64)
-
-
-# Suites over training data: their records as a table, and the precondition that they meet what is expected.
-
-#: the key of a precondition's detail that holds Great Expectations' own validation result
-VALIDATION = "validation"
+# Training data as a table, and the precondition that they meet a suite.
 
 
 def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
@@ -280,37 +206,34 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
 
     Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
     inconclusive. Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``;
-    what was declared about the data are the columns of ``declared``.
+    what was declared about the data are the columns ``RECORD``, ``WITH_LABEL`` and ``OUTSIDE``.
     """
-    name = f"suite:{file}"
-    named = {c for e in suite["expectations"] for c in columns(e)}
+    import pandas as pd
+
+    name, named = f"suite:{file}", {c for e in suite["expectations"] for c in list_columns(e)}
+    declared = {RECORD: _number_records, WITH_LABEL: _count_people_with_label, OUTSIDE: _is_outside}
     frame = as_frame(data)
-    if frame is None and named <= {"label", *COLUMNS}:
-        frame = _labels(data)
+    if frame is None and named <= {"label", *declared}:
+        frame = pd.DataFrame({"label": data.y})
     if frame is None:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    frame = frame.assign(**declared_columns(data, named))
-    told = evaluated(suite, frame, file=file, min_rows=min_rows)
-    results = [e for _, e in told]
-    broken = [e for e in results if not e.met]
-    detail = {
-        "expectations": [asdict(e) for e in results],
-        "rows": len(frame),
-        VALIDATION: _validation(suite, told, file),
-    }
+    frame = frame.assign(**{column: make(data) for column, make in declared.items() if column in named})
+    results = evaluate(suite, frame, file=file, min_rows=min_rows)
+    broken = [e for _, e in results if not e.met]
+    validation = _write_validation(suite, results, file)
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame), VALIDATION: validation}
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     critical = [e for e in broken if not e.error and e.severity == "critical"]
     errors = [e for e in broken if e.error]
-    first = [*critical, *errors, *broken][0]
     outcome = "failed" if critical else ("inconclusive" if errors else "warned")
+    first = [*critical, *errors, *broken][0]
     text = f"{file}: {len(broken)} of {len(results)} expectations do not hold, first {first}"
     return Precondition(name, outcome, text, detail)
 
 
 def as_frame(data: Data) -> Any:
     """Return training data as a DataFrame with its labels, or None where there are no columns."""
-    import numpy as np
     import pandas as pd
 
     X = data.X
@@ -329,41 +252,42 @@ def as_frame(data: Data) -> Any:
     return frame if "label" in frame.columns else frame.assign(label=data.y)
 
 
-def _labels(data: Data) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({"label": data.y})
+def _number_records(data: Data) -> NDArray[Any]:
+    return np.arange(data.n) if data.ids is None else np.asarray(data.ids)
 
 
-def _validation(
-    suite: Mapping[str, Any], told: Sequence[tuple[Mapping[str, Any], Expectation]], file: str
+def _count_people_with_label(data: Data) -> NDArray[np.int64]:
+    """Return how many people have each record's label, shape (n,); for targets that are numbers, how many there are."""
+    if data.numbers:
+        return np.full(data.n, len(data.units), dtype=np.int64)
+    owners = np.arange(data.n) if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
+    label = np.searchsorted(data.classes(), data.y)
+    pairs = np.unique(np.column_stack([label, owners]), axis=0)
+    return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
+
+
+def _is_outside(data: Data) -> NDArray[np.int64]:
+    """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
+    inside = np.ones(data.n, dtype=bool) if data.domain is None else data.domain.holds(data.X)
+    return (~inside).astype(np.int64)
+
+
+def _write_validation(
+    suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
 ) -> dict[str, Any]:
-    """Return a validation result as Great Expectations writes and reads it, without anybody's value and without counts.
+    """Return a validation result as Great Expectations writes and reads it, without values and without counts.
 
     Counts stand in the report, where small ones are hidden. What could not be evaluated is marked as an exception.
     """
     import great_expectations as gx
 
-    results = [
-        {
-            "success": e.met,
-            "expectation_config": {
-                "type": one["type"],
-                "kwargs": dict(one.get("kwargs", {})),
-                "meta": {"name": e.name},
-                "severity": e.severity,
-            },
-            "result": {},
-            "meta": {},
-            "exception_info": {
-                "raised_exception": bool(e.error),
-                "exception_message": e.error or None,
-                "exception_traceback": None,
-            },
-        }
-        for one, e in told
-    ]
-    met = sum(e.met for _, e in told)
+    rows = []
+    for one, e in results:
+        config = {"type": one["type"], "kwargs": dict(one.get("kwargs", {})), "meta": {"name": e.name}}
+        info = {"raised_exception": bool(e.error), "exception_message": e.error or None, "exception_traceback": None}
+        row = {"success": e.met, "expectation_config": {**config, "severity": e.severity}, "result": {}, "meta": {}}
+        rows.append({**row, "exception_info": info})
+    met = sum(e.met for _, e in results)
     return {
         "success": met == len(results),
         "statistics": {
@@ -376,5 +300,9 @@ def _validation(
         "suite_parameters": {},
         "id": None,
         "meta": {"great_expectations_version": str(gx.__version__), "file": file},
-        "results": results,
+        "results": rows,
     }
+
+
+def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
+    return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from privgate.run.recipe_controls import CLEAR, FIRST, IGNORED, LEVEL, SIDE, depends_on_data, trainings
+from privgate.run.reproduction import reproduces
 from scipy.stats import beta
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -17,8 +19,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate.models import ContingencyTable
 from privgate.run import changed
-from privgate.run.recipe_controls import CLEAR, FIRST, IGNORED, LEVEL, SIDE, depends_on_data, trainings
-from privgate.run.reproduction import reproduces
 from privgate.statistics.leakage import permutation_p
 from privgate.subject.claim import Claim
 from privgate.subject.data import TrainingData

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import all_estimators
 
 from privgate import models
-from privgate.run.recipe_controls import _READS_NONE, reads_no_seed
+from privgate.controls.seeds import _READS_NONE, reads_no_seed
 from privgate.subject.recipe import Recipe
 
 RNG = np.random.default_rng(0)

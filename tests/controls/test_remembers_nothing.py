@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.run.recipe_controls import remembers_nothing
+from privgate.controls.depends import remembers_nothing
 from privgate.training.fleet import Fleet
 
 RNG = np.random.default_rng(4)

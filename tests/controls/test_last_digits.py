@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from privgate.run.reproduction import tells
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.run import reproduction, serving
-from privgate.run.reproduction import tells
 from privgate.training import asking
 from privgate.training.fit import Answer
 

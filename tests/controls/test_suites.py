@@ -13,11 +13,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.__main__ import run as main
+from privgate.controls import suite_drafts, suites
 from privgate.errors import MeasurementError, PolicyError, SubjectError
 from privgate.evidence import Request, SeedControl
 from privgate.influence import per_unit
 from privgate.policy.rules.table import Table
-from privgate.run import drafting, suites
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -30,7 +30,7 @@ def suite(*expectations):
 
 
 def run(frame, *expectations, min_rows=1):
-    return {e.name: e for e in suites.run(suite(*expectations), frame, file="s.json", min_rows=min_rows)}
+    return {e.name: e for _, e in suites.evaluate(suite(*expectations), frame, file="s.json", min_rows=min_rows)}
 
 
 def people(**columns):
@@ -336,7 +336,7 @@ def drawn(n=200):
 
 
 def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data():
-    made = drafting.draft(drawn(), "mine")
+    made = suite_drafts.draft(drawn(), "mine")
 
     with pytest.raises(PolicyError, match=r"is a draft that nobody has confirmed; .* remove meta\.privgate_draft"):
         suites.parse(json.dumps(made), "mine.json")
@@ -349,8 +349,8 @@ def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data(
 
 def test_a_draft_holds_nobodys_own_value():
     data = drawn()
-    text = json.dumps(drafting.draft(data, "mine"))
-    town = next(e for e in drafting.draft(data, "mine")["expectations"] if "north" in str(e))
+    text = json.dumps(suite_drafts.draft(data, "mine"))
+    town = next(e for e in suite_drafts.draft(data, "mine")["expectations"] if "north" in str(e))
 
     assert "Rarehamlet" not in text
     assert "free text" not in text
@@ -370,7 +370,7 @@ def test_a_draft_holds_nobodys_own_value():
 @pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
 def test_nothing_is_drafted_of_records_without_columns(X):
     with pytest.raises(SubjectError, match="write the suite by hand"):
-        drafting.draft(TrainingData(X, [0, 1, 0, 1]), "mine")
+        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1]), "mine")
 
 
 def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing():
@@ -380,7 +380,7 @@ def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing(
         "../../etc": ["a", "b", "c", "d"],
         "privgate.record": [1, 1, 1, 1],
     })  # fmt: skip
-    made = drafting.draft(TrainingData(frame, [0, 1, 0, 1]), "mine")
+    made = suite_drafts.draft(TrainingData(frame, [0, 1, 0, 1]), "mine")
     asked = {e["kwargs"].get("column") for e in made["expectations"]}
 
     assert "void" not in asked
@@ -407,6 +407,6 @@ def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys
 def test_two_expectations_of_one_kind_about_one_column_are_both_judged():
     """Adding one to a suite of Great Expectations replaces the other."""
     close = {"type": AGE["type"], "kwargs": {"column": "age", "min_value": 35, "max_value": 99}}
-    found = suites.run(suite(close, AGE, AGE), people(), file="s.json")
+    found = [e for _, e in suites.evaluate(suite(close, AGE, AGE), people(), file="s.json")]
 
     assert [(e.met, e.error) for e in found[:3]] == [(False, ""), (True, ""), (True, "")]

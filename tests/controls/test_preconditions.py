@@ -7,11 +7,18 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privgate.check.beforehand import _check_candidates
+from privgate.controls import suites
+from privgate.controls.data import check_data, fingerprint
+from privgate.controls.strangers import list_copies
 from privgate.errors import SubjectError
 from privgate.file import look
-from privgate.run import beside, data_checks, pool, suites
-from privgate.run.data_checks import overlap, preconditions
+from privgate.run import beside, pool
 from privgate.subject.data import TrainingData
+
+
+def preconditions(data):
+    return [*check_data(data), *_check_candidates(data)]
 
 
 def found(data):
@@ -31,7 +38,6 @@ def test_clean_data_passes_every_check():
         "class_of_one",
         "duplicates",
         "near_duplicates",
-        "several_records",
         "overlap",
         "near_overlap",
         "same_population",
@@ -102,37 +108,12 @@ def test_text_is_near_without_case_and_punctuation():
     assert found(data)["near_duplicates"].detail["records"] == 2
 
 
-@pytest.mark.parametrize("name", ["patient_id", "customerId", "EMAIL", "person"])
-def test_a_repeating_identifier_column_asks_for_groups(name):
-    X = pd.DataFrame({name: np.arange(40) // 2, "x": np.arange(40.0)})
-
-    check = found(TrainingData(X, np.arange(40) % 2))["several_records"]
-    assert check.outcome == "warned"
-    assert name in check.message
-    assert found(TrainingData(X, np.arange(40) % 2, groups=np.arange(40) // 2))["several_records"].outcome == "passed"
-
-
-@pytest.mark.parametrize("name", ["width", "idle", "valid", "height", "renamed"])
-def test_a_column_that_only_contains_the_letters_is_no_identifier(name):
-    X = pd.DataFrame({name: np.arange(40) // 2, "x": np.arange(40.0)})
-
-    assert found(TrainingData(X, np.arange(40) % 2))["several_records"].outcome == "passed"
-
-
-def test_ids_that_share_their_beginnings_ask_for_groups():
-    ids = [f"p{i // 2}-{i % 2}" for i in range(40)]
-    single = [f"row-{i}" for i in range(40)]
-
-    assert found(clean(40, ids=ids))["several_records"].outcome == "warned"
-    assert found(clean(40, ids=single))["several_records"].outcome == "passed"
-
-
 def test_the_overlap_names_the_positions_of_candidates():
     data = clean()
     X = np.concatenate([np.full((1, 3), 9.0), data.X[[4, 5]]])
     with_candidates = clean(candidates=(X, [0, data.y[4], 1 - data.y[5]]))
 
-    assert overlap(with_candidates).tolist() == [1]
+    assert list_copies(with_candidates).tolist() == [1]
     check = found(with_candidates)["overlap"]
     assert (check.outcome, check.detail["candidates"]) == ("warned", [1])
 
@@ -148,7 +129,7 @@ def test_an_integer_frame_overlaps_with_the_same_numbers_as_floats():
     X = pd.DataFrame({"a": [1, 2, 3, 4]})
     others = pd.DataFrame({"a": [4.0, 9.0]})
 
-    assert overlap(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
+    assert list_copies(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
 
 
 def test_no_message_or_detail_holds_a_value_a_label_or_an_id():
@@ -167,13 +148,13 @@ def test_equal_fingerprints_mean_equal_records(rows):
     codes = np.unique(X, axis=0, return_inverse=True)[1].ravel()
 
     for container in (X, pd.DataFrame(X), sp.csr_matrix(X), [str(r) for r in rows]):
-        prints = np.unique(data_checks.exact(container), return_inverse=True)[1].ravel()
+        prints = np.unique(fingerprint(container), return_inverse=True)[1].ravel()
         assert len(set(zip(prints.tolist(), codes.tolist(), strict=True))) == len(set(codes.tolist()))
         assert prints.max() == codes.max()
 
 
 def test_negative_zero_and_nan_are_one_value_each():
-    prints = data_checks.exact(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
+    prints = fingerprint(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
 
     assert prints[0] == prints[1]
     assert prints[2] == prints[3]

@@ -1,0 +1,253 @@
+"""What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from privgate.check.prepare import described
+from privgate.controls import depends, reproduces, seeds, served, strangers
+from privgate.controls.data import check_data
+from privgate.errors import MeasurementError
+from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
+from privgate.policy import Policy
+from privgate.policy.judging import conditions
+from privgate.run import pool
+from privgate.run.needs import Need
+from privgate.run.run import Run
+from privgate.subject import tasks
+from privgate.subject.data import TrainingData
+from privgate.subject.subject import Subject
+
+#: preconditions without which no number about the model counts
+STOPPERS = (
+    "task",
+    "keys",
+    "served",
+    "reproduces",
+    "depends_on_data",
+    "remembers_nothing",
+    "recorded_seed",
+)
+
+# Findings for which nothing is trained.
+
+
+def untrained(run: Run, policy: Policy) -> list[Precondition]:
+    """Return findings on the data and on what is stored, for which nothing is trained."""
+    subject = run.subject
+    controls = [*subject.detail.get("preconditions", ()), *check_data(subject.data), *_check_candidates(subject.data)]
+    controls += [check_people(policy, subject), *policy.check_data(subject.data)]
+    controls += _check_recipe(subject)
+    if not run.limits.full and (why := too_few(policy, run)):
+        controls.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
+    if not any(p.outcome == "failed" for p in controls):
+        controls += served.check_served(subject, run.fleet)
+    return controls
+
+
+def check_people(policy: Policy, subject: Subject) -> Precondition:
+    """Return whether somebody declared whose each record is; nothing guesses it."""
+    name, data = "people_declared", subject.data
+    if data.people_declared:
+        by = f", as {data.declared_by} declared" if data.declared_by else ""
+        return Precondition(name, "passed", f"{len(data.units)} people: {data.people_declared}{by}")
+    step = f"run `privgate adopt {subject.uri} --one-record-each`, or with `--groups COLUMN`"
+    if not subject.uri:
+        step = "pass TrainingData(..., one_record_each=True), or groups=…"
+    if policy.data.people_declared:
+        return Precondition(name, "inconclusive", f"nobody declared whose each record is; {step}")
+    return Precondition(name, "warned", f"each record was taken for a person; {step}")
+
+
+def _check_candidates(data: TrainingData) -> list[Precondition]:
+    if data.candidates is None or not len(data.candidates[1]):
+        return strangers.check_strangers(data)
+    people = pool.built(data)
+    return strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
+
+
+def _check_recipe(subject: Subject) -> list[Precondition]:
+    recipe, controls = subject.recipe.payload, []
+    if why := subject.recipe.asked(subject.data.y):
+        controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
+    if recipe["dp"] is not None and recipe["seed"] is not None:
+        message = (
+            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
+            "the noise and subtract it; log the recipe without a seed"
+        )
+        controls.append(Precondition("recorded_seed", "failed", message))
+    return controls
+
+
+def too_few(policy: Policy, run: Run) -> str:
+    """Return why the people at hand can never decide a rule that must pass, whatever is trained; empty if they can."""
+    data, people = run.subject.data, policy.audit.min_candidates
+    rules = policy.asked_of(conditions(described(run.subject, run.theorems))).rules
+    for rule in (r for r in rules if r.binding and not r.either):
+        if rule.about.per_unit and len(data.units) < policy.audit.min_units:
+            return f"the policy wants {policy.audit.min_units} people, and the data hold {len(data.units)}: give more"
+        if Need.SHADOWS not in rule.about.needs:
+            continue
+        try:
+            candidates = pool.built(data)
+        except MeasurementError as exc:
+            return str(exc)
+        if candidates.twins is not None and candidates.twins.too_many:
+            return candidates.refusal
+        least, usable = max(pool.LEAST, people, getattr(rule, "least", 0)), int(candidates.trial[data.n :].sum())
+        if usable < least:
+            some = Count(usable, data.pool_size - data.n)
+            return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give more"
+    return ""
+
+
+def checked(
+    run: Run, policy: Policy, tell: Callable[[str], None]
+) -> tuple[Run, list[Precondition], list[Precondition]]:
+    """Return the run that knows what controls found, what was found, and what of it ends the run.
+
+    What of the data will stand in the verdict is told before anything is trained. Where it leaves no approval, nothing
+    is: neither a control nor a measurement takes it back.
+    """
+    controls = untrained(run, policy)
+    for p in controls:
+        if p.outcome != "passed":
+            tell(f"{p.name}: {p.message}")
+    if not (stopped := beforehand(controls)):
+        run, more = control_training(run)
+        controls, stopped = [*controls, *more], stopping(more)
+    (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
+    return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
+
+
+def beforehand(controls: Iterable[Precondition]) -> list[Precondition]:
+    """Return what of the findings that need no training keeps any training from leading to an approval."""
+    return [p for p in controls if p.outcome in ("failed", "inconclusive")]
+
+
+def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
+    """Return those after which nothing is planned or measured."""
+    return [p for p in beforehand(controls) if p.name in STOPPERS]
+
+
+# The controls of the recipe, for which the gate trains.
+
+
+def control_training(run: Run) -> tuple[Run, list[Precondition]]:
+    """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings."""
+    subject, fleet = run.subject, run.fleet
+    with fleet.afresh():
+        controls = [reproduces.reproduces(subject, fleet)]
+    if controls[0].outcome not in ("passed", "warned"):
+        return run, controls  # nothing is measured whatever the others say
+    with fleet.afresh():
+        controls.append(depends.depends_on_data(subject, fleet))
+    by_record = controls[1].figure("moved_by_record") or 0.0
+    run = replace(run, registered_apart=reproduces.registered_apart(controls[0]), moved_by_record=by_record)
+    if controls[1].outcome not in ("passed", "warned"):
+        return run, controls
+    noise = controls[1].figure("between_two_trainings") or 0.0
+    if not run.rehearsed and (memory := depends.remembers_nothing(subject, fleet, noise)) is not None:
+        controls.append(memory)
+        if memory.outcome != "passed":
+            return run, controls
+    run = choose_seeds(run, glance=run.attacks_alone)
+    if run.at_coins and not run.rehearsed and not run.attacks_alone:
+        controls.append(_compare_released(run))
+        run = replace(run, seed_control=_with_compared(run, controls[-1]))
+    return run, controls
+
+
+def choose_seeds(run: Run, *, glance: bool = False) -> Run:
+    """Return the run that knows at which seeds it judges, and what was seen of them."""
+    people = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units, run.n_units)
+    chosen = seeds.choose(run.subject, run.fleet, n_units=people, count=run.limits.seeds, glance=glance)
+    control = SeedControl(
+        dependent=chosen.dependent,
+        paired=len(chosen.seeds) if chosen.dependent else 0,
+        moved_by=chosen.moved_by,
+        compared=chosen.compared,
+        unread=chosen.unread,
+        coins=chosen.by,
+        note=chosen.message,
+    )
+    return replace(run, seeds=chosen.seeds, more_seeds=chosen.more, seed_control=control)
+
+
+def _compare_released(run: Run) -> Precondition:
+    by = "seed" if run.seed_control is None else run.seed_control.coins
+    return seeds.compare_released(run.subject, run.fleet, by=by, count=run.limits.seeds)
+
+
+def compares_last(run: Run) -> bool:
+    """Whether attacks alone are judged, of training that may read its seed: one other seed shows little of it."""
+    seen = run.seed_control
+    return run.attacks_alone and seen is not None and not seen.unread and run.subject.recipe.seed is not None
+
+
+def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
+    """Compare the released answers with those at other seeds where attacks alone are judged, and none is too strong.
+
+    The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
+    and nothing that was not compared may pass once the evidence is judged again.
+    """
+    if run.rehearsed or not compares_last(run):
+        return run, []
+    if run.attack_breaks(measured):
+        text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"
+        return run, [Precondition("coins", "inconclusive", text)]
+    control = _compare_released(run)
+    return replace(run, seed_control=_with_compared(run, control)), [control]
+
+
+def _with_compared(run: Run, control: Precondition) -> SeedControl | None:
+    seen, moved = run.seed_control, control.detail["moved_by"]
+    told = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
+    if (
+        seen is not None and not seen.dependent and moved > reproduces.DETERMINISTIC
+    ):  # the first that was tried is like it
+        told |= {"dependent": True, "moved_by": moved, "note": seeds.describe(moved)}
+    return None if seen is None else seen.model_copy(update=told)
+
+
+def count_trainings(run: Run) -> int:
+    """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
+    fits = []
+    if run.limits.seeds is not None or not seeds.reads_no_seed(run.subject.recipe):
+        pairs = seeds.list_pairs(run.subject, run.fleet, glance=run.attacks_alone)
+        fits = [fit for _, *two in pairs for fit in two]
+    if run.at_coins and not run.attacks_alone and run.seed_control is not None:
+        fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
+    return depends.count_trainings(run.subject, fits)
+
+
+def remembered(run: Run) -> list[Precondition]:
+    """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
+    unsettled, seen = run.fleet.spot_check(), run.fleet.freshness
+    if not seen.compared:
+        return []
+    detail = {"compared": seen.compared, "different": seen.different, "noisy": seen.noisy}
+    if seen.different and seen.different == len(seen.broken):  # a place that broke later is nobody's forgery
+        text = (
+            f"{seen.different} of {seen.compared} remembered trainings cannot be made again here: {seen.broken[0]}; "
+            "mend that, and check again"
+        )
+        return [Precondition("remembered", "inconclusive", text, detail)]
+    if seen.different:
+        text = (
+            f"{seen.different} of {seen.compared} remembered trainings are not what training gives now: the ledger was "
+            "altered, or made on another kind of machine; check again with another --ledger"
+        )
+        return [Precondition("remembered", "failed", text, detail)]
+    if unsettled:
+        text = (
+            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so "
+            "nothing shows that they were made; check again with another --ledger"
+        )
+        return [Precondition("remembered", "inconclusive", text, detail)]
+    text = f"{seen.compared} remembered trainings were made afresh and agree"
+    if seen.noisy:
+        text = (
+            f"{seen.compared} remembered trainings were made afresh; {seen.noisy} differ as two fresh ones do, so that "
+            "nothing follows about them"
+        )
+    return [Precondition("remembered", "passed", text, detail)]

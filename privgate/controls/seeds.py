@@ -1,0 +1,343 @@
+"""Seeds: whether another seed gives another model, at which seeds people are judged, and how usual the released one is.
+
+The author chose the recorded seed, perhaps as the best of many. So the gate draws other seeds and, where a function draws
+without reading its argument, other orders of the records. Section 9.4 of docs/mathematics.md.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from privgate.arrays import Float, Index
+from privgate.controls import depends
+from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, train_all
+from privgate.errors import MeasurementError
+from privgate.evidence import Precondition
+from privgate.families.refit import no_answers
+from privgate.statistics import leakage
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
+from privgate.subject.recipe import Recipe
+from privgate.subject.subject import Subject
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+#: other seeds that are tried: one on everybody, one without one person
+TRIED = 2
+#: other seeds that the released answers are compared with: the released one is the most unusual of 20 by chance 1 in 20
+COMPARED = 19
+#: other seeds at which a person above a limit is refitted; runs of a recipe without a seed (fewer have no power)
+PAIRED, LEAST, MOST = 5, 10, 20
+#: how training that draws is judged, in the words of every report
+AT = "judged is this code at this seed, no other"
+#: nats; another seed that changes a probability by so much counts, however small the probability is
+VISIBLE = 1e-3
+#: nats; beyond float64's range a log-probability carries nothing
+FLOOR = -40.0
+#: what gives another model: the seed, or the order of the records
+By = Literal["seed", "order"]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds to judge at, and why.
+
+    Parameters
+    ----------
+    seeds : tuple of (int or None)
+        The recipe's own seed; paired runs of a recipe without one.
+    dependent : bool
+        Whether another seed, or order of the records, gives another model.
+    moved_by : float
+        Largest change of a probability at any record by another seed.
+    compared : int
+        Seeds that were compared, the recipe's own among them.
+    message : str
+        One sentence for the report.
+    by : {"seed", "order"}
+        What gives another model; the order where a function draws without reading its argument.
+    more : tuple of (int or None)
+        Runs to go on with where an upper limit is wanted and no lower one has decided.
+    unread : bool
+        No part of the estimator reads a seed, so that none was compared.
+    """
+
+    seeds: tuple[int | None, ...]
+    dependent: bool
+    moved_by: float
+    compared: int
+    message: str
+    by: By = "seed"
+    more: tuple[int | None, ...] = ()
+    unread: bool = False
+
+
+def draw_privately(subject: Subject, purpose: str, fleet: Fleet | None) -> Generator:
+    """Return what draws seeds: in a run that is to be signed they are unknown before, and no code is made for them.
+
+    So it is where a ledger lasts: what it remembers of them serves the next run. Else they follow from the digest.
+    """
+    secret = fleet is not None and (fleet.signable or fleet.ledger.lasting)
+    return fleet.drawn(subject, purpose) if fleet is not None and secret else subject.generator(purpose)
+
+
+def train_at(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
+    """Return the training at another seed, or in another order of the records; asked about the pool if no rows are named.
+
+    Of a recipe without a seed it is one run more.
+    """
+    own, asked = subject.recipe.seed, list_pool(subject) if rows is None else rows
+    if own is None:
+        return Fit(None, asked, left_out=left_out, repeat=number)
+    if by == "order":
+        return Fit(own, asked, left_out=left_out, order=number)
+    return Fit(number, asked, left_out=left_out)
+
+
+def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[int]:
+    """Return so many other seeds, or orders of the records, drawn by the gate; numbers of runs without a seed."""
+    if subject.recipe.seed is None:
+        return list(range(1, count + 1))
+    drawn = draw_privately(subject, "seeds", fleet).integers(1, 2**31, size=2 * count + 2)
+    return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
+
+
+# Whether another seed gives another model, seen before anybody is left out.
+
+
+def choose(
+    subject: Subject, fleet: Fleet, *, n_units: int | None = None, count: int | None = None, glance: bool = False
+) -> Seeds:
+    """Return the seeds to judge a subject at, and whether its training depends on them.
+
+    Two other seeds are tried, one on everybody and one without one person, and one other order of the records of a
+    function. Whether they matter or not, the recipe's own seed is used: the verdict is about this code at this seed. A
+    recipe without a seed has runs with and without each person: ``1 + log2(N / 0.05)`` of them, within ``LEAST`` and
+    ``MOST``, can refuse; an upper limit needs ``SEEDS_FOR_A_LIMIT``.
+
+    Parameters
+    ----------
+    subject : Subject
+    fleet : Fleet
+    n_units : int, optional
+        People who will be left out; all if absent.
+    count : int, optional
+        The number of runs of a recipe without a seed; where given, seeds are compared though no part reads one.
+    glance : bool
+        For a plan: one other seed is tried, on everybody.
+
+    Raises
+    ------
+    MeasurementError
+        Training on everybody fails.
+
+    References
+    ----------
+    docs/mathematics.md, section 9.4 (t limits), section 15.
+    """
+    own = subject.recipe.seed
+    if count is None and reads_no_seed(subject.recipe):
+        text = "no part of the estimator reads a seed; one is used"
+        return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
+    if problem := fleet.fits(subject, [train_all(subject)], label="comparing seeds")[0].problem:
+        raise MeasurementError(no_answers(problem))
+    pairs, moved = list_pairs(subject, fleet, glance=glance), {"seed": 0.0, "order": 0.0}
+    answers = fleet.fits(subject, [fit for _, *two in pairs for fit in two], label="comparing seeds")
+    for (by, *_), plain, other in zip(pairs, answers[::2], answers[1::2], strict=True):
+        apart = _measure_change(subject, plain, other)
+        # orders of additions move answers, too, by less than this
+        moved[by] = max(moved[by], apart if by == "seed" or apart > VISIBLE else 0.0)
+    compared = 1 + sum(by == "seed" for by, *_ in pairs)
+    if max(moved.values()) <= DETERMINISTIC:
+        where = (
+            " on all data, so one seed is used" if glance else ", on all data and with one person left out; one is used"
+        )
+        text = f"{compared} seeds gave the same models{where}"
+        return Seeds((own,), dependent=False, moved_by=moved["seed"], compared=compared, message=text)
+    kind: By = "seed" if moved["seed"] > DETERMINISTIC else "order"
+    if own is not None:
+        text = describe(moved[kind], kind)
+        return Seeds((own,), dependent=True, moved_by=moved[kind], compared=compared, message=text, by=kind)
+    return _pair_runs(subject, moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
+
+
+def describe(moved: float, by: str = "seed") -> str:
+    """Return what another seed changes and about which seed the verdict is, one sentence."""
+    what = "another seed" if by == "seed" else "another order of the records"
+    return f"{what} moves predictions by up to {moved:.2g}; {AT}"
+
+
+def _pair_runs(subject: Subject, moved: float, compared: int, count: int | None, people: int) -> Seeds:
+    pairs = pairs_needed(people) if count is None else count
+    text = f"another run moves predictions by up to {moved:.2g}; everybody is judged on {pairs} runs with and without"
+    more: tuple[int | None, ...] = ()
+    if count is None:
+        more = (None,) * SEEDS_FOR_A_LIMIT
+        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not refuse"
+    elif pairs == 1:
+        text = f"another run moves predictions by up to {moved:.2g}; a single run neither refuses nor approves"
+    elif pairs < SEEDS_FOR_A_LIMIT:
+        text += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
+    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+
+
+def pairs_needed(n_units: int) -> int:
+    """Return the number of paired runs for ``n_units`` people; see ``choose``.
+
+    >>> [pairs_needed(n) for n in (1, 100, 1000, 10**9)]
+    [10, 12, 16, 20]
+    """
+    return min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, n_units) / 0.05))))
+
+
+def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[tuple[By, Fit, Fit]]:
+    """Return the pairs of trainings that ``choose`` compares: what is changed, without the change, and with it."""
+    first, second, third = draw_others(subject, 3, fleet=fleet)
+    pairs: list[tuple[By, Fit, Fit]] = [("seed", train_all(subject), train_at(subject, first, by="seed"))]
+    if subject.recipe.seed is not None and not subject.recipe.is_estimator:  # the gate sets the seed of an estimator
+        pairs.append(("order", train_all(subject), train_at(subject, third, by="order")))
+    if not glance:
+        for person in depends.draw_people(subject):
+            gone = subject.data.units[person]
+            other = train_at(subject, second, by="seed", left_out=gone)
+            pairs.append(("seed", depends.without(subject, person), other))
+    return pairs
+
+
+def _measure_change(subject: Subject, one: Answer, other: Answer) -> float:
+    """Return the largest change of a probability, above ``DETERMINISTIC`` where a tiny one changes by a visible factor.
+
+    Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
+    """
+    if one.problem or other.problem:
+        return 0.0 if one.problem and other.problem else 1.0
+    gap = float(np.abs(subject.comparable(one.log_p) - subject.comparable(other.log_p)).max())
+    if subject.task == "regression":
+        return gap
+    nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
+    return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
+
+
+# Whether the released answers stand out among those of models at other seeds.
+
+
+def rank_distances(answers: Iterable[Float]) -> Float:
+    """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
+
+    Parameters
+    ----------
+    answers : iterable of M float64 arrays of shape (D,), gone through three times
+        Of M models about the same records; nats, or numbers. A larger value is more unusual.
+
+    Notes
+    -----
+    Deviations of each answer over all M models, the median one added, measure it: whatever the seeds do, the M values
+    are exchangeable where the first seed was drawn like the others, and so is their order.
+    """
+    mean, scale = leakage.moments(answers)
+    if (scale > 0).any():
+        scale += np.median(scale[scale > 0])
+    scale[~(scale > 0)] = np.inf
+    return np.array([np.nan_to_num(np.abs(one - mean) / scale, copy=False).max() for one in answers])
+
+
+def list_compared(subject: Subject, fleet: Fleet, *, by: str, count: int = COMPARED) -> list[Fit]:
+    """Return the trainings at other seeds that the released answers are compared with."""
+    return [train_at(subject, number, by=by) for number in draw_others(subject, count, fleet=fleet)]
+
+
+def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | None = None) -> Precondition:
+    """Return whether the released answers are as other seeds give them: one rank test of the released seed.
+
+    "Inconclusive" where it is the most unusual of all: of 20 seeds that is 1 in 20 for one that was drawn. An order is
+    no draw, because the records' own order may mean something (time, labels): there it is a warning. Seeds whose
+    training fails are replaced by others.
+    """
+    wanted = max(COMPARED, count or 0)
+    fits = list_compared(subject, fleet, by=by, count=2 * wanted)
+    answers = _Answers(subject, fleet)
+    trained = answers.add([train_all(subject)])  # a released model that cannot be trained again stands out
+    missing = wanted - answers.add(fits[:wanted])
+    answers.add(fits[wanted : wanted + missing])
+    others, spread = len(answers.known) - trained, np.zeros(1)
+    if len(answers.known) > 1:
+        spread = np.nan_to_num(np.sqrt(2.0) * leakage.moments(answers, ddof=1)[1], nan=np.inf)
+    moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers) if others else 0.0
+    detail: dict[str, Any] = {"coins": others, "moved_by": moved}
+    detail |= {"median": float(np.median(spread)), "floor": float(spread.max())}
+    if others < COMPARED:
+        text = f"only {others} models at other seeds could be trained, too few to compare the released answers with"
+        return Precondition("coins", "inconclusive", text, detail)
+    distance = rank_distances(answers)
+    if trained and (distance[1:] >= distance[0]).any():
+        text = f"the released answers are as usual as those of {others} models at other seeds"
+        return Precondition("coins", "passed", text, detail)
+    step = "release a model with a seed that nobody picked"
+    step = step if by == "seed" else f"let the code draw from its argument seed, and {step}"
+    text = (
+        f"the released answers are further from the usual than those of all {others} models at other seeds: the "
+        f"seed may have been chosen among many; {step}"
+    )
+    return Precondition("coins", "inconclusive" if by == "seed" else "warned", text, detail)
+
+
+class _Answers:
+    """What models answer about the records, arrays of shape (D,), read one by one; those that failed are absent."""
+
+    def __init__(self, subject: Subject, fleet: Fleet) -> None:
+        self.subject, self.fleet, self.known = subject, fleet, list[Callable[[], Answer]]()
+
+    def add(self, fits: list[Fit]) -> int:
+        """Train models, and return how many of them answer."""
+        readers = self.fleet.each(self.subject, fits, label="comparing seeds") if fits else []
+        answering = [read for read in readers if not read().problem]
+        self.known += answering
+        return len(answering)
+
+    def __iter__(self) -> Iterator[Float]:
+        for read in self.known:
+            own = read().log_p[: self.subject.data.n].ravel()
+            yield np.maximum(own, FLOOR) if self.subject.task == "classification" else own
+
+
+# Estimators that read no seed.
+
+
+def _never(_: Any) -> bool:
+    return True
+
+
+def _without_sampling(solver: Any) -> bool:
+    return solver.solver in ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
+
+
+def _in_turn(descent: Any) -> bool:
+    return bool(descent.selection == "cyclic")
+
+
+#: class -> whether it reads no seed with its parameters
+_READS_NONE: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB"), _never),
+    **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "LinearRegression"), _never),
+    **dict.fromkeys(("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "KernelRidge"), _never),
+    **dict.fromkeys(("Pipeline", "ColumnTransformer", "FeatureUnion", "FixedScaler", "FixedOneHot"), _never),
+    **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer"), _never),
+    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder", "SimpleImputer", "Binarizer", "PolynomialFeatures"), _never),
+    **dict.fromkeys(("CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer"), _never),
+    # random_state is read "when solver == 'sag', 'saga' or 'liblinear'"; of Ridge by 'sag' and 'saga'
+    **dict.fromkeys(("LogisticRegression", "Ridge"), _without_sampling),
+    # it is read where selection is 'random'
+    **dict.fromkeys(("Lasso", "ElasticNet"), _in_turn),
+}
+
+
+def reads_no_seed(recipe: Recipe) -> bool:
+    """Return whether the recipe is an estimator made of classes that are known to read no seed as they are set."""
+    estimator = recipe.library_estimator
+    if estimator is None:
+        return False
+    parts = [estimator, *(p for p in estimator.get_params(deep=True).values() if hasattr(p, "get_params"))]
+    return all(type(p).__name__ in _READS_NONE and _READS_NONE[type(p).__name__](p) for p in parts)

@@ -1,0 +1,294 @@
+"""Whether candidates are people like the members whom the model has not seen: no copies, and of one population.
+
+Candidates of one class only, of another year or another country move an attack's success freely, in both directions. A
+classifier that sees features and label tries to tell members from candidates, without the model under test.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Bool, Float, Index
+from privgate.controls.data import fingerprint_with_label
+from privgate.controls.twins import Twins
+from privgate.evidence import Count, Precondition
+from privgate.subject.containers import as_numbers, length
+from privgate.subject.data import TrainingData
+
+#: probability that an honest split is called shifted: a half for the AUC, a half for the labels
+LEVEL = 2e-3
+#: a smaller shift is told, but judged: an AUC of 0.53 moves an attack's accuracy by about 2 points
+LEAST_AUC = 0.53
+#: total variation distance of the label shares; moves an attack's accuracy by at most half of it
+LEAST_LABELS = 0.04
+#: people of either side that the classifier sees; columns it sees
+MOST_PEOPLE, MOST_COLUMNS = 4000, 256
+#: people on either side without whom nothing is shown
+LEAST = 20
+#: probability of a false alarm about members' answers, half in each of two tests
+ANSWERS_LEVEL = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How well members and candidates are told apart by what they are.
+
+    Parameters
+    ----------
+    auc : float
+        Of a classifier on features and label, on people whom it has not seen; 0.5 where nothing tells them apart.
+    p_auc, p_labels : float
+        Probability of an AUC so far from 0.5, and of such label shares, if members and candidates are exchangeable.
+        Far below 0.5, what was learned is the wrong way round: candidates were made from members, or picked beside
+        them, and lie in one half what their originals are in the other.
+    labels : float
+        Total variation distance between the label shares, in [0, 1].
+    """
+
+    auc: float
+    p_auc: float
+    p_labels: float
+    labels: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether exchangeability is refuted at level 2e-3."""
+        return min(self.p_auc, self.p_labels) <= LEVEL / 2
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is refuted, and large enough to move an attack's success."""
+        auc = self.p_auc <= LEVEL / 2 and abs(self.auc - 0.5) >= LEAST_AUC - 0.5
+        return auc or (self.p_labels <= LEVEL / 2 and self.labels >= LEAST_LABELS)
+
+    @property
+    def sentence(self) -> str:
+        """How members and candidates are told apart, in words."""
+        text = (
+            f"told apart by features and label alone with an AUC of {self.auc:.2f}, 0.5 is due; shares of labels differ "
+            f"by {self.labels:.1%}"
+        )
+        below = self.auc < 0.5 and self.p_auc <= LEVEL / 2
+        return f"{text}; as if they were made from members, or picked beside them" if below else text
+
+
+def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
+    """Return how far candidates are from members; None without enough people on either side.
+
+    Parameters
+    ----------
+    data : TrainingData
+    trial : bool array of shape (P,)
+        Pool rows to compare: copies on both sides, or among the candidates, would be learned by heart.
+
+    References
+    ----------
+    Lopez-Paz and Oquab (2017), "Revisiting Classifier Two-Sample Tests"; the AUC of the held-out half is a Mann-Whitney
+    statistic: mean 1/2 and variance at most ``(n1 + n0 + 1) / (12 n1 n0)`` under exchangeability.
+    """
+    if data.candidates is None:
+        return None
+    rng, people = np.random.default_rng(23), data.units  # people are exchangeable, not records: one of each
+    own = people.order[(people.bounds[:-1] + rng.random(len(people)) * np.diff(people.bounds)).astype(np.int64)]
+    sides = [own[trial[own]], data.n + np.flatnonzero(trial[data.n :])]
+    sides = [np.sort(rng.permutation(rows)[:MOST_PEOPLE]) for rows in sides]
+    if min(map(len, sides)) < LEAST:
+        return None
+    y = np.concatenate([data.y, data.candidates[1]])
+    if data.numbers:  # compared as labels are, by tenths of the training targets
+        y = np.searchsorted(np.unique(np.quantile(data.y.astype(np.float64), np.linspace(0.1, 0.9, 9))), y)
+    p_labels, distance = _compare_labels(y[sides[0]], y[sides[1]])
+    features = _list_features(data, np.concatenate(sides), y)
+    outside = np.repeat([False, True], [len(s) for s in sides])
+    learn = np.zeros(len(outside), dtype=bool)
+    for side in (False, True):
+        rows = np.flatnonzero(outside == side)
+        if data.groups is None or not side:
+            rows = rng.permutation(rows)
+        # else: several candidates may be one person's records, which mostly stand together; learned in one half and
+        # asked in the other they would pass for a shift
+        learn[rows[: len(rows) // 2]] = True
+    from scipy.special import ndtr
+    from sklearn.ensemble import RandomForestClassifier
+
+    from privgate.statistics.roc import auc
+
+    trees = RandomForestClassifier(
+        100, min_samples_leaf=3, max_features="sqrt", random_state=0, class_weight="balanced", n_jobs=1
+    ).fit(features[learn], outside[learn])
+    held = outside[~learn]
+    area = auc(trees.predict_proba(features[~learn])[:, 1], held)
+    n1, n0 = int(held.sum()), int((~held).sum())
+    z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
+    return Shift(float(area), float(2 * ndtr(-abs(z))), p_labels, distance)
+
+
+def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float, float]:
+    """Return (p-value of a chi-square test on label shares, their total variation distance); rare labels as one."""
+    from scipy.stats import chi2_contingency
+
+    names, code = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+    table = np.stack([np.bincount(c, minlength=len(names)) for c in (code[: len(inside)], code[len(inside) :])])
+    share = table / table.sum(axis=1, keepdims=True)
+    distance = float(np.abs(share[0] - share[1]).sum() / 2)
+    order = np.argsort(table.sum(axis=0), kind="stable")
+    expected = table.sum(axis=0)[order] * table.sum(axis=1).min() / table.sum()
+    rare = np.maximum.accumulate(expected[::-1] < 10)[::-1]
+    table = table[:, order]
+    if rare.any():
+        table = np.column_stack([table[:, rare].sum(axis=1), table[:, ~rare]])
+    if table.shape[1] < 2:
+        return 1.0, distance
+    return float(chi2_contingency(table, correction=False).pvalue), distance
+
+
+def _list_features(data: TrainingData, rows: Index, y: NDArray[Any]) -> Float:
+    """Return what the classifier sees of pool rows, shape (R, w): columns as ranks, words as counts, and the label."""
+    X = data.at(rows)
+    if hasattr(X, "tocsr"):
+        csr = X.tocsr()
+        often = np.argsort(-np.asarray((csr != 0).sum(axis=0)).ravel(), kind="stable")[:MOST_COLUMNS]
+        # sums over the rows of a sparse array have one axis, those of a sparse matrix two
+        sums = [np.asarray(v.sum(axis=1)).reshape(-1, 1) for v in (csr != 0, csr)]
+        columns = [csr[:, np.sort(often)].toarray(), *sums]
+    elif hasattr(X, "columns"):
+        columns = [_rank(X.iloc[:, j])[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
+    elif hasattr(X, "shape"):
+        flat = np.asarray(X).reshape(length(X), -1)
+        some = np.sort(np.random.default_rng(29).permutation(flat.shape[1])[:MOST_COLUMNS])
+        columns = [_rank(flat[:, j])[:, None] for j in some]
+    else:
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        texts = [str(v) for v in X]
+        sizes = np.array([[len(t), t.count(" ")] for t in texts], dtype=np.float64)
+        columns = [HashingVectorizer(n_features=MOST_COLUMNS, norm=None).transform(texts).toarray(), sizes]
+    label = np.unique(y, return_inverse=True)[1][rows][:, None]
+    return np.hstack([np.asarray(c, dtype=np.float64) for c in (*columns, label)])
+
+
+def _rank(values: Any) -> Float:
+    """Return a column as finite numbers that float32 holds; categories as positions in their order.
+
+    Ranks tell trees as much as the numbers do, and no offset or unit rounds them away.
+    """
+    numbers = as_numbers(values)
+    if numbers is None:
+        return np.unique([str(x) for x in values.tolist()], return_inverse=True)[1].astype(np.float64)
+    return np.unique(np.where(np.isnan(numbers), np.inf, numbers), return_inverse=True)[1].astype(np.float64)
+
+
+# What is found, as conditions of an approval: counts only.
+
+
+def check_strangers(
+    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, nearly: int = 0
+) -> list[Precondition]:
+    """Return whether candidates are copies of members, members in disguise, or of another population.
+
+    Warnings and no more: rules that need candidates are inconclusive then and say so themselves, others do not.
+
+    Parameters
+    ----------
+    data : TrainingData
+    twins, shift
+        What the pool found; None where it could not be looked for.
+    nearly : int
+        Candidates who are left out of every attack because a member nearly equals them.
+    """
+    names = ("overlap", "near_overlap", "same_population")
+    details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
+    if data.candidates is None or not len(data.candidates[1]):
+        both = zip(names, details, strict=True)
+        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in both]
+    return [_check_copies(data), _check_twins(twins, nearly), _check_population(shift)]
+
+
+def list_copies(data: TrainingData) -> Index:
+    """Return the positions of candidates that equal a training record in features and label, ascending."""
+    if data.candidates is None:
+        return np.zeros(0, dtype=np.int64)
+    members, candidates = fingerprint_with_label(data.X, data.y), fingerprint_with_label(*data.candidates)
+    return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
+
+
+def _check_copies(data: TrainingData) -> Precondition:
+    rows, total = list_copies(data), data.pool_size - data.n
+    detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
+    if not len(rows):
+        return Precondition("overlap", "passed", f"none of {total} candidates is also a training record", detail)
+    text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
+    # a rule that needs candidates cannot be judged then and says so itself; others do not need them
+    alone = ": nobody is left to compare with, so no attack can be judged"
+    rest = alone if len(rows) == total else "; they are left out of every attack"
+    return Precondition("overlap", "warned", f"{text}{rest}", detail)
+
+
+def _check_twins(twins: Twins | None, nearly: int) -> Precondition:
+    name = "near_overlap"
+    if twins is None:
+        text = (
+            "whether candidates are training records in all but a few digits was not looked at: no two can be compared"
+        )
+        return Precondition(name, "warned", text, {"share": None})
+    share, usual = twins.shares
+    detail = {"checked": twins.checked, "share": share, "usual": usual, "removed": nearly}
+    removed = f"{Count(nearly)} are left out of every attack"
+    if not twins.clear:
+        text = "no more candidates than chance explains are nearly equal to a training record"
+        return Precondition(name, "passed", f"{text}; {removed}" if nearly else text, detail)
+    rest = "no attack is judged by them" if twins.too_many else removed
+    return Precondition(name, "warned", f"{twins.sentence}; {rest}", detail)
+
+
+def _check_population(shift: Shift | None) -> Precondition:
+    name = "same_population"
+    if shift is None:
+        text = "whether candidates come from the same population was not looked at: too few people on one side"
+        return Precondition(name, "warned", text, {"auc": None})
+    # more digits, or how many were compared, would tell how many equal a record of the other side: each is left out
+    detail = {k: round(getattr(shift, k), 2) for k in ("auc", "labels", "p_auc", "p_labels")}
+    if not shift.seen:
+        text = f"nothing tells training records and candidates apart (AUC {shift.auc:.2f}, 0.5 is due)"
+        return Precondition(name, "passed", text, detail)
+    text = f"candidates are not from the same population as the training records: {shift.sentence}"
+    rest = "no attack is judged by them" if shift.clear else "too little to move a figure by much"
+    return Precondition(name, "warned", f"{text}; {rest}", detail)
+
+
+def check_answers(without: Float, with_: Float, members: Float, others: Float) -> Precondition | None:
+    """Return the finding that members' answers contradict the measured influence; None if they do not.
+
+    A recipe that knows its data by another way answers about members as it always did, whoever is left out. Members'
+    answers by models without them and candidates' answers come from one distribution, if both are of one population,
+    but for what a person's own record moves: they are compared by ranks. And members are answered better than candidates
+    by what their own records change, on average over the people who were left out, and by no more than twice that.
+
+    Parameters
+    ----------
+    without, with_ : float64 arrays of shape (U,)
+        How right models are about a member, larger is better: one without that person, and the one that knows all.
+    members, others : float64 arrays of shape (M,) and (C,)
+        The same of all members and of candidates, by the model that knows the members.
+    """
+    if min(len(without), len(others), len(members)) < LEAST:
+        return None
+    from scipy.stats import mannwhitneyu, norm
+
+    moved = with_ - without
+    # an answer without a person leans away from that person: what its record moves is no sign, whichever way it counts
+    way = "greater" if without.mean() > others.mean() else "less"
+    ranks = max(2 * float(mannwhitneyu(side, others, alternative=way).pvalue) for side in (without, with_))
+    apart = abs(float(members.mean() - others.mean() - moved.mean())) - float(np.abs(moved).mean())
+    error = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (members, others, moved))))
+    means = float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)
+    if min(ranks, means) > ANSWERS_LEVEL / 2:
+        return None
+    text = (
+        f"models that were trained without members answer about them otherwise than about candidates (on average "
+        f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "
+        "recipe may know its data by another way, or candidates are other people than members"
+    )
+    return Precondition("answers", "inconclusive", text, {"p_ranks": ranks, "p_means": means})
