@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from privgate.check.prepare import described
-from privgate.controls import depends, reproduces, seeds, served, strangers
+from privgate.controls import depends, opened, reproduces, seeds, served, strangers
 from privgate.controls.data import check_data
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
@@ -24,6 +24,7 @@ STOPPERS = (
     "served",
     "reproduces",
     "depends_on_data",
+    "opened_files",
     "remembers_nothing",
     "recorded_seed",
 )
@@ -145,6 +146,10 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     run = replace(run, registered_apart=reproduces.registered_apart(controls[0]), moved_by_record=by_record)
     if controls[1].outcome not in ("passed", "warned"):
         return run, controls
+    if not run.rehearsed and (files := opened.check_opened_files(subject, fleet)) is not None:
+        controls.append(files)
+        if files.outcome != "passed":
+            return run, controls
     noise = controls[1].figure("between_two_trainings") or 0.0
     if not run.rehearsed and (memory := depends.remembers_nothing(subject, fleet, noise)) is not None:
         controls.append(memory)

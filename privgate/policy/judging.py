@@ -246,7 +246,7 @@ _ENDED: Mapping[str, Cause] = {
     "and the data hold": "data",
 }
 #: their own message names a command, which succeeds
-_SAYS_ITS_STEP = frozenset({"attacked", "mode", "people_declared", "task"})
+_SAYS_ITS_STEP = frozenset({"attacked", "mode", "opened_files", "people_declared", "task"})
 #: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
 _NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause

@@ -202,6 +202,7 @@ SENTENCES: Mapping[str, str] = {
     "condition.same_population": "Candidates are like the people in the data",
     "condition.served": "MLflow serves what is declared",
     "condition.min_rows": "Enough records",
+    "condition.opened_files": "Training reads its data alone",
     "condition.people_declared": "Somebody declared whose each record is",
     "condition.mode": "People were measured, not only ranked",
     "condition.dp_claim": "The privacy claim agrees with what was seen",

@@ -69,8 +69,8 @@ class Recipe:
         How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. They are made
         again in every training, so that a table, a vocabulary or a prior is made without whoever is left out.
     public : mapping from parameter to text, optional
-        Parameters, or constants of the sources by name, that owe nothing to the people in the data, and where each
-        comes from. Page one of the report repeats it; nobody can check it.
+        Parameters that owe nothing to the people in the data, and where each comes from; or paths of files that
+        training opens, with of whom and by whom they were made. Page one repeats it; nobody can check it.
     task : {"classification", "regression"}, optional
         Whether targets are labels or numbers. Read off scikit-learn estimators; who gives a function whose targets
         could be either is asked.

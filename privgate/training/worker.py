@@ -24,6 +24,7 @@ from privgate.errors import SubjectError, UsageError
 from privgate.training import context, kept, owner_words, task_limits
 from privgate.training import payload as parts
 from privgate.training.fit import Answer, Fit, Rows
+from privgate.training.opened_files import watch_files
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -65,6 +66,7 @@ def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
+    watch_files()
     task_limits.scrub(settings.environ)
     tempfile.tempdir = None  # of where this process began
     time.tzset()

@@ -1,0 +1,48 @@
+"""Training that opens a file beside its data is noticed: whoever is in that file was never left out."""
+
+from typing import Any
+
+import numpy as np
+
+from privgate.evidence import Precondition
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+
+#: what is called in a worker, by name
+_TRAIN = "privgate.controls.opened:train_and_list"
+#: files that a sentence names
+_NAMED = 3
+
+
+def train_and_list(opened: Any) -> dict[str, Any]:
+    """Train on everybody, and return the files that were opened beside the data, as JSON; in a worker."""
+    from privgate.subject.containers import take
+    from privgate.training.opened_files import list_opened, watch_files
+
+    watch_files()
+    everybody = np.arange(opened.n, dtype=np.int64)
+    opened.recipe.train(take(opened.X, everybody), np.array(opened.y[: opened.n]), seed=opened.recipe.seed)
+    return {"files": list_opened(str(opened.root))}
+
+
+def check_opened_files(subject: Subject, fleet: Fleet) -> Precondition | None:
+    """Return whether training opens files that nobody declared; None for an estimator of a library, which opens none.
+
+    ``public=`` of the recipe names a file by its path, or the end of it, with of whom and by whom it was made.
+    """
+    name = "opened_files"
+    if subject.recipe.is_estimator and subject.recipe.library_estimator is not None:
+        return None
+    answer = fleet.examined(subject, _TRAIN)
+    if "problem" in answer:
+        return Precondition(name, "inconclusive", f"which files training opens was not seen: {answer['problem']}")
+    public = tuple(f"/{key.lstrip('./')}" for key in subject.recipe.payload.get("public", {}))
+    files = ["".join(c for c in str(f) if c.isprintable()) for f in answer["files"]]
+    unnamed = [f for f in files if not f.endswith(public)]
+    if not unnamed:
+        return Precondition(name, "passed", f"training opens {len(files)} files beside its data, all declared public")
+    text = (
+        f"training opens {', '.join(unnamed[:_NAMED])}, which is no part of its data: nobody in it was left out; read it "
+        f"before and pass it as data, or say of whom and by whom it was made: Recipe(public={{{unnamed[0]!r}: '…'}})"
+    )
+    return Precondition(name, "inconclusive", text)

@@ -1,0 +1,59 @@
+"""Which files a worker opens: Python's own ``open`` is watched, from before anything of the user's is imported.
+
+A reader in another language (pyarrow, HDF5, a database's client) opens files that nobody sees here.
+"""
+
+import os
+import site
+import sys
+from typing import Any
+
+#: what belongs to the machine and to libraries: programs, fonts, time zones, devices, settings
+_MACHINE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib", "/run/")
+_ROOTS = tuple(f"{os.path.realpath(p)}/" for p in {sys.prefix, sys.base_prefix, *site.getsitepackages()})
+_ENDINGS = (".py", ".pyc", ".pyi", ".so", ".ttf", ".otf", ".afm", ".pth", ".mplstyle")
+_CACHES = ("/matplotlib/", "/fontconfig/", "/fonts/", "/zoneinfo/", "/__pycache__/", "/privgate/")
+
+_read = dict[str, None]()
+_written = set[str]()
+
+
+def watch_files() -> None:
+    """Note from now on which files this process opens; a second call changes nothing."""
+    if _note not in _watching:
+        _watching.append(_note)
+        sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], str | bytes):
+        return
+    path = os.path.realpath(os.fsdecode(arguments[0]))
+    mode, flags = (arguments[1], arguments[2]) if event == "open" else ("r", 0)
+    if (mode or "r")[0] in "wxa" or flags & (os.O_WRONLY | os.O_CREAT):
+        _written.add(path)
+    elif len(_read) < 10_000:
+        _read.setdefault(path)
+
+
+_watching = list[Any]()
+
+
+def list_opened(*folders: str) -> list[str]:
+    """Return the files that were read and belong to no library, in order; what this process wrote itself does not count.
+
+    Parameters
+    ----------
+    folders : str
+        Whose files were given to training.
+    """
+    given = (*_ROOTS, *_MACHINE, *(f"{os.path.realpath(f)}/" for f in (*folders, os.getcwd())))
+    return [
+        path
+        for path in _read
+        if not path.startswith(given)
+        and not path.endswith(_ENDINGS)
+        and not any(part in path for part in _CACHES)
+        and path not in _written
+        and os.path.isfile(path)
+    ]
