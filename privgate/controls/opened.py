@@ -40,9 +40,9 @@ def check_opened_files(subject: Subject, fleet: Fleet) -> Precondition | None:
     files = ["".join(c for c in str(f) if c.isprintable()) for f in answer["files"]]
     unnamed = [f for f in files if not f.endswith(public)]
     if not unnamed:
-        return Precondition(name, "passed", f"training opens {len(files)} files beside its data, all declared public")
+        return Precondition(name, "passed", f"training opens beside its data: {', '.join(files[:_NAMED]) or 'no file'}")
     text = (
-        f"training opens {', '.join(unnamed[:_NAMED])}, which is no part of its data: nobody in it was left out; read it "
-        f"before and pass it as data, or say of whom and by whom it was made: Recipe(public={{{unnamed[0]!r}: '…'}})"
+        f"training opens {', '.join(unnamed[:_NAMED])}, which is no part of its data: nobody in it was left out; "
+        f"pass it as data, or say of whom and by whom it was made: Recipe(public={{{unnamed[0]!r}: '…'}})"
     )
     return Precondition(name, "inconclusive", text)

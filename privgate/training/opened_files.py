@@ -4,15 +4,15 @@ A reader in another language (pyarrow, HDF5, a database's client) opens files th
 """
 
 import os
-import site
 import sys
+from pathlib import Path
 from typing import Any
 
 #: what belongs to the machine and to libraries: programs, fonts, time zones, devices, settings
 _MACHINE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib", "/run/")
-_ROOTS = tuple(f"{os.path.realpath(p)}/" for p in {sys.prefix, sys.base_prefix, *site.getsitepackages()})
+_ROOTS = tuple(f"{os.path.realpath(p)}/" for p in (sys.prefix, sys.base_prefix))
 _ENDINGS = (".py", ".pyc", ".pyi", ".so", ".ttf", ".otf", ".afm", ".pth", ".mplstyle")
-_CACHES = ("/matplotlib/", "/fontconfig/", "/fonts/", "/zoneinfo/", "/__pycache__/", "/privgate/")
+_PARTS = ("/site-packages/", "/dist-packages/", ".dist-info/", "/matplotlib/", "/fontconfig/", "/fonts/", "/zoneinfo/")
 
 _read = dict[str, None]()
 _written = set[str]()
@@ -40,20 +40,20 @@ _watching = list[Any]()
 
 
 def list_opened(*folders: str) -> list[str]:
-    """Return the files that were read and belong to no library, in order; what this process wrote itself does not count.
+    """Return the files that were read, in order: none of a library's, and none that this process wrote itself.
 
     Parameters
     ----------
     folders : str
         Whose files were given to training.
     """
-    given = (*_ROOTS, *_MACHINE, *(f"{os.path.realpath(f)}/" for f in (*folders, os.getcwd())))
+    given = (*_ROOTS, *_MACHINE, *(f"{os.path.realpath(f)}/" for f in (*folders, str(Path.cwd()))))
     return [
         path
         for path in _read
         if not path.startswith(given)
         and not path.endswith(_ENDINGS)
-        and not any(part in path for part in _CACHES)
+        and not any(part in path for part in _PARTS)
         and path not in _written
-        and os.path.isfile(path)
+        and Path(path).is_file()
     ]
