@@ -156,7 +156,7 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
         if memory.outcome != "passed":
             return run, controls
     run = choose_seeds(run, glance=run.attacks_alone)
-    if run.at_coins and not run.rehearsed and not run.attacks_alone:
+    if run.at_seed and not run.rehearsed and not run.attacks_alone:
         controls.append(_compare_released(run))
         run = replace(run, seed_control=_with_compared(run, controls[-1]))
     return run, controls
@@ -207,9 +207,7 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
 def _with_compared(run: Run, control: Precondition) -> SeedControl | None:
     seen, moved = run.seed_control, control.detail["moved_by"]
     told = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
-    if (
-        seen is not None and not seen.dependent and moved > reproduces.DETERMINISTIC
-    ):  # the first that was tried is like it
+    if seen is not None and not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
         told |= {"dependent": True, "moved_by": moved, "note": seeds.describe(moved)}
     return None if seen is None else seen.model_copy(update=told)
 
@@ -220,7 +218,7 @@ def count_trainings(run: Run) -> int:
     if run.limits.seeds is not None or not seeds.reads_no_seed(run.subject.recipe):
         pairs = seeds.list_pairs(run.subject, run.fleet, glance=run.attacks_alone)
         fits = [fit for _, *two in pairs for fit in two]
-    if run.at_coins and not run.attacks_alone and run.seed_control is not None:
+    if run.at_seed and not run.attacks_alone and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)
 

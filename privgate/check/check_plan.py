@@ -207,7 +207,7 @@ def _leave_one_out(run: Run, said: list[str], *, closely: bool, each: float) -> 
     if more:
         pairs += f", {len(run.more_seeds)} where these do not refuse"
     said.append(f"leave-one-out: {len(sample)} of {run.n_units} people by {engine.name}{pairs}")
-    if run.at_coins and run.people:
+    if run.at_seed and run.people:
         said.append(f"training draws: up to {leave_one_out.most_paired()} trainings at other seeds if people are above")
     if leave_one_out.worth_more_people(run):
         people = min(run.up_to or 0, run.n_units)

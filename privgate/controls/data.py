@@ -184,8 +184,8 @@ def check_class_of_one(data: TrainingData) -> Precondition:
     if not alone:
         return Precondition("class_of_one", "passed", "every label belongs to at least two people", detail)
     text = (
-        f"{Count(alone)} labels are each of one person only: without that person the model cannot give the label at all; "
-        "merge rare labels"
+        f"{Count(alone)} labels are each of one person only: without that person the model cannot give the label at "
+        "all; merge rare labels"
     )
     return Precondition("class_of_one", "warned", text, detail)
 

@@ -1,7 +1,7 @@
 """The second control before any number about people counts: the recipe depends on its data.
 
-Weights that are cached would make every influence a false zero. So training is repeated on changed data, and each change
-must move predictions: half of the records gone, some records relabelled, and both at once.
+Weights that are cached would make every influence a false zero. So training is repeated on changed data, and each
+change must move predictions: half of the records gone, some records relabelled, and both at once.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def draw_people(subject: Subject, count: int = 1) -> list[int]:
 
 
 def draw_half(subject: Subject, rng: Generator) -> Index:
-    """Return half of the records, ascending, leaving two of each label where there are two: validation splits need them.
+    """Return half of the records, ascending, leaving two of each label if there are two: validation splits need them.
 
     Shares of labels change where they can: a model that follows nothing else must not seem to ignore its data.
     """

@@ -237,8 +237,8 @@ def tell_members(one: Float, other: Float, members: Bool) -> float:
 def describe_mark(between: str, auc: float) -> str:
     """Return what such a difference means, one sentence."""
     return (
-        f"what lies between {between} tells people who were trained on from others (AUC {auc:.2f}), which rounding does "
-        "not: its last digits may be a mark that no attack here reads"
+        f"what lies between {between} tells people who were trained on from others (AUC {auc:.2f}), which rounding "
+        "does not: its last digits may be a mark that no attack here reads"
     )
 
 

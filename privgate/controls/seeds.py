@@ -1,7 +1,7 @@
 """Seeds: whether another seed gives another model, at which seeds people are judged, and how usual the released one is.
 
-The author chose the recorded seed, perhaps as the best of many. So the gate draws other seeds and, where a function draws
-without reading its argument, other orders of the records. Section 9.4 of docs/mathematics.md.
+The author chose the recorded seed, perhaps as the best of many. So the gate draws other seeds and, where a function
+draws without reading its argument, other orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
 import math
@@ -85,7 +85,7 @@ def draw_privately(subject: Subject, purpose: str, fleet: Fleet | None) -> Gener
 
 
 def train_at(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
-    """Return the training at another seed, or in another order of the records; asked about the pool if no rows are named.
+    """Return the training at another seed, or in another order of the records; asked about the pool without ``rows``.
 
     Of a recipe without a seed it is one run more.
     """
@@ -260,9 +260,10 @@ def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | No
     fits = list_compared(subject, fleet, by=by, count=2 * wanted)
     answers = _Answers(subject, fleet)
     trained = answers.add([train_all(subject)])  # a released model that cannot be trained again stands out
-    missing = wanted - answers.add(fits[:wanted])
-    answers.add(fits[wanted : wanted + missing])
-    others, spread = len(answers.known) - trained, np.zeros(1)
+    others, spread = 0, np.zeros(1)
+    while others < wanted and fits:
+        some, fits = fits[: wanted - others], fits[wanted - others :]
+        others += answers.add(some)
     if len(answers.known) > 1:
         spread = np.nan_to_num(np.sqrt(2.0) * leakage.moments(answers, ddof=1)[1], nan=np.inf)
     moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers) if others else 0.0

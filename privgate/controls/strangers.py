@@ -67,8 +67,8 @@ class Shift:
     def sentence(self) -> str:
         """How members and candidates are told apart, in words."""
         text = (
-            f"told apart by features and label alone with an AUC of {self.auc:.2f}, 0.5 is due; shares of labels differ "
-            f"by {self.labels:.1%}"
+            f"told apart by features and label alone with an AUC of {self.auc:.2f}, 0.5 is due; shares of labels "
+            f"differ by {self.labels:.1%}"
         )
         below = self.auc < 0.5 and self.p_auc <= LEVEL / 2
         return f"{text}; as if they were made from members, or picked beside them" if below else text
@@ -263,8 +263,8 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
 
     A recipe that knows its data by another way answers about members as it always did, whoever is left out. Members'
     answers by models without them and candidates' answers come from one distribution, if both are of one population,
-    but for what a person's own record moves: they are compared by ranks. And members are answered better than candidates
-    by what their own records change, on average over the people who were left out, and by no more than twice that.
+    but for what a person's own record moves: they are compared by ranks. And members are answered better than
+    candidates by what their own records change, on average over those who were left out, and by at most twice that.
 
     Parameters
     ----------

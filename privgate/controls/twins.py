@@ -267,7 +267,7 @@ def _list_entries(X: Any) -> list[Print]:
 
 
 def _sketch(rows: list[Print]) -> Code:
-    """Return 64 smallest hashes a record (Broder, 1997): two agree in about the share of entries they have in common."""
+    """Return 64 smallest hashes a record (Broder, 1997): two agree in about the share of entries that both have."""
     rng = np.random.default_rng(19)
     odd = rng.integers(1 << 62, size=WIDTH, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     shift = rng.integers(1 << 62, size=WIDTH, dtype=np.uint64)

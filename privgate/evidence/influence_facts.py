@@ -45,16 +45,17 @@ class TrainingPlan(EvidenceModel):
 
 
 class SeedControl(EvidenceModel):
-    """Whether training depends on its coins (its seed), and what was compared."""
+    """Whether training depends on its seed, and what was compared."""
 
     dependent: bool = Field(description="Another seed gives another model.")
     coins: Literal["seed", "order", "both"] = Field(
-        default="seed", description="What gives other coins: the seed, the order of the records, or each of them."
+        default="seed",
+        description="What gives another model: the seed, the order of the records, or (in earlier versions) each of them.",
     )
     paired: int = Field(default=0, description="Seeds used, each with and without the person; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
     compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
-    median: Number = Field(default=0.0, description="What other coins change with nobody removed, of half; nats.")
+    median: Number = Field(default=0.0, description="What other seeds change with nobody removed, of half; nats.")
     floor: Number = Field(default=0.0, description="The same for the person whose answer they change most; nats.")
     unread: bool = Field(default=False, description="No part of the estimator reads a seed: none was compared.")
     note: str = Field(default="", description="What was found, one sentence.")

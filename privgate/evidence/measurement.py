@@ -104,10 +104,10 @@ class BehindInfluence(Behind):
     )
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
     own_coins: bool = Field(
-        default=False, description="Training draws: the number is about this code at these coins, and no others."
+        default=False, description="Training draws: the number is about this code at this seed, and no other."
     )
-    followed: bool = Field(default=False, description="Other coins were asked about people above a limit.")
-    shown: bool = Field(default=False, description="Other coins show somebody's influence, too.")
+    followed: bool = Field(default=False, description="People above a limit were refitted at other seeds.")
+    shown: bool = Field(default=False, description="Other seeds show a person's influence, too.")
     unseen: Number | None = Field(
         default=None, description="Share of trainings that may be missing among the seeds, and that no limit covers."
     )

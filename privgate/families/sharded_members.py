@@ -78,8 +78,8 @@ def shards(made: Sharded, subject: Subject) -> Index:
 class ShardedMembers(ByDesign):
     """Whatever the learner does, a person changes the answers of the members that hold them, and those are clipped.
 
-    Holds for every data set with these labels, for a learner of a known library, which reads the records it is given and
-    nothing else.
+    Holds for every data set with these labels, for a learner of a known library, which reads its records and nothing
+    else.
     """
 
     name = "sharded"

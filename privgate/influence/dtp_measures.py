@@ -122,8 +122,8 @@ def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
 
 
 def _seeds(run: Run) -> dict[str, Any]:
-    """Return over how many runs the figure is averaged, or that it is about the released coins."""
-    if run.at_coins:
+    """Return over how many runs the figure is averaged, or that it is about the released seed."""
+    if run.at_seed:
         return left_out.describe_seeds(run)
     return {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))} if run.averaged else {}
 
@@ -133,7 +133,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
-    elif run.at_coins:
+    elif run.at_seed:
         said.append(AT)
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"

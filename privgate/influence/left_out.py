@@ -220,7 +220,7 @@ def broken(run: Run, people: int, found: Retrained) -> str:
         unit, lost = 1.0, changes.without_model(found)
         low = np.where(lost, np.inf, changes.per_unit(found, run.subject.release, people=people)["pdtp_low"])
     breaks = partial(broken_by, run, people, found)
-    if not (name := breaks(low)) or not run.at_coins:
+    if not (name := breaks(low)) or not run.at_seed:
         return name
     return breaks(confirm_at_other_seeds(run, found.units, low, unit))
 
@@ -255,11 +255,11 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
 
     Notes
     -----
-    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted at
-    five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
+    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted
+    at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
     them. A person whom these seeds do not show may be without influence: 0. Section 9.4 of docs/mathematics.md.
     """
-    if not run.at_coins or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
+    if not run.at_seed or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
         return low
     least, known = min(limit for limit, _ in run.people), run.once(confirmed).lower
     worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
@@ -314,8 +314,8 @@ def _pair(run: Run, people: Index) -> Float:
 
 
 def describe_seeds(run: Run) -> dict[str, bool]:
-    """Return for evidence that a number is about the released seed, and what other seeds say of people above a limit."""
-    if not run.at_coins:
+    """Return for evidence that a number is about the released seed, and what other seeds say of people above limits."""
+    if not run.at_seed:
         return {}
     lower, least = run.once(confirmed).lower, min((limit for limit, _ in run.people), default=np.inf)
     return {"own_coins": True, "followed": bool(lower), "shown": any(v > least for v in lower.values())}

@@ -64,7 +64,7 @@ def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-person table as engines say it, limits of theirs that only rank people included.
 
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error; where training draws, what other
-    coins show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
+    seeds show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
     """
     found, direct = run.once(left_out.retrained), run.once(spread)
     lost = changes.without_model(found)
@@ -99,8 +99,8 @@ def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
         seeds = run.once(left_out.found).seeds
         raised, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
-        # what one pair of trainings answers elsewhere may be the noise of the coins, and nobody asked other ones
-        lower = lower if run.at_coins else raised
+        # what one pair of trainings answers elsewhere may be the noise of the seed, and no other was tried
+        lower = lower if run.at_seed else raised
     return lower, upper, searched
 
 

@@ -42,7 +42,7 @@ def changes(run: Run) -> residuals.Changes:
 def lower(run: Run) -> Float:
     """Return the lower limits of ``changes`` that stand where training draws, deviations of the targets, shape (U,)."""
     own, found, noise = run.once(changes).low, run.once(left_out.retrained), run.subject.release.noise
-    if not run.at_coins or isinstance(noise, Gaussian):
+    if not run.at_seed or isinstance(noise, Gaussian):
         return own
     scale = run.once(unit) if noise is None else noise.scale / run.subject.scale[1]
     return left_out.confirm_at_other_seeds(run, found.units, own / scale, scale) * scale
@@ -276,7 +276,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     said = ["left out means: the same seed for what randomness there is, the record absent everywhere"]
     if run.averaged:
         said.append(f"averaged over {seeds} runs with and without, not this very model")
-    if run.at_coins:
+    if run.at_seed:
         said.append(AT)
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"

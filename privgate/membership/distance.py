@@ -140,7 +140,7 @@ def in_worker(
     except SubjectError as exc:
         return {"problem": str(exc)}
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        return {"problem": worker.sentence("measuring distances", exc, Path(shipped.folder))}
+        return {"problem": worker.sentence("measuring distances", exc)}
 
 
 def _trained(opened: Opened, rows: list[int]) -> Any:

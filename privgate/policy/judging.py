@@ -227,7 +227,6 @@ CAUSES: Mapping[str, Cause] = {
     "file": "file",
     "keys": "file",
     "leave_one_out_moves": "influence",
-    "other_coins": "influence",
     "people": "people",
     "recipe": "recipe",
     "recorded_seed": "claim",
@@ -299,7 +298,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
     if Need.LEAVE_ONE_OUT in needs:
         seeds = _seeds(evidence.run)
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
-            return f"{seeds} coins were compared, the policy wants {audit.min_seeds}"
+            return f"{seeds} seeds were compared, the policy wants {audit.min_seeds}"
     if Need.SHADOWS in needs:
         behind = BehindMembership.of(measurement.behind)
         shadows = behind.shadow_models
@@ -316,7 +315,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
 
 
 def _seeds(run: RunPart) -> int:
-    """Return the number of runs of a recipe without a seed, or of coins that were compared with the released ones.
+    """Return the number of runs of a recipe without a seed, or of seeds that were compared with the released ones.
 
     Evidence that does not say how many were compared rests on one pair.
     """

@@ -127,7 +127,7 @@ def watched(shipped: Payload, runs: int, limits: TaskLimits, units: NDArray[np.i
     except OutOfTimeError:
         return Observation(problem=f"the observed rerun did not end within {limits.seconds:g} s").payload()
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        return Observation(problem=worker.sentence("the observed rerun", exc, Path(shipped.folder))).payload()
+        return Observation(problem=worker.sentence("the observed rerun", exc)).payload()
     return found.payload()
 
 

@@ -213,7 +213,6 @@ SENTENCES: Mapping[str, str] = {
     "condition.certificate": "Real models keep within the certificate ({name})",
     "condition.suite": "Expectations of {name} hold",
     "condition.coins": "The released answers are usual among other seeds",
-    "condition.other_coins": "What was measured holds at other seeds",
     "condition.answers": "Leaving people out explains the answers",
     "condition.leave_one_out_moves": "Leaving a person out changes the model",
     "condition.recipe": "The training function holds no records",

@@ -27,6 +27,8 @@ from privgate.training.plan import order
 
 #: steps, as shares of a column's spread; rounded to a power of ten, as people type them
 NEAR, WIDER = 1e-4, 1e-2
+#: decimal places within which a column has a resolution of its own (days: none); a tenth of it is asked as well
+DECIMALS = 4
 #: spreads beyond the largest value that nobody's value is
 BEYOND = 10.0
 #: numbers in all questions together; records of many numbers are asked fewer questions
@@ -337,6 +339,8 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         kinds["first number up"] = made({free[0]: moved(free[0])})
         kinds["every number down"] = made({j: moved(j, up=False) for j in free})
         kinds["one number up"] = one(drawn, moved)
+        if finer := {j: step for j in free if (step := _finer(columns[j], types[j])) is not None}:
+            kinds["every number up by a tenth of its resolution"] = made(finer)
         if not near:
             kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
             kinds["one number far away"] = one(drawn, lambda j: _far(columns[j], types[j]))
@@ -405,6 +409,17 @@ def _moved(values: NDArray[Any], size: float, *, up: bool, whole: bool = False) 
         to, back = table + step, table - step
         to = np.where((to >= low) & (to <= high), to, np.where((back >= low) & (back <= high), back, table))
     return np.where(np.isfinite(table), to, values).astype(values.dtype)
+
+
+def _finer(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return a column up by a tenth of its resolution; None if that is no smaller than the usual step, or is none."""
+    known = column[np.isfinite(column)].astype(np.float64) if dtype.kind == "f" else np.zeros(0)
+    exact = (k for k in range(DECIMALS + 1) if np.allclose(known, np.round(known, k), rtol=0.0, atol=1e-6))
+    places, spread = next(exact, None), float(known.std()) if len(known) else 0.0
+    if places is None or not spread or 10.0**-places > 10.0 * 10.0 ** np.round(np.log10(spread * NEAR)) / 1.5:
+        return None
+    step = 0.1 * 10.0**-places
+    return np.where(column + step <= known.max(), column + step, column - step).astype(column.dtype)
 
 
 def _sides(table: Float) -> tuple[Float, Float, Float]:

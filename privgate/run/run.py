@@ -186,8 +186,8 @@ class Run:
         return len(self.subject.data.units)
 
     @property
-    def at_coins(self) -> bool:
-        """Whether training draws, and is judged at the coins that the recipe records; False before controls looked."""
+    def at_seed(self) -> bool:
+        """Whether training draws, and is judged at the seed that the recipe records; False before controls looked."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is not None
 
     @property

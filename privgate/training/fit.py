@@ -46,7 +46,7 @@ class Fit:
         Distinguishes deliberate repetitions of the same call (determinism control, noise floor).
     order : int
         Which order of the records it is trained in; 0 for their own. Two calls in one order have the records that
-        both train on in the same order: where the code writes its own seed, these are other coins.
+        both train on in the same order: where the code writes its own seed, this gives another model.
     keep : int
         Bytes of the model that the worker may send back, for other questions; 0 for none. No part of the call.
     sparing : bool

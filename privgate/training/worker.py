@@ -4,9 +4,11 @@ import gc
 import importlib
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -21,8 +23,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
-from privgate.training import context, kept, owner_words, task_limits
-from privgate.training import payload as parts
+from privgate.training import context, kept, task_limits
 from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.opened_files import watch_files
 from privgate.training.payload import Opened, Payload
@@ -30,6 +31,12 @@ from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, lim
 
 #: least time for importing what a recipe needs
 LOADING_SECONDS = 120.0
+
+_PRIVGATE = str(Path(__file__).resolve().parents[1])
+#: files that are not the owner's: Python's, installed ones, and ours
+_LIBRARIES = re.compile(
+    rf"^<|/(?:site|dist)-packages/|^{re.escape(sysconfig.get_path('stdlib'))}/|^{re.escape(_PRIVGATE)}/"
+)
 
 _OPENED: dict[str, tuple[Opened, Rows]] = {}
 #: limits, captured output and the environment belong to the process, so it trains one model at a time
@@ -107,13 +114,13 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
         except UsageError:
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
-            problem = sentence("loading the recipe", exc, Path(payload.folder))
+            problem = sentence("loading the recipe", exc)
             return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
-    """Return the stored model's log-probabilities on pool rows; or what MLflow serves where ``served`` is a way of asking."""
+    """Return the stored model's log-probabilities on pool rows; what MLflow serves if ``served`` is a way of asking."""
     _check_versions(payload)
     with _ONE_AT_A_TIME, _guest():
         started = time.perf_counter()
@@ -128,9 +135,7 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
             # what is refused by name leaves the process as it was; nobody knows what anything else leaves behind
-            return Answer(
-                _nothing(), problem=sentence(what, exc, Path(payload.folder)), lasting=isinstance(exc, SubjectError)
-            )
+            return Answer(_nothing(), problem=sentence(what, exc), lasting=isinstance(exc, SubjectError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -150,7 +155,7 @@ def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
             with clock.call():
                 said: dict[str, Any] = getattr(importlib.import_module(module), name)(opened)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
-            return {"problem": sentence("opening the model", exc, Path(payload.folder))}
+            return {"problem": sentence("opening the model", exc)}
     return said
 
 
@@ -226,7 +231,7 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
-        return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc, opened.root), lasting=not passing)
+        return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc), lasting=not passing)
     return Answer(log_p, time.perf_counter() - started, models=models, reused=known is not None)
 
 
@@ -306,31 +311,31 @@ def _one_process() -> Iterator[None]:
         yield
 
 
-def sentence(what: str, exc: BaseException, root: Path | None = None) -> str:
-    """Return what may be told of an error; the whole traceback goes to the log, for the engineer."""
+def sentence(what: str, exc: BaseException) -> str:
+    """Return what a report says of an error: class and line of the owner's code. The message may quote data.
+
+    The message stays in the worker's log, below ``privgate/logs`` in the operator's cache folder.
+    """
     traceback.print_exception(exc)
     if isinstance(exc, OutOfTimeError):
         return f"{what} did not end within its time limit"
-    try:
-        cause = exc.__cause__
-        if not (isinstance(exc, SubjectError) and owner_words.ours(exc)):
-            return f"{what} raised {_told(exc, root)}"
-        cited = str(exc).replace(str(cause), _told(cause, root)) if cause is not None and str(cause) else str(exc)
-        return "".join(c for c in cited.strip().partition("\n")[0] if c.isprintable())[:200]
-    except Exception as unreadable:  # noqa: BLE001  what cannot be held against the data is not told
-        traceback.print_exception(unreadable)
-        return f"{what} raised an error, of which nothing can be told"
+    files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
+    if not (isinstance(exc, SubjectError) and (not files or files[-1][0].startswith(_PRIVGATE))):
+        return f"{what} raised {_describe(exc)}"
+    # a sentence of ours holds no text of the data but what it cites of a cause
+    cause = exc.__cause__
+    cited = str(exc).replace(str(cause), _describe(cause)) if cause is not None and str(cause) else str(exc)
+    return "".join(c for c in cited.strip().partition("\n")[0] if c.isprintable())[:200]
 
 
-def _told(exc: BaseException, root: Path | None) -> str:
-    opened = next((opened for opened, _ in _OPENED.values() if opened.root == root), None)
-    kept_here = {} if opened is None else opened.prepared
-    key = ("told", type(exc), str(exc)[:1000])
-    if key not in kept_here:  # a thousand trainings may fail for one reason
-        if (held := kept_here.get("held")) is None:
-            held = kept_here["held"] = owner_words.Held.of(*((opened.X, opened.y) if opened else parts.data(root)))
-        kept_here[key] = owner_words.told(exc, root, held, opened and opened.recipe.payload)
-    return str(kept_here[key])
+def _describe(exc: BaseException) -> str:
+    """Return an error's class, the module that an import lacks, and the last line of the owner's code in it."""
+    files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
+    own = [f"line {line} of {Path(file).name}" for file, line in files if not _LIBRARIES.search(file)]
+    absent = f" of {exc.name!r}" if isinstance(exc, ImportError) and exc.name else ""
+    return (
+        f"{type(exc).__name__}{absent} ({''.join(f'{place}; ' for place in own[-1:])}its message is in privgate's log)"
+    )
 
 
 def _nothing() -> Float:

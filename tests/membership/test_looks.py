@@ -286,7 +286,7 @@ def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
     left = next(p for p in verdict.evidence.preconditions if p.name == "coins")
     assert (left.outcome, left.message) == (  # evidence that is judged once more, with a waiver, must not pass
         "inconclusive",
-        "the released answers were not compared with those of other coins: an attack is too strong anyway",
+        "the released answers were not compared with those at other seeds: an attack is too strong anyway",
     )
     assert made <= 21
     assert any("4 where one is far above its limit and 32 where all are far below" in line for line in planned.said)

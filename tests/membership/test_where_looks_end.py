@@ -11,8 +11,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check import beforehand
 from privgate.check.gate import evaluate
 from privgate.check.prepare import attacked, prepare
+from privgate.controls import seeds as controls
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
@@ -21,7 +23,7 @@ from privgate.membership.attack_measures import over_looks
 from privgate.membership.attacks.quantile import Quantile
 from privgate.membership.board import Attempt
 from privgate.membership.limits import Figure
-from privgate.run import coins, controls, pool
+from privgate.run import pool
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Outcome
@@ -238,27 +240,26 @@ class Signable(InProcess):
 def searched(monkeypatch):
     """Whoever searches long enough has a released seed beside which all seeds that the digest gives away are good."""
     subject, plain = Subject.local(Recipe(more_extreme, seed=2), DATA), InProcess()
-    foretold = {c.seed for c in coins.others(subject, 2 * coins.LOOKS[-1], by="seed", fleet=plain)}
-    foretold |= {2, *subject.generator("seeds").choice(2**31, size=2 * controls.TRIED + 1, replace=False).tolist()}
+    foretold = {2, *controls.draw_others(subject, 2 * controls.COMPARED, fleet=plain)}
     monkeypatch.setitem(globals(), "GOOD", foretold)
     return subject
 
 
 def test_seeds_that_nobody_could_foretell_are_compared_where_attacks_alone_are_judged(searched):
-    run, found = controls.trained(prepare(POLICY, searched, fleet=Signable(), limits=Budget()))
+    run, found = beforehand.control_training(prepare(POLICY, searched, fleet=Signable(), limits=Budget()))
     assert {p.outcome for p in found} == {"passed"}
-    after, last = controls.last(run, {})
+    after, last = beforehand.last(run, {})
 
     assert [(p.name, p.outcome) for p in last] == [("coins", "inconclusive")]
     assert after.seed_control.dependent
-    assert after.seed_control.compared == coins.LOOKS[-1] + 1
+    assert after.seed_control.compared == controls.COMPARED + 1
 
 
 @pytest.mark.parametrize("fit", [more_extreme, merely_different])
 def test_attacks_see_what_code_does_at_the_released_seed_alone(load, fit):
     """Shadow models have the released seed: what code does at others neither hides it nor stands for it."""
     policy, subject = load("rules:\n" + STRICT), Subject.local(Recipe(fit, seed=2), FEW)
-    run = controls.choose_seeds(prepare(policy, subject, fleet=InProcess(), limits=Budget()), glance=True)
+    run = beforehand.choose_seeds(prepare(policy, subject, fleet=InProcess(), limits=Budget()), glance=True)
 
     assert policy.rules[0].judge(attack_measures.accuracy(run, policy.rules[0].request())).outcome is Outcome.FAILED
 
@@ -281,14 +282,14 @@ def test_code_whose_seed_was_searched_for_is_not_approved_by_attacks(searched, m
 def test_what_one_other_seed_does_not_show_others_do():
     """A part of a library's that reads its seed: models are compared though the first one was alike."""
     stump = Subject.local(Recipe(DecisionTreeClassifier(max_depth=1), seed=2), FEW)
-    run = controls.choose_seeds(prepare(POLICY, stump, fleet=InProcess(), limits=Budget()), glance=True)
+    run = beforehand.choose_seeds(prepare(POLICY, stump, fleet=InProcess(), limits=Budget()), glance=True)
     assert not run.seed_control.dependent
-    _, found = controls.last(run, {})
+    _, found = beforehand.last(run, {})
     assert [(p.name, p.outcome, p.detail["coins"]) for p in found] == [("coins", "passed", 19)]
 
     unread = Subject.local(Recipe(GaussianNB(), seed=2), FEW)
-    run = controls.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
-    assert controls.last(run, {})[1] == []
+    run = beforehand.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
+    assert beforehand.last(run, {})[1] == []
 
 
 HEAVY = {"long_untargeted", "shokri", "quantile"}

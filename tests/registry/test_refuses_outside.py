@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from privgate import Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, log_recipe
-from privgate.controls import served
+from privgate.controls.served import ask_outside, check_domain
 from privgate.families import bound
 from privgate.models import FixedScaler
 from privgate.subject.accepted_questions import AcceptedQuestions, QuestionRefusedError, Refusing
@@ -72,7 +72,7 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
             way(beyond)
     assert list(native.classes_) == list(own.classes_)  # all else is the model's
     assert native.get_params().keys() == own.get_params().keys()
-    subject = served.check_domain(Subject.load("models:/m/1"), fleet)
+    subject = check_domain(Subject.load("models:/m/1"), fleet)
     assert not subject.beyond
     assert subject.detail["preconditions"][-1].outcome == "passed"
     assert bound.applicable(subject)[0]
@@ -93,7 +93,7 @@ def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enfor
         )
     log_recipe(info, recipe, data, store="artifacts")
     before = Subject.load("models:/own/1")
-    after = served.check_domain(before, fleet)
+    after = check_domain(before, fleet)
     assert "answers questions outside of the declared domain" in after.beyond
     assert after.accepted is None
     with_ = {c.name for c in bound.applicable(before)[0]}
@@ -135,7 +135,7 @@ def test_people_outside_of_the_domain_are_no_reason_to_refuse_them(registry):
 
 def test_a_local_subject_is_served_by_nobody(fleet):
     subject = Subject.local(Recipe(LOGISTIC, seed=1), data_of(NUMBERS, Domain(box=((-1, 1),) * 3)))
-    assert served.check_domain(subject, fleet) is subject
+    assert check_domain(subject, fleet) is subject
     assert subject.accepted is subject.data.domain
 
 
@@ -164,7 +164,7 @@ def asked_of(X, stated, answers):
 def test_a_guard_that_looks_at_less_than_the_domain_is_seen(name):
     X, stated, lets = HALF_GUARDS[name]
     opened = asked_of(X, stated, lambda q: q.dtype.kind == "f" and bool(lets(q)))
-    assert served.ask_outside(opened)["answered"] > 0
+    assert ask_outside(opened)["answered"] > 0
 
 
 def test_who_answers_nothing_at_all_enforces_nothing():
@@ -174,7 +174,7 @@ def test_who_answers_nothing_at_all_enforces_nothing():
         n=120,
         stored=SimpleNamespace(answering=lambda q: [False for _ in q]),
     )
-    assert "did not answer about a record inside" in served.ask_outside(opened)["problem"]
+    assert "did not answer about a record inside" in ask_outside(opened)["problem"]
 
 
 def test_values_that_are_missing_in_any_way_are_read():

@@ -53,6 +53,19 @@ def test_numbers_move_by_a_round_step_and_stay_among_the_values_there_are():
     assert (np.abs(kinds["first number up"] - X)[:, 1:] == 0).all()
 
 
+@pytest.mark.parametrize(("unit", "step"), [(1.0, 0.1), (0.01, 0.001)])
+def test_a_column_of_round_numbers_is_asked_within_its_resolution_too(unit, step):
+    """A whole day beside an age in days was the nearest question, and too far for a tree that splits between days."""
+    days = np.random.default_rng(4).integers(6_000, 30_000, (400, 1)) * unit
+    labels = np.arange(400) % 2
+    made = Run(Subject.local(Recipe(LogisticRegression()), TrainingData(days, labels)), InProcess(), Budget())
+    kinds = beside.about(made, np.arange(400), near=True).kinds
+
+    gaps = {name: np.abs(moved - days).max() for name, moved in kinds.items()}
+    assert min(gaps.values()) == pytest.approx(step)
+    assert max(gaps.values()) == pytest.approx(10 * step)
+
+
 def test_an_attacker_asks_further_away_too():
     X = numbers()
     kinds = asked(X)

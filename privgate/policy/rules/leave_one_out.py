@@ -209,19 +209,19 @@ class LeaveOneOutRule(Rule):
 
 
 def averaged(measurement: Measurement) -> str:
-    """Return of which coins the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
+    """Return of which seed the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
     behind = BehindInfluence.of(measurement.behind)
     if behind.own_coins:
-        return "this code at these coins: "
+        return "this code at this seed: "
     seeds = behind.paired_seeds
     return f"averaged over {seeds} runs of training, not for this very model, " if seeds else ""
 
 
 def own_pair(measurement: Measurement) -> str:
-    """Return what the registered model's own pair or other coins show, as the end of a sentence."""
+    """Return what the registered model's own pair or other seeds show, as the end of a sentence."""
     behind = BehindInfluence.of(measurement.behind)
     if behind.followed:
-        return "; other coins show it, too" if behind.shown else "; other coins do not show it"
+        return "; other seeds show it, too" if behind.shown else "; other seeds do not show it"
     if behind.registered_worst is None:  # only earlier versions measured it beside a mean
         return ""
     worst = folds(behind.registered_worst)

@@ -8,8 +8,8 @@ With ``over: beside`` each person is asked about at the own record and beside it
 each column's spread. Some models answer at exactly a training record as if it was not there. Where one rule of a policy
 asks so, the others about people are measured on the same questions, which can only tell more.
 
-Where training draws, the figure is about this code at these coins: the registered model's own pair. Above the limit is
-never met later; other coins refuse, or leave it open. A recipe without a recorded seed is judged on the mean over runs.
+Where training draws, the figure is about this code at this seed: the registered model's own pair. Above the limit is
+never met later; five other seeds refuse, or leave it open. A recipe without a recorded seed is judged on the mean over runs.
 
 Request: ``pdtp(over="own" | "beside", aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``;
 ``q`` only with quantile, ``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with

@@ -91,13 +91,13 @@ def _theorems(influence: InfluencePart) -> list[Block]:
 
 
 def own_coins(seen: SeedControl) -> str:
-    """Return what other coins alone change, and about which coins the verdict is."""
+    """Return what other seeds alone change, and about which seed the verdict is."""
     other = {"order": "another order of the records", "both": "another seed and order"}.get(seen.coins, "another seed")
     return (
         f"Training draws. With nobody removed, {other} changes the answer about half of the people "
-        f"{_by(seen.median, ' or more')}, about the worst {_by(seen.floor)}. The verdict is about this code at these "
-        f"coins, and says nothing about others. The released answers were compared with those of "
-        f"{number(seen.compared - 1)} models with other coins."
+        f"{_by(seen.median, ' or more')}, about the worst {_by(seen.floor)}. The verdict is about this code at this "
+        f"seed, and says nothing about others. The released answers were compared with those of "
+        f"{number(seen.compared - 1)} models at other seeds."
     )
 
 
