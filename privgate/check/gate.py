@@ -17,8 +17,8 @@ from privgate.arrays import Index
 from privgate.artifact import file_measures as artifact
 from privgate.artifact.provenance import provenance
 from privgate.cases import Kept
-from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
+from privgate.check import plan as planning
 from privgate.check import prepare as preconditions
 from privgate.check.prepare import prepare
 from privgate.documents import strict_json
@@ -31,6 +31,7 @@ from privgate.evidence import (
     Evidence,
     Measurement,
     Precondition,
+    Remembered,
     Request,
     RunPart,
     RunTrace,
@@ -40,7 +41,7 @@ from privgate.evidence import (
 from privgate.families import answering as families
 from privgate.families import of_data
 from privgate.influence import as_published as influence
-from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
+from privgate.influence import left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures, distance, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
@@ -74,9 +75,15 @@ def part(run: Run, planned: TrainingPlan | None) -> RunPart:
         seeds=_seeds(run),
         trace=trace(run),
         isolation=run.fleet.isolation_of(run.subject),
-        remembered=run.fleet.freshness.told(signable=run.fleet.signable),
+        remembered=_remembered(run),
         nonce=run.nonce,
     )
+
+
+def _remembered(run: Run) -> Remembered:
+    """Return how many trainings were made, and how many answers other runs' trainings gave."""
+    fleet = run.fleet
+    return Remembered(signable=fleet.signable or not fleet.recalled, trained=fleet.calls, remembered=fleet.recalled)
 
 
 def _seeds(run: Run) -> SeedControl | None:
@@ -183,7 +190,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
             run.once(understood)
-        planned, said = planning.make(run)
+        planned, said = planning.make(run, policy)
         for sentence in said:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in asked.rules)
@@ -198,10 +205,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     kept = () if made is None else theorems(run)
     about_influence = influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
-    dtp_measures.left_out_again(run)
     run, more = (run, []) if stopped else controls.last(run, measurements)
     checked += more
-    checked += controls.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=told,
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),

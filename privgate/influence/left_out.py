@@ -10,6 +10,7 @@ from privgate.arrays import Float, Index
 from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
 from privgate.families import answering as families
 from privgate.families import bound as bounds
+from privgate.families import recheck, refit
 from privgate.families.bound import Witness
 from privgate.families.certificate import Certified
 from privgate.families.engine import Asked
@@ -49,6 +50,21 @@ def selection(run: Run) -> plan.Selection:
 def chosen_units(run: Run) -> Index:
     """Return the units of ``selection``."""
     return run.once(selection).units
+
+
+def trainings(run: Run) -> int:
+    """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
+    run = modes.fewer_seeds(run)
+    people = len(run.once(chosen_units))
+    if beside.costs_no_fits(run):
+        return recheck.expected(people, len(run.thresholds), run.drawn)
+    if worth_more_people(run):
+        people = min(run.up_to or 0, run.n_units)
+    seeds = len(run.more_seeds if worth_more_seeds(run) else run.seeds)
+    if run.once(modes.used) == "screen":
+        return refit.MODELS + refit.retrained(people) * seeds
+    first = modes.FOLDS if run.breaks and not run.limits.full else 0
+    return first + people * seeds
 
 
 def spared(run: Run) -> bool:

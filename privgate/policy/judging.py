@@ -232,7 +232,6 @@ CAUSES: Mapping[str, Cause] = {
     "provenance": "file",
     "recipe": "recipe",
     "recorded_seed": "claim",
-    "remembered": "place",
     "remembers_nothing": "recipe",
     "reproduces": "seed",
     "served": "serving",

@@ -263,13 +263,11 @@ def static(subject: Subject) -> list[Precondition]:
 def trained(run: Run) -> tuple[Run, list[Precondition]]:
     """Run the two controls, choose the paired seeds by what they say; return the run that knows it, and findings."""
     subject, fleet = run.subject, run.fleet
-    with fleet.afresh():
-        found = [reproduction.reproduces(subject, fleet)]
+    found = [reproduction.reproduces(subject, fleet)]
     if found[0].outcome not in ("passed", "warned"):
         return run, found  # the next control makes 70 trainings, and nothing is measured whatever it says
     apart = reproduction.registered_apart(found[0])
-    with fleet.afresh():
-        found.append(recipe_controls.depends_on_data(subject, fleet, people=not run.attacks_alone))
+    found.append(recipe_controls.depends_on_data(subject, fleet, people=not run.attacks_alone))
     run = replace(run, registered_apart=apart, single_median=found[1].figure("single_median"))
     if found[1].outcome not in ("passed", "warned"):
         return run, found
@@ -316,41 +314,6 @@ def _with_compared(run: Run, found: Precondition) -> SeedControl | None:
 
 def _note(moved: float) -> str:
     return f"another seed moves predictions by up to {moved:.2g}; {AT}"
-
-
-def remembered(run: Run) -> list[Precondition]:
-    """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
-    fleet = run.fleet
-    unsettled = fleet.spot_check()
-    seen = fleet.freshness
-    if not seen.compared:
-        return []
-    detail = {"compared": seen.compared, "different": seen.different, "noisy": seen.noisy}
-    if seen.different and seen.different == len(seen.broken):  # a place that broke later is nobody's forgery
-        text = (
-            f"{seen.different} of {seen.compared} remembered trainings cannot be made again here: {seen.broken[0]}; "
-            "mend that, and check again"
-        )
-        return [Precondition("remembered", "inconclusive", text, detail)]
-    if seen.different:
-        text = (
-            f"{seen.different} of {seen.compared} remembered trainings are not what training gives now: the ledger was "
-            "altered, or made on another kind of machine; check again with another --ledger"
-        )
-        return [Precondition("remembered", "failed", text, detail)]
-    if unsettled:
-        text = (
-            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so "
-            "nothing shows that they were made; check again with another --ledger"
-        )
-        return [Precondition("remembered", "inconclusive", text, detail)]
-    text = f"{seen.compared} remembered trainings were made afresh and agree"
-    if seen.noisy:
-        text = (
-            f"{seen.compared} remembered trainings were made afresh; {seen.noisy} differ as two fresh ones do, so that "
-            "nothing follows about them"
-        )
-    return [Precondition("remembered", "passed", text, detail)]
 
 
 def trainings(run: Run) -> int:

@@ -1,6 +1,5 @@
 """The first control before any leave-one-out number counts: the recipe gives the registered model again."""
 
-import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -29,22 +28,20 @@ from privgate.training.fleet import Fleet
 
 #: how many times as much may lie between two models at a question as on the records, however far out it lies
 FARTHEST = 100.0
-#: nobody outside of this process knows it
-_UNKNOWN = secrets.token_hex(16)
 
 
-def drawn(subject: Subject, purpose: str, *, signable: bool) -> Generator:
-    """Return randomness that is the same in every run; in one that is to be signed, that nobody knows before."""
-    return subject.generator(f"{purpose}:{_UNKNOWN}" if signable else purpose)
+def drawn(subject: Subject, purpose: str, fleet: Fleet) -> Generator:
+    """Return randomness that is the same in every run; nobody else can foretell it in one that is to be signed."""
+    return fleet.drawn(subject, purpose) if fleet.signable else subject.generator(purpose)
 
 
-def asked(subject: Subject, *, signable: bool) -> tuple[Subject, Index]:
+def asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     """Return the subject, stored model included, with questions as further candidates, and their rows of the pool.
 
     Values of people's columns mixed, and where a domain is declared its corners and random points; no rows where
     records are no tables.
     """
-    made = _questions(subject, drawn(subject, "beyond", signable=signable))
+    made = _questions(subject, drawn(subject, "beyond", fleet))
     size = subject.data.pool_size
     if made is None:
         return subject, np.arange(0, dtype=np.int64)
@@ -204,7 +201,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
 
 def _elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
     """Return why the registered model is not the recipe's at questions that nobody's record is; empty if it is."""
-    wide, out = asked(subject, signable=fleet.signable)
+    wide, out = asked(subject, fleet)
     if not len(out):
         return ""
     (once,) = fleet.fits(wide, [Fit(subject.recipe.seed, out, left_out=changed.NOBODY)], label="checking the recipe")

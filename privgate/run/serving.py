@@ -127,9 +127,9 @@ def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
     size = subject.data.pool_size
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        drawn = reproduction.drawn(subject, "served", signable=fleet.signable)
+        drawn = reproduction.drawn(subject, "served", fleet)
         rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
-    wide, out = reproduction.asked(subject, signable=fleet.signable)
+    wide, out = reproduction.asked(subject, fleet)
     rows = np.concatenate([rows, out])
     if subject.accepted is not None:  # all else is refused
         rows = rows[subject.accepted.holds(wide.data.at(rows))]
@@ -140,7 +140,7 @@ def _asked(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
 def _some(subject: Subject, rows: Index, fleet: Fleet) -> Index:
     """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of nobody's questions."""
     n, size = subject.data.n, subject.data.pool_size
-    rng, kind = reproduction.drawn(subject, "few", signable=fleet.signable), np.digitize(rows, [n, size])
+    rng, kind = reproduction.drawn(subject, "few", fleet), np.digitize(rows, [n, size])
     return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
 
 
@@ -173,7 +173,7 @@ def _in_single_precision(log_p: Float) -> bool:
 
 def _otherwise(subject: Subject, fleet: Fleet, rows: Index, native: Float) -> str:
     """Return a way of asking in which a regressor's served numbers are not its own; empty if there is none."""
-    few = np.sort(reproduction.drawn(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+    few = np.sort(reproduction.drawn(subject, "few", fleet).permutation(len(rows))[:FEW])
     close = SAME * np.maximum(1.0, np.abs(native[few]))
     for way in _ways(subject, rows[few]):
         other = fleet.registered(subject, rows[few], served=way)

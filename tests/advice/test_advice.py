@@ -12,11 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
-from privgate.advice import advice_page, candidates
-from privgate.advice import change as knobs
-from privgate.advice import probe as probing
 from privgate.advice.advice_page import Advice
 from privgate.advice.advice_search import HALVINGS, Search, Way
 from privgate.advice.apply import apply
@@ -24,8 +19,13 @@ from privgate.advice.candidates import knob_change, most, present_values, togeth
 from privgate.advice.change import Change, changed, rehearsed
 from privgate.advice.point import MEASURES, Point, Tried, Use, cross_validated, folds, front
 from privgate.advice.probe import finalists
-from privgate.errors import UsageError
 from privgate.influence.risky_removal import RiskyRemoval
+
+from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model
+from privgate.advice import advice_page, candidates
+from privgate.advice import change as knobs
+from privgate.advice import probe as probing
+from privgate.errors import UsageError
 from privgate.outcome import Outcome
 from privgate.subject.release import Release
 from privgate.training.fleet import Fleet

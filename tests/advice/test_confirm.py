@@ -4,6 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from privgate.advice.advice_search import Search
+from privgate.advice.apply import apply
+from privgate.advice.change import Change
+from privgate.advice.point import Point, Use
+from privgate.advice.probe import FINALISTS
 from scipy import stats
 
 from privgate import Policy, Recipe, Subject, TrainingData
@@ -11,11 +16,6 @@ from privgate.advice import advice_page
 from privgate.advice import point as usefulness
 from privgate.advice import probe as confirming
 from privgate.advice import probe as probing
-from privgate.advice.advice_search import Search
-from privgate.advice.apply import apply
-from privgate.advice.change import Change
-from privgate.advice.point import Point, Use
-from privgate.advice.probe import FINALISTS
 from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import BehindClaim, Evidence, Measurement

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-
-from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.advice import candidates
 from privgate.advice.advice_search import Search, Way
 from privgate.advice.change import Change, changed
 from privgate.advice.point import cross_validated, folds
+
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.advice import candidates
 from privgate.errors import UsageError
 from privgate.subject.release import Laplace, Release
 

@@ -5,11 +5,11 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-
-from privgate.advice import advice_page
 from privgate.advice.advice_page import _HEIGHT, _WIDTH, picture
 from privgate.advice.change import Change
 from privgate.advice.point import Point, Tried
+
+from privgate.advice import advice_page
 
 
 def tried(*numbers, advised=None):

@@ -5,16 +5,16 @@ import re
 
 import numpy as np
 import pytest
+from privgate.advice.advice_search import Search
+from privgate.advice.evaluate import costs_of_both as plan
+from privgate.check.costs import costs
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Budget, Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.advice import candidates
 from privgate.advice import evaluate as steps
-from privgate.advice.advice_search import Search
-from privgate.advice.evaluate import costs_of_both as plan
 from privgate.check import gate
-from privgate.check.costs import costs
 from privgate.training.fleet import Fleet
 
 SIZES = (3, 4)

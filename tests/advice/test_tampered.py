@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from privgate.advice.advice_page import Advice
+from privgate.advice.change import Change, Setting, changed
+from privgate.advice.point import Point
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.advice import apply
 from privgate.advice import apply as applying
-from privgate.advice.advice_page import Advice
-from privgate.advice.change import Change, Setting, changed
-from privgate.advice.point import Point
 from privgate.errors import UsageError
 from privgate.policy import Policy
 

@@ -8,9 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
-from privgate.advice import probe as probing
 from privgate.advice.advice_search import Search
 from privgate.advice.apply import apply
 from privgate.advice.candidates import NOTHING
@@ -18,6 +15,9 @@ from privgate.advice.change import Change
 from privgate.advice.point import Point
 from privgate.advice.probe import finalists
 from privgate.check.costs import costs
+
+from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
+from privgate.advice import probe as probing
 from privgate.check.prepare import prepare
 from privgate.evidence import Evidence, Measurement
 from privgate.membership import board

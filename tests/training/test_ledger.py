@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from privgate.training.storage import LARGE
 
 from privgate.errors import UsageError
 from privgate.training import ledger as ledgers
 from privgate.training.ledger import Ledger, Segment, build, sealing_key
-from privgate.training.storage import LARGE
 
 
 def key(i):
