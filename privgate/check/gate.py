@@ -232,7 +232,7 @@ def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precond
         return told, [first]
     if (held := in_the_recipe(run) or artifact.keyed(run)) is not None:
         return [*told, held], [held]
-    seen = None if run.rehearsed else provenance(run)
+    seen = provenance(run)
     return (told, []) if seen is None else ([*told, seen], preconditions.stopping([seen]))
 
 
@@ -263,7 +263,7 @@ def in_the_recipe(run: Run) -> Precondition | None:
 
     Training without a person is no training without that person then, and no number counts.
     """
-    if run.rehearsed or not (seen := artifact.of_recipe(run)).least:
+    if not (seen := artifact.of_recipe(run)).least:
         return None
     where = ", ".join(c.where for c in seen.carried)
     text = (

@@ -21,9 +21,9 @@ from privgate.training.plan import span, time_training
 
 
 def _audit(run: Run) -> int:
-    from privgate.privacy_claims.audit import effort_of
+    from privgate.privacy_claims.audit import AuditEffort
 
-    return effort_of(run).trainings if run.subject.recipe.dp is not None else 0
+    return AuditEffort().trainings if run.subject.recipe.dp is not None else 0
 
 
 def _reruns(run: Run) -> int:

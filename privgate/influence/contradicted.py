@@ -79,7 +79,7 @@ def _answers(run: Run) -> Answers | None:
     subject, found = run.subject, run.once(left_out.retrained)
     seed = run.once(left_out.found).seeds[:1]
     whole = run.once(modes.used) == "all" and not len(run.once(left_out.left)) and not run.averaged
-    if subject.data.candidates is None or not whole or run.rehearsed:
+    if subject.data.candidates is None or not whole:
         return None
     try:
         pool = pools.of(subject.data)

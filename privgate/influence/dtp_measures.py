@@ -65,7 +65,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or modes.said(run, run.once(left_out.proven)) or found.claim,
+            claim=left_out.stopped(run) or modes.said(run.once(left_out.proven)) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
@@ -124,7 +124,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     same = "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
-        said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
+        said += _over_seeds(_paired(run), limited=bool(modes.said(run.once(left_out.proven))))
     elif run.at_coins:
         said.append(other_coins.AT)
     elif run.seed_control is not None:
@@ -133,7 +133,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
         said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if why := modes.said(run, run.once(left_out.proven)):
+    if why := modes.said(run.once(left_out.proven)):
         said.append(why)
     if not every:
         said.append(f"direct queries only: each person is asked about {beside.asked_at(run)}")

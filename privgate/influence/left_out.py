@@ -33,7 +33,7 @@ def selection(run: Run) -> plan.Selection:
     """
     limits = run.limits
     if run.once(modes.limits) is not None:
-        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.size(run))
+        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.SAMPLE)
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     if (unlimited and (run.sample is None or run.sample >= run.n_units)) or beside.costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
@@ -69,7 +69,7 @@ def trainings(run: Run) -> int:
 
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
-    return bool(run.attacked) and not (run.limits.full or run.rehearsed or beside.costs_no_fits(run))
+    return bool(run.attacked) and not (run.limits.full or beside.costs_no_fits(run))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +106,14 @@ def found(run: Run) -> Found:
     run, chosen = modes.fewer_seeds(run), run.once(selection)
     witness = _witness(run)
     made = _answered(run, chosen.units, witness)
-    if worth_more_seeds(run) and not run.late() and not _decided(run, len(chosen.units), made.retrained):
+    if worth_more_seeds(run) and not _decided(run, len(chosen.units), made.retrained):
         run, witness = replace(run, seeds=run.more_seeds, more_seeds=()), _witness(run)
         made = _answered(run, chosen.units, witness)
-    if len(made.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, made.retrained):
+    if len(made.left) == 0 and worth_more_people(run) and undecided(run, made.retrained):
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
-    if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
-        witness = None
     if witness is not None:
         if not made.rechecks and not decided:  # refits answered everybody, and only about their own records
             observe(replace(asked(run, chosen.units), asker=witness), made.retrained)
@@ -181,7 +179,6 @@ def asked(run: Run, units: Index) -> Asked:
         mode=mode,
         limits=run.thresholds or (1.0,),
         drawn=max(run.drawn, len(units) if run.sampled and len(units) < run.n_units else 0),
-        rehearsed=run.rehearsed,
     )
 
 
@@ -192,7 +189,7 @@ def _answered(
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
-    until, wanted = modes.until(breaks, run.late), asked(run, units)
+    until, wanted = modes.until(breaks), asked(run, units)
     if before is not None:
         first = before.retrained.units
         then = [aggregate.second(r, run.n_units) for r in run.breaks]
@@ -202,7 +199,7 @@ def _answered(
             wanted,
             engines=tuple(e for e in families.of(run.subject) if e.name not in wrong),
             asker=witness,
-            refitting=until if _may_stop(run) or run.deadline < np.inf else None,
+            refitting=until if _may_stop(run) else None,
         )
     )
     declined = {recheck_row(p).engine: p.message for p in failed}
@@ -320,7 +317,7 @@ def coverage(run: Run) -> UnitCoverage:
     ranked = "the others were ranked by shadow models, which shows nothing about them"
     claims = (
         stopped(run),
-        modes.said(run, run.once(proven)) or run.once(found).chosen.lost,
+        modes.said(run.once(proven)) or run.once(found).chosen.lost,
         ranked if measured < len(made.units) else "",
     )
     return UnitCoverage(

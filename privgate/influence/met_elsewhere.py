@@ -31,7 +31,7 @@ PARTS = 5
 
 def wanted(run: Run) -> bool:
     """Return whether a look at other coins can matter; a theorem holds at all of them, a rehearsal judges nobody."""
-    return run.at_coins and not run.rehearsed and run.once(limits) is None and bool(run.people)
+    return run.at_coins and run.once(limits) is None and bool(run.people)
 
 
 def trainings(run: Run) -> int:

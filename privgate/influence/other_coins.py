@@ -74,7 +74,7 @@ def settled(
     Who is above no limit keeps its value: that is what this code does at these coins. Who is above one, and not shown
     by other coins, may be without influence: 0.
     """
-    if not run.at_coins or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
+    if not run.at_coins or not run.people:
         return low
     least = min(limit for limit, _ in run.people)
     if min(share for _, share in run.people) * len(units) >= PEOPLE:
@@ -82,7 +82,7 @@ def settled(
     known, above = run.once(followed).lower, low > least
     stands = np.where(above, [known.get(int(u), 0.0) / scale for u in units], low)
     for k in np.argsort(-low, kind="stable")[: int(above.sum())]:
-        if (enough is not None and enough(stands)) or len(known) >= _most(run) or run.late():
+        if (enough is not None and enough(stands)) or len(known) >= _most(run):
             break
         unit = int(units[k])
         if unit not in known:

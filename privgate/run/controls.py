@@ -272,12 +272,12 @@ def trained(run: Run) -> tuple[Run, list[Precondition]]:
     if found[1].outcome not in ("passed", "warned"):
         return run, found
     noise = found[1].figure("between_two_trainings") or 0.0
-    if not run.rehearsed and (kept := recipe_controls.remembers_nothing(subject, fleet, noise)) is not None:
+    if (kept := recipe_controls.remembers_nothing(subject, fleet, noise)) is not None:
         found.append(kept)
         if kept.outcome != "passed":
             return run, found
     run = choose_seeds(run, glance=run.attacks_alone)
-    if run.at_coins and not run.rehearsed and not run.attacks_alone:
+    if run.at_coins and not run.attacks_alone:
         found.append(coins.compared(run))
         run = replace(run, seed_control=_with_compared(run, found[-1]))
     return run, found
@@ -295,7 +295,7 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
     The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
     and nothing that was not compared may pass once the evidence is judged again.
     """
-    if run.rehearsed or not compares_last(run):
+    if not compares_last(run):
         return run, []
     if run.attack_breaks(measured):
         text = "the released answers were not compared with those of other coins: an attack is too strong anyway"
