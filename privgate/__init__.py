@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from privgate.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from privgate.advice.evaluate import evaluate
+    from privgate.advice.search import evaluate
     from privgate.errors import PrivgateError
     from privgate.policy import Policy
     from privgate.registry import log_model, log_recipe
@@ -38,7 +38,7 @@ _HOME = {
     "Subject": "subject.subject",
     "TrainingData": "subject.data",
     "Verdict": "verdict",
-    "evaluate": "advice.evaluate",
+    "evaluate": "advice.search",
     "log_model": "registry",
     "log_recipe": "registry",
 }

@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 import click
-
-from advice.subjects import CASES, Case
-from privgate import Budget, Fleet, Policy, PrivgateError, Subject, evaluate, log_model, registry
 from privgate.advice.advice_page import page
 from privgate.advice.advice_search import Search
 from privgate.advice.apply import apply
+
+from advice.subjects import CASES, Case
+from privgate import Budget, Fleet, Policy, PrivgateError, Subject, evaluate, log_model, registry
 
 
 @click.command()

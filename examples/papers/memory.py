@@ -43,12 +43,11 @@ def recalled(fleet: Fleet | None, parts: tuple[Any, ...], make: Callable[[], Arr
     if fleet is None:
         return make()
     described = [digest.of_array(p) if isinstance(p, np.ndarray) else p for p in parts]
-    key = bytes.fromhex(digest.of_json(["reproduce", _sources(), *described]).removeprefix("sha256:"))
-    known = fleet.ledger.read([key])[0]
+    name = f"reproduce/{digest.of_json([_sources(), *described]).removeprefix('sha256:')}"
+    known = fleet.ledger.read(name)
     if known is not None:
         return np.asarray(np.load(io.BytesIO(known), allow_pickle=False))
     made, body = make(), io.BytesIO()
     np.save(body, made, allow_pickle=False)
-    fleet.ledger.write([(key, body.getvalue())])
-    fleet.ledger.flush()
+    fleet.ledger.write(name, body.getvalue())
     return made

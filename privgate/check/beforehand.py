@@ -136,27 +136,25 @@ def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings."""
     subject, fleet = run.subject, run.fleet
-    with fleet.afresh():
-        controls = [reproduces.reproduces(subject, fleet)]
+    controls = [reproduces.reproduces(subject, fleet)]
     if controls[0].outcome not in ("passed", "warned"):
         return run, controls  # nothing is measured whatever the others say
-    with fleet.afresh():
-        controls.append(depends.depends_on_data(subject, fleet))
+    controls.append(depends.depends_on_data(subject, fleet))
     by_record = controls[1].figure("moved_by_record") or 0.0
     run = replace(run, registered_apart=reproduces.registered_apart(controls[0]), moved_by_record=by_record)
     if controls[1].outcome not in ("passed", "warned"):
         return run, controls
-    if not run.rehearsed and (files := opened.check_opened_files(subject, fleet)) is not None:
+    if (files := opened.check_opened_files(subject, fleet)) is not None:
         controls.append(files)
         if files.outcome != "passed":
             return run, controls
     noise = controls[1].figure("between_two_trainings") or 0.0
-    if not run.rehearsed and (memory := depends.remembers_nothing(subject, fleet, noise)) is not None:
+    if (memory := depends.remembers_nothing(subject, fleet, noise)) is not None:
         controls.append(memory)
         if memory.outcome != "passed":
             return run, controls
     run = choose_seeds(run, glance=run.attacks_alone)
-    if run.at_seed and not run.rehearsed and not run.attacks_alone:
+    if run.at_seed and not run.attacks_alone:
         controls.append(_compare_released(run))
         run = replace(run, seed_control=_with_compared(run, controls[-1]))
     return run, controls
@@ -195,7 +193,7 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
     The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
     and nothing that was not compared may pass once the evidence is judged again.
     """
-    if run.rehearsed or not compares_last(run):
+    if not compares_last(run):
         return run, []
     if run.attack_breaks(measured):
         text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"
@@ -221,36 +219,3 @@ def count_trainings(run: Run) -> int:
     if run.at_seed and not run.attacks_alone and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)
-
-
-def remembered(run: Run) -> list[Precondition]:
-    """Return whether what was remembered is what training gives; says nothing where nothing was trained twice."""
-    unsettled, seen = run.fleet.spot_check(), run.fleet.freshness
-    if not seen.compared:
-        return []
-    detail = {"compared": seen.compared, "different": seen.different, "noisy": seen.noisy}
-    if seen.different and seen.different == len(seen.broken):  # a place that broke later is nobody's forgery
-        text = (
-            f"{seen.different} of {seen.compared} remembered trainings cannot be made again here: {seen.broken[0]}; "
-            "mend that, and check again"
-        )
-        return [Precondition("remembered", "inconclusive", text, detail)]
-    if seen.different:
-        text = (
-            f"{seen.different} of {seen.compared} remembered trainings are not what training gives now: the ledger was "
-            "altered, or made on another kind of machine; check again with another --ledger"
-        )
-        return [Precondition("remembered", "failed", text, detail)]
-    if unsettled:
-        text = (
-            f"{unsettled} remembered trainings that this run used are of a recipe that never repeats itself, so "
-            "nothing shows that they were made; check again with another --ledger"
-        )
-        return [Precondition("remembered", "inconclusive", text, detail)]
-    text = f"{seen.compared} remembered trainings were made afresh and agree"
-    if seen.noisy:
-        text = (
-            f"{seen.compared} remembered trainings were made afresh; {seen.noisy} differ as two fresh ones do, so that "
-            "nothing follows about them"
-        )
-    return [Precondition("remembered", "passed", text, detail)]

@@ -16,8 +16,8 @@ from privgate import recomputed
 from privgate.arrays import Index
 from privgate.cases import Kept
 from privgate.check import beforehand as preconditions
-from privgate.check import check_plan as planning
 from privgate.check import confirmed, questions
+from privgate.check import plan as planning
 from privgate.check.prepare import prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, MeasurementError, SubjectError
@@ -29,6 +29,7 @@ from privgate.evidence import (
     Evidence,
     Measurement,
     Precondition,
+    Remembered,
     Request,
     RunPart,
     RunTrace,
@@ -39,7 +40,7 @@ from privgate.families import answering as families
 from privgate.families import of_data
 from privgate.file import measure as file
 from privgate.influence import as_published as influence
-from privgate.influence import dtp_measures, left_out, modes, per_unit, sensitivities
+from privgate.influence import left_out, modes, per_unit, sensitivities
 from privgate.membership import attack_figures, distance, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
@@ -71,9 +72,15 @@ def part(run: Run, planned: TrainingPlan | None) -> RunPart:
         seeds=_seeds(run),
         trace=trace(run),
         isolation=run.fleet.isolation_of(run.subject),
-        remembered=run.fleet.freshness.told(signable=run.fleet.signable),
+        remembered=_remembered(run),
         nonce=run.nonce,
     )
+
+
+def _remembered(run: Run) -> Remembered:
+    """Return how many trainings were made, and how many answers other runs' trainings gave."""
+    fleet = run.fleet
+    return Remembered(signable=fleet.signable or not fleet.recalled, trained=fleet.calls, remembered=fleet.recalled)
 
 
 def _seeds(run: Run) -> SeedControl | None:
@@ -181,7 +188,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
             run.once(understood)
-        planned, said = planning.make(run)
+        planned, said = planning.make(run, policy)
         for sentence in said:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in asked.rules)
@@ -196,10 +203,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     kept = () if made is None else theorems(run)
     about_influence = influence.part(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
-    dtp_measures.left_out_again(run)
     run, more = (run, []) if stopped else preconditions.last(run, measurements)
     checked += more
-    checked += preconditions.remembered(run)  # last: everything that trains has trained
     return Evidence(
         subject=told,
         preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
@@ -255,7 +260,7 @@ def in_the_recipe(run: Run) -> Precondition | None:
 
     Training without a person is no training without that person then, and no number counts.
     """
-    if run.rehearsed or not (seen := file.look_at_recipe(run)).least:
+    if not (seen := file.look_at_recipe(run)).least:
         return None
     where = ", ".join(c.where for c in seen.carried)
     text = (

@@ -27,15 +27,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("catalogue", "List what a policy may name: shipped policies, rules and attacks; all else with --all."),
     "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
     "policy": ("policy", "Lint, explain, test and compare policies."),
-    "advise": ("advise", "Find the cheapest change to a refused model that is approved."),
-    "apply": ("advise", "Register a change that was advised as the next version."),
+    "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
     "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
     "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
 }
 
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "apply", "demo",
+LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "demo",
         "dp audit")  # fmt: skip
 
 #: groups of the help page; a command in none of them stands in the last
@@ -43,7 +42,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "list", "explain"),
     "Judge": ("check", "adopt", "promote", "report", "compare"),
     "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
-    "Prepare and improve": ("advise", "apply", "policy", "dp"),
+    "Prepare and improve": ("advise", "policy", "dp"),
 }
 
 

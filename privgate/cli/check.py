@@ -36,13 +36,14 @@ GUARDED = "privgate:"
 @options.run
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
+@click.option("--advise", "advises", is_flag=True, help="Where it blocks, search for a change that is approved.")
 @click.option(
     "--recompute",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Train nothing: make the certificates of the check whose report is in FOLDER again from the data.",
 )
-def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **settings: Any) -> int:
+def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
     URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
@@ -51,7 +52,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **se
         return options.print_plan(options.build(uri, settings, writes=False))
     if recompute is not None:
         return _recomputed(options.build(uri, settings, writes=False), recompute)
-    verdict, _ = _checked(uri, attach=not no_attach, settings=settings)
+    verdict, _ = _checked(uri, attach=not no_attach, settings=settings | {"advises": advises})
     return int(verdict.exit_code)
 
 
@@ -179,7 +180,7 @@ def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
     """Return what only this user's key makes of a written report and of what was asked: nobody else plants a report."""
     from privgate.training import ledger
 
-    key = ledger.given_key(None) or ledger.own()
+    key = ledger.given_key(None) or ledger.own_key()
     asked = {k: str(v) for k, v in settings.items() if k not in {"nonce", "tracking_uri", "form", "quiet", "jobs"}}
     content = (folder / "report.json").read_bytes()
     told = json.dumps([uri, alias, asked, hashlib.sha256(content).hexdigest()], sort_keys=True)
@@ -288,7 +289,7 @@ def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
 def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
-    from privgate.advice.evaluate import evaluate
+    from privgate.advice.search import advise, evaluate
     from privgate.evaluation.context_stated import with_context
     from privgate.guard.verifying import approved_report
     from privgate.registry.attaching import refuse_unattachable
@@ -327,9 +328,10 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
             registry.attach(run.subject, folder, verdict, tracking_uri=settings["tracking_uri"])
         except RegistryError as exc:
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
-    kept = verdict.evidence.run.remembered
-    if kept is not None and not kept.signable:
-        click.echo(f"this run cannot be signed: it took {kept.remembered} remembered trainings as they were", err=True)
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
+    if settings.get("advises") and not verdict.outcome.releases:
+        advice = advise(run.policy, run.subject, fleet=run.fleet, limits=run.limits, verdict=verdict, tell=console.note)
+        for line in advice.lines:
+            click.echo(console.plain(line), err=settings["form"] != "text")
     return verdict, run.subject

@@ -59,11 +59,10 @@ def show(page: Path) -> str:
 
 def demonstrate(folder: Path) -> dict[str, Verdict]:
     """Run the demonstration below ``folder`` and print what a user should look at; return the verdicts."""
-    from privgate.training import isolation, warm
+    from privgate.training import isolation
 
     folder = outputs.folder(folder, "--folder").resolve()
     started = time.perf_counter()
-    warm.begin()  # imports beside this process; boxes or not, trees are trained again by workers of its own
     if why := isolation.missing():
         click.echo(f"Training code runs without a box: {why}.")
     from privgate import registry
@@ -87,7 +86,7 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
 def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet: Any) -> Verdict:
     """Register one model, check it, print the decision, and promote it if it is approved."""
     from privgate import registry, report
-    from privgate.advice.evaluate import evaluate
+    from privgate.advice.search import evaluate
     from privgate.evaluation.context_stated import with_context
     from privgate.policy import Policy
 

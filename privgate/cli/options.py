@@ -24,8 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 #: options that most checks are called with, in this order; the others stand below them in the help
-DAILY = ("--policy", "--to", "--plan", "--budget", "--report-dir", "--format", "--observe", "--no-attach", "--config",
-         "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help")  # fmt: skip
+DAILY = ("--policy", "--to", "--plan", "--advise", "--budget", "--report-dir", "--format", "--observe", "--no-attach",
+         "--config", "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help")  # fmt: skip
 
 
 class Grouped(click.Command):
@@ -100,8 +100,8 @@ def run(command: F) -> F:
             click.option(
                 "--cluster",
                 default=None,
-                metavar="tcp://HOST:PORT|spark|spark://HOST:PORT",
-                help="Dask scheduler or Spark to retrain on.",
+                metavar="tcp://HOST:PORT",
+                help="Dask scheduler to retrain on.",
             ),
             ledger,
             click.option(
@@ -143,11 +143,6 @@ def run(command: F) -> F:
             ),
             click.option(
                 "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
-            ),
-            click.option(
-                "--remembered",
-                is_flag=True,
-                help="Train nothing twice. What used remembered trainings cannot be signed.",
             ),
             click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
             click.option(
@@ -209,7 +204,7 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         time_limit=settings["time_limit"],
         memory_limit=None if memory is None else int(memory * 2**30),
         isolate=settings["isolation"],
-        signable=not settings["remembered"],
+        signable=True,
         network=settings["network"] == "declared",
         progress=None
         if settings["quiet"]
@@ -274,9 +269,13 @@ def duration(text: str) -> float:
 
 def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; the few trainings for it are remembered."""
-    from privgate.advice.evaluate import costs_of_both as plan
+    from privgate.advice.search import search_command
+    from privgate.check.plan import costs
     from privgate.cli import console
 
-    for line in plan(run.policy, run.subject, fleet=run.fleet, limits=run.limits):
+    planned = costs(run.policy, run.subject, fleet=run.fleet, limits=run.limits)
+    for line in planned.said:
         console.say(line)
+    if not planned.ends and (command := search_command(run.subject, run.policy)):
+        console.say(f"if it refuses: {command}")
     return 0

@@ -55,30 +55,20 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
 
 
 def ledger(where: str | None) -> None:
-    """Try the ledger's place: a folder, or a URL whose library is not declared by privgate.
+    """Try the ledger's folder.
 
     Raises
     ------
     UsageError
-        It cannot be reached or written, or the library for such a URL is missing.
+        It cannot be written.
     """
-    from privgate.training.storage import place
+    from privgate.training.ledger import Ledger
 
-    named = where or os.environ.get("PRIVGATE_LEDGER") or "the cache folder"
-    trial = f".privgate-{uuid.uuid4().hex}"
-    try:
-        found = place(where)
-        found.write(trial, [])
-        found.remove(trial)
-    except ImportError as exc:
-        raise UsageError(
-            f"--ledger {named} needs a library that is not installed ({exc}); pip install 'privgate[s3]' for s3://, or "
-            "name a folder"
-        ) from exc
-    except OSError as exc:
-        raise UsageError(f"--ledger {named} cannot be written: {why(exc)}; name a folder, or none") from exc
-    except Exception as exc:
-        raise UsageError(f"--ledger {named} cannot be used: {type(exc).__name__}: {exc}") from exc
+    opened = Ledger(where)
+    if opened.folder is not None:
+        trial = f"trial/{uuid.uuid4().hex}"
+        opened.write(trial, b"")
+        (opened.folder / trial).unlink()
 
 
 def check(settings: Mapping[str, Any]) -> None:

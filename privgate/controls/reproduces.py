@@ -1,6 +1,5 @@
 """The first control before any number about people counts: the recipe gives the registered model again."""
 
-import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -33,8 +32,6 @@ RUNS = 5
 FARTHEST = 100.0
 #: standard errors by which a difference must tell members better than confidence does, and people on either side
 _SURE, _FEW = 5.0, 10
-#: outside of this process it is unknown
-_UNKNOWN = secrets.token_hex(16)
 _LABEL = "checking the recipe"
 NOBODY: Index = np.zeros(0, dtype=np.int64)
 
@@ -138,18 +135,18 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
 # Questions that are no record, put to the stored model as well: it must be the recipe's there, too.
 
 
-def draw(subject: Subject, purpose: str, *, signable: bool) -> Generator:
-    """Return randomness that is the same in every run; in one that is to be signed, it is unknown before the run."""
-    return subject.generator(f"{purpose}:{_UNKNOWN}" if signable else purpose)
+def draw(subject: Subject, purpose: str, fleet: Fleet) -> Generator:
+    """Return randomness that is the same in every run; nobody else can foretell it in one that is to be signed."""
+    return fleet.drawn(subject, purpose) if fleet.signable else subject.generator(purpose)
 
 
-def ask_beyond(subject: Subject, *, signable: bool) -> tuple[Subject, Index]:
+def ask_beyond(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     """Return the subject, stored model included, with questions as further candidates, and their rows of the pool.
 
     Values of the columns are mixed, and a declared domain gives its corners and random points; no rows where records
     are no tables.
     """
-    size, questions = subject.data.pool_size, _list_questions(subject, draw(subject, "beyond", signable=signable))
+    size, questions = subject.data.pool_size, _list_questions(subject, draw(subject, "beyond", fleet))
     if questions is None:
         return subject, np.arange(0, dtype=np.int64)
     container, count = questions
@@ -190,7 +187,7 @@ def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
 
 def _differs_elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
     """Return why the registered model is not the recipe's at questions that are no record; empty if it is."""
-    wide, rows = ask_beyond(subject, signable=fleet.signable)
+    wide, rows = ask_beyond(subject, fleet)
     if not len(rows):
         return ""
     (own,) = fleet.fits(wide, [Fit(subject.recipe.seed, rows, left_out=NOBODY)], label=_LABEL)

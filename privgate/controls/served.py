@@ -125,7 +125,7 @@ def _check_numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, s
         if wrong := int((np.abs(gap) > close).sum()):
             some = f"{Count(wrong, len(rows))} of {len(rows)}"
             return _doubt(f"MLflow serves other numbers than the model's own ({some} differ); {OWN}", detail)
-        few = np.sort(reproduces.draw(subject, "few", signable=fleet.signable).permutation(len(rows))[:FEW])
+        few = np.sort(reproduces.draw(subject, "few", fleet).permutation(len(rows))[:FEW])
         for way in _list_ways(subject, rows[few]):
             other = fleet.registered(subject, rows[few], served=way)
             if not other.problem and not (np.abs(other.log_p[:, 0] - native[few]) <= close[few]).all():
@@ -166,9 +166,9 @@ def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]
     size = subject.data.pool_size
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        drawn = reproduces.draw(subject, "served", signable=fleet.signable)
+        drawn = reproduces.draw(subject, "served", fleet)
         rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
-    wide, outside = reproduces.ask_beyond(subject, signable=fleet.signable)
+    wide, outside = reproduces.ask_beyond(subject, fleet)
     rows = np.concatenate([rows, outside])
     if subject.accepted is not None:  # all else is refused
         rows = rows[subject.accepted.holds(wide.data.at(rows))]
@@ -178,7 +178,7 @@ def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]
 
 def _choose_few(subject: Subject, rows: Index, fleet: Fleet) -> Index:
     """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of other questions."""
-    rng = reproduces.draw(subject, "few", signable=fleet.signable)
+    rng = reproduces.draw(subject, "few", fleet)
     kind = np.digitize(rows, [subject.data.n, subject.data.pool_size])
     return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
 

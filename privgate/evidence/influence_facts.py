@@ -111,14 +111,14 @@ class RunTrace(EvidenceModel):
 
 
 class Remembered(EvidenceModel):
-    """What of the run's trainings was remembered, and what became of those that were trained again to compare."""
+    """How much of the run's training was remembered; versions up to 0.1 trained some of it again, and compared."""
 
-    signable: bool = Field(description="Nothing was believed that was not trained or compared as the signer demands.")
+    signable: bool = Field(description="Nobody could foretell what was asked, or nothing was remembered.")
     trained: int = Field(description="Trainings made in this run.")
     remembered: int = Field(description="Answers taken from the ledger.")
-    compared: int = Field(description="Of these, trained afresh and compared.")
-    different: int = Field(description="Of these, not what training gives now; one refuses.")
-    noisy: int = Field(description="Of these, of a recipe that never repeats itself: nothing follows.")
+    compared: int = Field(default=0, description="Of these, trained afresh and compared.")
+    different: int = Field(default=0, description="Of these, not what training gives now; one refuses.")
+    noisy: int = Field(default=0, description="Of these, of a recipe that never repeats itself: nothing follows.")
 
 
 class RunPart(EvidenceModel):

@@ -53,10 +53,7 @@ def recheck(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition
     that is to be signed they follow from the ledger's secret: whoever makes recipe and data could vary them until
     nobody is looked at about whom an engine is wrong.
     """
-    fleet, chosen = asked.fleet, choose(asked, made)
-    if asked.elsewhere and not fleet.signable and fleet.freshness.recalled:  # else this run can be signed all the same
-        known = [k for k in chosen.tolist() if fleet.keeps(asked.subject, _refit(asked.subject, made, k, chosen[:0]))]
-        chosen = np.array(known, dtype=np.int64) if len(known) >= min(WORST, len(chosen)) else chosen
+    chosen = choose(asked, made)
     tolerance = engine.tolerance
     rows = [np.arange(a, b) for a, b in zip(*_edges(made, chosen), strict=True)]
     alive = ~np.isneginf(made.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
@@ -141,8 +138,7 @@ def _trained(  # noqa: PLR0917  one call of the fleet for two askers
     fits = [Fit(made.seeds[0], queries, left_out=np.zeros(0, dtype=np.int64))]
     for k, mine, more in zip(chosen.tolist(), own, extra, strict=True):
         fits.append(_refit(subject, made, k, np.concatenate([mine, more])))
-    with asked.fleet.afresh():
-        full, *without = asked.fleet.fits(subject, fits, label=label)
+    full, *without = asked.fleet.fits(subject, fits, label=label)
     if asker is not None and not full.problem:
         for k, mine, more, got in zip(chosen, own, extra, without, strict=True):
             if made.status[k] in (Status.UNDEFINED, Status.FAILED) or not len(more):

@@ -147,7 +147,8 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
     kept = evidence.run.remembered
     if kept is None or not kept.signable:
         raise StatementError(
-            "the run took remembered trainings as they were, so it cannot be signed; check again without --remembered"
+            "the run used remembered trainings, and its questions could be foretold, so it cannot be signed; check "
+            "again by privgate check, or with Fleet(signable=True)"
         )
     said = [(f["rule"], f["outcome"]) for f in document["findings"]]
     again = policy.judge(evidence, today=decided.date(), confirm=partial(_doubted, dict(said), policy.groups))

@@ -1,27 +1,20 @@
 """The metrics ``dtp`` and ``pdtp``: from the per-person table to one number."""
 
-import contextlib
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Float, Index
-from privgate.controls import reproduces
+from privgate.arrays import Float
 from privgate.controls.seeds import AT
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
-from privgate.families import answering as families
 from privgate.families import bound as bounds
-from privgate.families import refit
-from privgate.families.engine import Asked
 from privgate.families.retrained import Shown, Status
 from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
 from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
-from privgate.training.fit import Fit
 
 
 def every_query(run: Run, request: Request) -> Measurement:
@@ -73,7 +66,7 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or modes.said(run, run.once(left_out.proven)) or found.claim,
+            claim=left_out.stopped(run) or modes.said(run.once(left_out.proven)) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
@@ -132,7 +125,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     same = "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
-        said += _over_seeds(_paired(run), limited=bool(modes.said(run, run.once(left_out.proven))))
+        said += _over_seeds(_paired(run), limited=bool(modes.said(run.once(left_out.proven))))
     elif run.at_seed:
         said.append(AT)
     elif run.seed_control is not None:
@@ -141,7 +134,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
         said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if why := modes.said(run, run.once(left_out.proven)):
+    if why := modes.said(run.once(left_out.proven)):
         said.append(why)
     if not every:
         said.append(f"direct queries only: each person is asked about {beside.asked_at(run)}")
@@ -169,88 +162,3 @@ def _over_seeds(count: int, *, limited: bool) -> list[str]:
             f"{leakage.SEEDS_FOR_A_LIMIT} seeds are needed"
         )
     return said
-
-
-# People on whose remembered trainings a verdict rests: in a run that is to be signed they are left out afresh.
-#
-# A random sample finds a ledger of which many entries are forged. Whoever forges one entry alone hides one person,
-# most likely somebody whom the model knows because this person is in its data. Who that may be is told by a few models
-# that this run trains itself, each without a part of the people that nobody knows before; beside them are those whose
-# remembered values decide: the largest, and the nearest to each limit.
-
-#: people of each kind
-EACH = 6
-#: parts of the people that are left out together
-PARTS = 5
-
-
-#: tables of people, and what of each a rule is decided by
-TABLES: tuple[tuple[Callable[[Run], Mapping[str, Any]], tuple[str, ...]], ...] = (
-    (per_unit.table, ("pdtp",)),
-    (sensitivities.table, ("moved", "pdtp")),
-)
-
-
-def left_out_again(run: Run) -> int:
-    """Train without these people once more, where what was remembered is compared; return how many there are."""
-    if not (run.fleet.signable and run.fleet.freshness.recalled and run.made(left_out.retrained)):
-        return 0
-    with run.fleet.afresh(), contextlib.suppress(MeasurementError):  # what fails now and is remembered, differs
-        chosen, seeds = units(run), run.once(left_out.retrained).seeds
-        if len(chosen):
-            near = run.once(beside.of_people)
-            asked = Asked(near.asked, chosen, seeds, run.fleet, near.queries(chosen), engines=(refit.ENGINE,))
-            families.answer(asked)
-        return len(chosen)
-    return 0
-
-
-def units(run: Run) -> Index:
-    """Return who decides among the people who were really left out, as positions in ``subject.data.units``."""
-    found = run.once(left_out.retrained)
-    trained = np.flatnonzero(found.engine == "refit")
-    told = [values[trained] for values in _told(run)]
-    known = np.ones(len(trained), dtype=bool)
-    for values in told:
-        known &= np.isfinite(values)
-    trained, told = trained[known], [values[known] for values in told]
-    if not len(trained):
-        return found.units[:0]
-    likely = _moved_with_others(run, found.seeds[0])[found.units[trained]]
-    orders = [-likely]
-    for values in told:
-        orders += [-values, *(np.abs(values - limit) for limit in run.thresholds)]
-    chosen = [np.argsort(order, kind="stable")[:EACH] for order in orders]
-    deciding: Index = found.units[trained[np.unique(np.concatenate(chosen)).astype(np.int64)]]
-    return deciding
-
-
-def _told(run: Run) -> list[Float]:
-    """Return what the tables of people say that rules were decided by, each of shape (U,)."""
-    made = [(run.once(table), columns) for table, columns in TABLES if run.made(table)]
-    return [
-        np.asarray(records[column], dtype=np.float64)
-        for records, columns in made
-        for column in columns
-        if column in records
-    ]
-
-
-def _moved_with_others(run: Run, seed: int | None) -> Float:
-    """Return how far answers about each person move where they are left out with a part of the others, shape (U,)."""
-    subject, members = run.subject, run.subject.data.units
-    told = np.exp if subject.task == "classification" else np.asarray  # a regressor answers in numbers
-    order = reproduces.draw(subject, "parts", signable=True).permutation(len(members))
-    parts = [
-        np.sort(np.concatenate([members[int(u)] for u in part]))
-        for part in np.array_split(order, min(PARTS, len(order)))
-    ]
-    whole = told(refit.full(subject, (seed,), run.fleet)[0])
-    answers = run.fleet.fits(
-        subject, [Fit(seed, rows, left_out=rows) for rows in parts], label="looking for who decides"
-    )
-    moved = np.zeros(subject.data.n)
-    for rows, answer in zip(parts, answers, strict=True):
-        if not answer.problem:
-            moved[rows] = np.abs(told(answer.log_p) - whole[rows]).max(axis=1)
-    return np.array([moved[rows].max() for rows in members])

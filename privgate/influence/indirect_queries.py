@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
 from privgate.families import answering as families
+from privgate.families import bound as bounds
 from privgate.families.engine import Asked
 from privgate.families.retrained import Retrained, Seeds, Shown, Status
 from privgate.run.run import Run
@@ -336,6 +337,14 @@ def _with_row(rows: Any, k: int, source: Any, row: int) -> Any:
 UNITS = 10
 #: paired seeds of a search: what is found is a lower limit, which more hardly sharpen
 SEEDS = 20
+
+
+def trainings(run: Run) -> int:
+    """Return how many trainings the search takes at most; none where a theorem bounds every answer."""
+    if bounds.applicable(run.subject)[0]:
+        return 0
+    rounds = QueryEffort().rounds if run.subject.data.effective_domain is not None else 1
+    return rounds * (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
 
 
 def raised(

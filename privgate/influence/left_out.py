@@ -11,6 +11,7 @@ from privgate.controls.seeds import PAIRED, draw_others, train_at
 from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
 from privgate.families import answering as families
 from privgate.families import bound as bounds
+from privgate.families import recheck, refit
 from privgate.families.bound import Witness
 from privgate.families.certificate import Certified
 from privgate.families.engine import Asked
@@ -35,7 +36,7 @@ def selection(run: Run) -> plan.Selection:
     """
     limits = run.limits
     if run.once(modes.limits) is not None:
-        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.size(run))
+        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.SAMPLE)
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     if (unlimited and (run.sample is None or run.sample >= run.n_units)) or beside.costs_no_fits(run):
         return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
@@ -54,9 +55,24 @@ def chosen_units(run: Run) -> Index:
     return run.once(selection).units
 
 
+def trainings(run: Run) -> int:
+    """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
+    run = modes.fewer_seeds(run)
+    people = len(run.once(chosen_units))
+    if beside.costs_no_fits(run):
+        return recheck.expected(people, len(run.thresholds), run.drawn)
+    if worth_more_people(run):
+        people = min(run.up_to or 0, run.n_units)
+    seeds = len(run.more_seeds if worth_more_seeds(run) else run.seeds)
+    if run.once(modes.used) == "screen":
+        return refit.MODELS + refit.retrained(people) * seeds
+    first = modes.FOLDS if run.breaks and not run.limits.full else 0
+    return first + people * seeds
+
+
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
-    return bool(run.attacked) and not (run.limits.full or run.rehearsed or beside.costs_no_fits(run))
+    return bool(run.attacked) and not (run.limits.full or beside.costs_no_fits(run))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +109,14 @@ def found(run: Run) -> Found:
     run, chosen = modes.fewer_seeds(run), run.once(selection)
     witness = _witness(run)
     made = _answered(run, chosen.units, witness)
-    if worth_more_seeds(run) and not run.late() and not _decided(run, len(chosen.units), made.retrained):
+    if worth_more_seeds(run) and not _decided(run, len(chosen.units), made.retrained):
         run, witness = replace(run, seeds=run.more_seeds, more_seeds=()), _witness(run)
         made = _answered(run, chosen.units, witness)
-    if len(made.left) == 0 and worth_more_people(run) and not run.late() and undecided(run, made.retrained):
+    if len(made.left) == 0 and worth_more_people(run) and undecided(run, made.retrained):
         run, witness = replace(run, sample=run.up_to), _witness(run)
         chosen = selection(run)
         made = _answered(run, chosen.units, witness, before=made)
     decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
-    if witness is not None and run.rehearsed:  # a search asks no trained model whether theorems hold
-        witness = None
     if witness is not None:
         if not made.rechecks and not decided:  # refits answered everybody, and only about their own records
             observe(replace(asked(run, chosen.units), asker=witness), made.retrained)
@@ -168,7 +182,6 @@ def asked(run: Run, units: Index) -> Asked:
         mode=mode,
         limits=run.thresholds or (1.0,),
         drawn=max(run.drawn, len(units) if run.sampled and len(units) < run.n_units else 0),
-        rehearsed=run.rehearsed,
     )
 
 
@@ -179,7 +192,7 @@ def _answered(
     failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
     wrong = {recheck_row(p).engine for p in failed}
     breaks = partial(broken, run, len(units))
-    until, wanted = modes.until(breaks, run.late), asked(run, units)
+    until, wanted = modes.until(breaks), asked(run, units)
     if before is not None:
         first = before.retrained.units
         then = [aggregate.second(r, run.n_units) for r in run.breaks]
@@ -189,7 +202,7 @@ def _answered(
             wanted,
             engines=tuple(e for e in families.of(run.subject) if e.name not in wrong),
             asker=witness,
-            refitting=until if _may_stop(run) or run.deadline < np.inf else None,
+            refitting=until if _may_stop(run) else None,
         )
     )
     declined = {recheck_row(p).engine: p.message for p in failed}
@@ -259,14 +272,14 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
     at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
     them. A person whom these seeds do not show may be without influence: 0. Section 9.4 of docs/mathematics.md.
     """
-    if not run.at_seed or not run.people or run.rehearsed:  # a search judges nobody, and wants what is below anyway
+    if not run.at_seed or not run.people:
         return low
     least, known = min(limit for limit, _ in run.people), run.once(confirmed).lower
     worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
     if min(share for _, share in run.people) * len(people) < MOST_PAIRED:  # else so few people break no rule
         missing = [p for p in (int(people[k]) for k in worst[:MOST_PAIRED]) if p not in known]
         missing = missing[: max(0, MOST_PAIRED - len(known))]
-        if missing and not run.late():
+        if missing:
             known.update(zip(missing, _pair(run, np.array(missing, dtype=np.int64)).tolist(), strict=True))
     out = np.array(low, dtype=np.float64)
     out[worst] = [known.get(int(people[k]), 0.0) / scale for k in worst]
@@ -403,7 +416,7 @@ def coverage(run: Run) -> UnitCoverage:
     ranked = "the others were ranked by shadow models, which shows nothing about them"
     claims = (
         stopped(run),
-        modes.said(run, run.once(proven)) or run.once(found).chosen.lost,
+        modes.said(run.once(proven)) or run.once(found).chosen.lost,
         ranked if measured < len(made.units) else "",
     )
     return UnitCoverage(

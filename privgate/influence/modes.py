@@ -1,6 +1,5 @@
 """How closely leave-one-out answers, and when it may stop: decided, proven, or a mere ranking."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -116,26 +115,22 @@ FIRST = 2
 FLOOR = -700.0
 
 
-def until(broken: Callable[[Retrained], str], late: Callable[[float], bool] = lambda _: False) -> Refitting:
-    """Return how to refit, riskiest first, until ``broken`` names a rule; whoever is left is handed back.
-
-    ``late`` says whether another round of so many seconds would end too late; only a search has such an end.
-    """
+def until(broken: Callable[[Retrained], str]) -> Refitting:
+    """Return how to refit, riskiest first, until ``broken`` names a rule; whoever is left is handed back."""
 
     def answers(engine: Engine, asked: Asked, parts: Sequence[Retrained]) -> tuple[Retrained, Index]:
         done = list(parts)
-        if done and (broken(_whole(done)) or late(0.0)):  # a fast engine's people decide
+        if done and broken(_whole(done)):  # a fast engine's people decide
             return parts[0].select(np.zeros(len(parts[0].units), dtype=bool)), asked.units
         made, over, left = list[Retrained](), list[Index](), riskiest_first(asked)
         size = max(1, -(-FIRST * asked.fleet.workers // len(asked.seeds)))
         while len(left):
-            start = time.monotonic()
             now, left, size = np.sort(left[:size]), left[size:], 2 * size
             found, handed_on = engine.answers(_some(asked, now))
             # what ends the work early is looked at again when some of it is refitted
             made.append(replace(found, shown=np.full(len(found.units), Shown.LIMITED, dtype=object)))
             over.append(handed_on)
-            if len(left) and (broken(_whole([*done, *made])) or late(2 * (time.monotonic() - start))):
+            if len(left) and broken(_whole([*done, *made])):
                 break
         return _whole(made), np.sort(np.concatenate([*over, asked.units[left]]))
 
@@ -191,8 +186,6 @@ def _whole(parts: Sequence[Retrained]) -> Retrained:
 CLAIM = "a certificate over all questions limits everybody's change"
 #: people who are trained without all the same
 SAMPLE = DRAWN
-#: the same in a search, which judges nobody
-REHEARSED = 4
 #: paired seeds of each of them: the theorem holds under every seed, and one that is broken need be seen once
 SEEDS = 2
 #: trainings up to which everybody's own value is worth having beside the theorem
@@ -231,18 +224,11 @@ def fewer_seeds(run: Run) -> Run:
     return run if run.once(limits) is None else replace(run, seeds=run.seeds[:SEEDS], more_seeds=())
 
 
-def said(run: Run, found: Float | None) -> str:
+def said(found: Float | None) -> str:
     """Return what is known of whom by each person's limit, one sentence; empty where everybody has to be measured."""
     if found is None or not np.isfinite(found).all():
         return ""
-    return (
-        f"{CLAIM} to {found.max():.4g} nats; {size(run)} people drawn at random are trained without, to contradict it"
-    )
-
-
-def size(run: Run) -> int:
-    """Return how many people are trained without beside the theorem."""
-    return REHEARSED if run.rehearsed else SAMPLE
+    return f"{CLAIM} to {found.max():.4g} nats; {SAMPLE} people drawn at random are trained without, to contradict it"
 
 
 def bounds_of(run: Run, witness: bounds.Witness | None) -> Certified:

@@ -142,7 +142,7 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
     """
     subject, found = run.subject, run.once(left_out.retrained)
     whole = run.once(modes.used) == "all" and not len(run.once(left_out.left)) and not run.averaged
-    if subject.data.candidates is None or not whole or run.rehearsed:
+    if subject.data.candidates is None or not whole:
         return None
     try:
         trial = pools.of(subject.data).trial
@@ -296,7 +296,7 @@ def measure(run: Run, request: Request) -> Measurement:
     counts: list[int] = []
     shown: tuple[Expectation, ...] = ()
     for column in _columns(frame):
-        results = [e for _, e in suites.evaluate(suite, frame.assign(pdtp=frame[column]), file=file)]
+        results = tuple(e for _, e in suites.evaluate(suite, frame.assign(pdtp=frame[column]), file=file))
         if errors := [e for e in results if e.error]:
             raise MeasurementError(f"{file}: {len(errors)} expectations could not be evaluated, first {errors[0]}")
         counts.append(sum(not e.met for e in results))

@@ -230,7 +230,6 @@ CAUSES: Mapping[str, Cause] = {
     "people": "people",
     "recipe": "recipe",
     "recorded_seed": "claim",
-    "remembered": "place",
     "remembers_nothing": "recipe",
     "reproduces": "seed",
     "served": "serving",

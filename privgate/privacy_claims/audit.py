@@ -225,15 +225,6 @@ class AuditEffort:
         return 2 * (self.tuning + self.counted) + 1 + (self.canaries > 0)
 
 
-#: in a search, which judges nobody: what is broken by far is seen, and a whole check audits what it proposes
-REHEARSED = AuditEffort(tuning=5, counted=20)
-
-
-def effort_of(run: Run) -> AuditEffort:
-    """Return how much a run trains for an audit."""
-    return REHEARSED if run.rehearsed else AuditEffort()
-
-
 @dataclass(frozen=True)
 class ClaimAudit:
     """What an audit found.
@@ -301,7 +292,7 @@ def audited(
     delta, confidence : float
     effort : Effort, optional
     """
-    effort = effort or effort_of(run)
+    effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
     many = _many_runs(run, claim, effort, delta, each)
     single = None

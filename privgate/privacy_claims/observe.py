@@ -24,7 +24,7 @@ from privgate.privacy_claims.watch_transcript import reseed, states
 from privgate.subject.containers import take
 from privgate.subject.own_modules import States
 from privgate.subject.subject import Subject
-from privgate.training import context, payload, worker
+from privgate.training import ledger, payload, worker
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
@@ -80,26 +80,24 @@ def remembered(subject: Subject, fleet: Fleet) -> Observation:
 
     What could not be observed is tried again every time. Reruns that are made count among the fleet's calls.
     """
-    key = _key(subject, fleet)
-    known = fleet.ledger.read([key])[0]
-    if known is not None and not fleet.signable:
-        fleet.freshness.recalled += 1
-        return Observation.from_payload(json.loads(bytes(known)))
+    name = _name(subject, fleet)
+    if (known := fleet.ledger.read(name)) is not None:
+        fleet.recalled += 1
+        return Observation.from_payload(json.loads(known))
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs + seen.replays
-    if not seen.problem and known is None:
-        fleet.ledger.write([(key, json.dumps(seen.payload()).encode())])
-        fleet.ledger.flush()
+    if not seen.problem:
+        fleet.ledger.write(name, json.dumps(seen.payload()).encode())
     return seen
 
 
 def is_remembered(subject: Subject, fleet: Fleet) -> bool:
     """Return whether ``remembered`` needs no rerun."""
-    return bool(fleet.ledger.find([_key(subject, fleet)])[0])
+    return fleet.ledger.holds(_name(subject, fleet))
 
 
-def _key(subject: Subject, fleet: Fleet) -> bytes:
-    return context.key(fleet.context(subject), b"observed:" + _watchers())
+def _name(subject: Subject, fleet: Fleet) -> str:
+    return ledger.name_answer(fleet.context(subject), b"observed:" + _watchers())
 
 
 @cache

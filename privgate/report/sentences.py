@@ -216,7 +216,6 @@ SENTENCES: Mapping[str, str] = {
     "condition.answers": "Leaving people out explains the answers",
     "condition.leave_one_out_moves": "Leaving a person out changes the model",
     "condition.recipe": "The training function holds no records",
-    "condition.remembered": "Remembered trainings are what training gives",
     "condition.dp_declared_only": "The privacy claim was observed",
     "condition.dp_leftovers": "No gradients of single records are kept",
     "condition.recheck": "Fast engine agrees with retraining ({name})",
@@ -224,7 +223,7 @@ SENTENCES: Mapping[str, str] = {
     "next.release": "Have this version signed and release it. Check again when data, code or parameters change.",
     "next.release_until": "Have this version signed and release it. Check again before {until}, and when data, "
     "code or parameters change.",
-    "next.unsigned": "Nobody can sign this check. Check a registered version, without --remembered.",
+    "next.unsigned": "Nobody can sign this check. Check a registered version by privgate check.",
     "next.observed": "Check again without only observing: that run can release this version.",
     "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
     "next.effect": "effect: {value}",

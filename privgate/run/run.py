@@ -1,7 +1,5 @@
 """The run: everything measured about one subject in one run, each thing once."""
 
-import math
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -126,10 +124,6 @@ class Run:
         Change of a probability by relabelling, a record, by the control; 0 where it did not run.
     seed_control : SeedControl, optional
         What the controls say about seeds; None before they ran.
-    rehearsed : bool
-        Nobody is judged by this run: it looks for a change that may pass, and a whole check decides about that.
-    deadline : float
-        Of the monotonic clock: a search begins no more trainings that would end later; a check has no such end.
     nonce : str
         Who asked for the check; empty if nobody says.
     beside : bool
@@ -162,8 +156,6 @@ class Run:
     registered_apart: tuple[float, float] = (0.0, 0.0)
     moved_by_record: float = 0.0
     seed_control: SeedControl | None = None
-    rehearsed: bool = False
-    deadline: float = math.inf
     nonce: str = ""
     beside: bool = False
     theorems: tuple[str, ...] = ()
@@ -175,10 +167,6 @@ class Run:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
         key = digest.of_json([self.subject.training_digest, purpose])
         return digest.generator(key)
-
-    def late(self, ahead: float = 0.0) -> bool:
-        """Return whether what takes so many seconds would end after the deadline."""
-        return time.monotonic() + ahead > self.deadline
 
     @property
     def n_units(self) -> int:

@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,6 @@ from privgate.arrays import Float, Index
 from privgate.subject.containers import take
 
 _HEAD = struct.Struct("<6q")
-_NOTHING = np.zeros(0, dtype=np.int64)
 
 #: nats; the same call on the same kind of machine agrees to the last bit, and no limit is stated more finely
 TOLERANCE = 1e-6
@@ -47,12 +46,6 @@ class Fit:
     order : int
         Which order of the records it is trained in; 0 for their own. Two calls in one order have the records that
         both train on in the same order: where the code writes its own seed, this gives another model.
-    keep : int
-        Bytes of the model that the worker may send back, for other questions; 0 for none. No part of the call.
-    sparing : bool
-        It may, if packing takes a small share of the training. No part of the call.
-    models : tuple of bytes
-        What it sent back before: then nothing is trained. No part of the call.
     """
 
     seed: int | None
@@ -62,9 +55,6 @@ class Fit:
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
     order: int = 0
-    keep: int = 0
-    sparing: bool = False
-    models: tuple[bytes, ...] = ()
 
     #: nats by which two answers to it may differ and still be one
     tolerance: ClassVar[float] = TOLERANCE
@@ -91,11 +81,6 @@ class Fit:
         return b"".join((head, *raw, pairs, order))
 
     @property
-    def of_models(self) -> tuple[bytes, ...]:
-        """What names the model, whatever it is asked."""
-        return (b"model" + replace(self, queries=_NOTHING).encoding,)
-
-    @property
     def key(self) -> str:
         """Digest of everything here; the ledger adds data, recipe and versions."""
         rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
@@ -113,24 +98,18 @@ class Answer:
         Natural log-probabilities, columns in the order of ``subject.classes``; empty when there is a ``problem``. Of a
         regressor: its answers about the mean of the training targets, in their standard deviations, shape (Q, 1).
     seconds : float
-        Time of the call in the worker; 0 when remembered.
+        Time of the call in the worker, also of one that is remembered.
     problem : str
         Why there is no answer: raised, hung, memory, NaN, wrong number of classes, worker died. One sentence.
     lasting : bool
         Whether the same call would end the same way again in this run; what depends on the machine (limits, a worker
         that died) may not. Another run tries every failed call again.
-    models : tuple of bytes
-        The models behind it, empty where one is not kept; opened in workers only.
-    reused : bool
-        Whether nothing was trained: every model was known.
     """
 
     log_p: Float
     seconds: float = 0.0
     problem: str = ""
     lasting: bool = True
-    models: tuple[bytes, ...] = ()
-    reused: bool = False
 
 
 # Handing training rows to a recipe: exactly what ``np.delete`` would give, without new memory each time.

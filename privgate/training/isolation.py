@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import UsageError
-from privgate.training import warm, worker
+from privgate.training import worker
 from privgate.training.box import bubblewrap
 from privgate.training.payload import Payload, readable
 from privgate.training.task_limits import GRACE, TaskLimits
@@ -85,31 +85,19 @@ def apart(
     logs : Path
         Folder for what the user's code prints.
     """
-    if of(way) == NONE:
-        return _beside(function, shipped, *arguments, limits=limits, logs=logs)
-    from privgate.training.box import wire
-    from privgate.training.box.boxes import Box, GoneError, ask
+    from privgate.training.box import boxes, wire
 
     place = Path(shipped.folder).parent
     readable(place)
+    if of(way) == NONE:
+        one = boxes.plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
+    else:
+        one = boxes.boxed([place], memory=limits.memory, log=logs / "worker.log")
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
-    box = Box([place], memory=limits.memory, log=logs / "worker.log")
     try:
-        return wire.json_value(ask(box, function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds), box.nonce)
-    except (GoneError, wire.LieError):
+        body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
+        return wire.json_value(body, one.nonce)
+    except (boxes.GoneError, wire.LieError):
         return None
     finally:
-        box.end()
-
-
-def _beside(function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, logs: Path) -> Any:
-    """Do the same in a process of this user."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    executor = warm.executor(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
-    try:
-        return executor.submit(function, shipped, *arguments).result()
-    except BrokenProcessPool:
-        return None
-    finally:
-        warm.end(executor, kill=True)
+        one.end()

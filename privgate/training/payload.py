@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate import digest
-from privgate.arrays import Float
 from privgate.errors import UsageError
 from privgate.subject import estimators, sources, storing
 from privgate.subject.recipe import Recipe
@@ -201,12 +199,6 @@ class Opened:
         self.folder: Any = None
         #: what a worker has made of it, for as long as it is open
         self.prepared: dict[Any, Any] = {}
-        #: whether a model of it was too large to keep, could not be packed, or opened as another
-        self.unkept = False
-        #: seconds that packing one took, the shortest time
-        self.packing = float("inf")
-        #: models that were packed, and opened as the same
-        self.alike = 0
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n, self.domain = int(index["n"]), index["domain"]
         self.y = storing.load(self.root / index["y"])
@@ -243,29 +235,3 @@ def data(root: Path | None) -> tuple[Any, Any]:
 def _records(path: Path) -> Any:
     # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
     return np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
-
-
-def packed(arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Float:
-    """Return arrays and JSON values as the bits of one row of numbers, which is what an answer holds."""
-    body = io.BytesIO()
-    named: dict[str, Any] = {"told": np.array(json.dumps(told)), **arrays}
-    np.savez(body, **named)
-    raw = body.getvalue()
-    return np.frombuffer(len(raw).to_bytes(8, "little") + raw + bytes(-len(raw) % 8), "<f8")[None]
-
-
-def unpacked(row: Float) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return what ``packed`` was given; nothing in it is executed, and nothing grows.
-
-    Raises
-    ------
-    ValueError
-        It is larger than what it was read from.
-    """
-    raw = np.ascontiguousarray(row, dtype="<f8").tobytes()
-    size = int.from_bytes(raw[:8], "little")
-    with np.load(io.BytesIO(raw[8 : 8 + size]), allow_pickle=False) as found:
-        if sum(entry.file_size for entry in found.zip.infolist()) > size:
-            raise ValueError("packed arrays are larger than their file")
-        arrays = {name: found[name] for name in found.files}
-    return arrays, json.loads(str(arrays.pop("told")))

@@ -1,25 +1,37 @@
-"""Worker processes that begin with the common libraries imported: forked from a server that never loads a user's code.
+"""Worker processes without a sandbox: forked from a server that has the common libraries and never a user's code.
 
 Importing MLflow, scikit-learn and skops takes longer than most checks train, and each worker would pay for it anew. The
-server is started with the environment of a worker and without the working directory on its path, so what its children
+server starts with the environment of a worker and without the working directory on its path, so what its children
 inherit holds no secret and no file of an author's. Workers of one process share one seed of Python's hashes.
 """
 
+import contextlib
+import gc
+import importlib
 import io
 import os
+import signal
+import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
-from typing import Any, TypeVar
+from typing import Any
 
-from privgate.training import task_limits, worker
+from privgate.subject.libraries import skops_io
+from privgate.training import task_limits
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-#: imported by the server, in which nothing else happens before it forks
-LIBRARIES = "privgate.training.warm_libraries"
+#: most of what a worker imports, in the order in which one does; the last two open a stored model, beside skops
+LIBRARIES = (
+    "privgate.training.worker",
+    "privgate.families",
+    "pandas",
+    "scipy.stats",
+    "sklearn.ensemble",
+    "sklearn.linear_model",
+    "sklearn.pipeline",
+    "mlflow.pyfunc",
+    "mlflow.sklearn",
+)
 
 _STARTING = threading.Lock()
 
@@ -31,14 +43,14 @@ class _Server(forkserver.ForkServer):
         """Start it in an environment of its own if it does not run."""
         with _STARTING:
             usual = util.spawnv_passfds
-            util.spawnv_passfds = _spawned  # type: ignore[assignment]  # text or bytes, as the system takes both
+            util.spawnv_passfds = _spawn  # type: ignore[assignment]  # text or bytes, as the system takes both
             try:
                 super().ensure_running()
             finally:
                 util.spawnv_passfds = usual
 
 
-def _spawned(path: str, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
+def _spawn(path: str, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
     """Start a Python process with a worker's environment; ``-P`` keeps the working directory off its path."""
     for each in descriptors:
         os.set_inheritable(each, True)  # noqa: FBT003  the system's own order
@@ -55,9 +67,9 @@ os.register_at_fork(after_in_child=_servers.clear)  # the parent's is no child o
 
 def _server() -> _Server:
     if not _servers:
-        made = _Server()
-        made.set_forkserver_preload([LIBRARIES])
-        _servers.append(made)
+        server = _Server()
+        server.set_forkserver_preload([__name__])
+        _servers.append(server)
     return _servers[0]
 
 
@@ -94,7 +106,9 @@ def _close(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-class _Process(process.BaseProcess):
+class Process(process.BaseProcess):
+    """A process of our server's."""
+
     _start_method = "forkserver"
 
     @staticmethod
@@ -102,18 +116,26 @@ class _Process(process.BaseProcess):
         return _Popen(process_obj)
 
 
-class _Context(context.ForkServerContext):
-    Process = _Process  # type: ignore[assignment]  # a context names its processes' class
+def start(target: Callable[..., None], *arguments: Any) -> Process:
+    """Start a process that calls ``target``; it ends with this one."""
+    started = Process(target=target, args=arguments, daemon=True)
+    started.start()
+    return started
 
 
-def executor(settings: worker.WorkerSettings, jobs: int = 1) -> ProcessPoolExecutor:
-    """Return an executor of worker processes."""
-    return ProcessPoolExecutor(jobs, _Context(), worker.start, (settings,))
+def _import_libraries() -> None:
+    """Import them, in a process that does nothing else before it forks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    task_limits.scrub()  # of what was set while Python started
+    gc.disable()
+    for name in LIBRARIES:
+        with contextlib.suppress(Exception):  # a worker that needs it says so
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):
+        skops_io()
+    gc.enable()
+    gc.freeze()  # a collection in a worker would copy every page that it looks at
 
 
-def end(made: ProcessPoolExecutor, *, kill: bool) -> None:
-    """End an executor: what it works on is waited for, or killed."""
-    if kill:
-        for each in list((made._processes or {}).values()):  # noqa: SLF001  public from Python 3.14 on
-            each.kill()
-    made.shutdown(wait=not kill, cancel_futures=kill)
+if any("multiprocessing.forkserver import main" in word for word in sys.orig_argv):
+    _import_libraries()

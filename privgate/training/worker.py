@@ -5,7 +5,6 @@ import importlib
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import sys
 import sysconfig
@@ -23,7 +22,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
-from privgate.training import context, kept, task_limits
+from privgate.training import ledger, task_limits
 from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.opened_files import watch_files
 from privgate.training.payload import Opened, Payload
@@ -159,12 +158,6 @@ def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
     return said
 
 
-def peak_memory() -> int:
-    """Return the largest resident memory of this process so far, in bytes."""
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(size if sys.platform == "darwin" else 1024 * size)
-
-
 @contextmanager
 def _guest() -> Iterator[None]:
     """Scrub and limit for one chunk where the process is somebody else's; ours was set up once."""
@@ -179,7 +172,7 @@ def _guest() -> Iterator[None]:
 
 def _check_versions(payload: Payload) -> None:
     """Refuse to answer for an environment that this worker does not have; only workers elsewhere can differ."""
-    wrong = [] if payload.packed is None or payload.digest in _OPENED else context.others(payload.libraries)
+    wrong = [] if payload.packed is None or payload.digest in _OPENED else ledger.other_versions(payload.libraries)
     if wrong:
         raise UsageError(f"a worker of the cluster has other libraries: {', '.join(wrong)}; install the same")
 
@@ -207,14 +200,9 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
     started, what = time.perf_counter(), "training"
     try:
         with clock.call():
-            known, models = _asked(opened, fit), tuple[bytes, ...]()
-            if known is not None:
-                log_p = known
-            else:
-                model = _train(opened, rows, fit)
-                what = "prediction"
-                log_p = _evaluate(opened, model, fit.queries)
-                models = _packed(opened, model, fit, time.perf_counter() - started)
+            model = _train(opened, rows, fit)
+            what = "prediction"
+            log_p = _evaluate(opened, model, fit.queries)
     except OutOfTimeError:
         traceback.print_exc()
         return Answer(
@@ -232,31 +220,7 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
         # a full disk or a busy device is the machine's trouble, not the unit's
         passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
         return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started, models=models, reused=known is not None)
-
-
-def _asked(opened: Opened, fit: Fit) -> Float | None:
-    """Return what the model that came with a call answers; None without one, or where it cannot be opened or asked."""
-    if not (fit.models and fit.models[0]):
-        return None
-    try:
-        return _evaluate(opened, kept.opened(fit.models[0]), fit.queries)
-    except Exception as exc:  # noqa: BLE001  the user's own class may raise anything; it is trained again
-        traceback.print_exception(exc)
-        return None
-
-
-def _packed(opened: Opened, model: Any, fit: Fit, took: float) -> tuple[bytes, ...]:
-    """Return the model for other questions; what could not be kept once is not tried again."""
-    if not fit.keep or opened.unkept or (fit.sparing and took < kept.SHARE * opened.packing < np.inf):
-        return ()
-    started, few = time.perf_counter(), fit.queries[: kept.COMPARED]
-    # one of a library's class that opens as itself stands for the others, one of the user's own does not
-    sure = opened.alike >= kept.TRIED and opened.recipe.is_estimator and opened.recipe.library_estimator is not None
-    body = kept.packed(model, fit.keep, None if sure else lambda made: _evaluate(opened, made, few))
-    opened.packing = min(opened.packing, time.perf_counter() - started)
-    opened.unkept, opened.alike = not body, opened.alike + 1
-    return (body,) if body else ()
+    return Answer(log_p, time.perf_counter() - started)
 
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:

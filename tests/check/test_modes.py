@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from privgate.check.costs import costs
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.check import check_plan as planning
-from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError

@@ -5,14 +5,14 @@ A person is named instead of a command for the sandbox alone: nobody who trains 
 
 import numpy as np
 import pytest
+from privgate.advice.advice_search import Search
+from privgate.advice.apply import changed
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, registry
-from privgate.advice.advice_search import Search
-from privgate.advice.apply import changed
 from privgate.policy.rules.rule_base import next_step
 
 RNG = np.random.default_rng(3)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from privgate.check.costs import costs
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -15,7 +16,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import check_plan
 from privgate.check import costs as beside
-from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.run.needs import Need
 from privgate.run.run import Budget

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from privgate.training.context import Freshness
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Recipe, Subject
@@ -14,7 +15,6 @@ from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
 from privgate.training import kept
-from privgate.training.context import Freshness
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from privgate.check.costs import costs
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.check.costs import costs
 from privgate.check.gate import evaluate
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError

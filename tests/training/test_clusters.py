@@ -9,22 +9,19 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pytest
-from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Subject, evaluate, log_model
-from privgate.errors import PrivgateWarning, UsageError
+from privgate.errors import UsageError
 from privgate.families.engine import Asked
 from privgate.families.refit import ENGINE
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
-from privgate.training import clusters, payload
+from privgate.training import clusters
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
@@ -142,15 +139,6 @@ def test_a_registered_model_is_judged_on_a_dask_cluster_as_at_home(cluster, regi
     assert found[0].outcome == found[1].outcome == Outcome.WARNED  # nobody says whose the records are
 
 
-def test_a_stored_model_is_opened_where_its_payload_was_unpacked(registered, tmp_path):
-    made, data = payload.write(registered, tmp_path / "at home").pack(), registered.data
-    shutil.rmtree(tmp_path / "at home")
-
-    opened = payload.Opened(replace(made, owner=("elsewhere", 0)).unpack(tmp_path / "elsewhere"))
-
-    assert (opened.model.predict(data.X) == GaussianNB().fit(data.X, data.y).predict(data.X)).all()
-
-
 @pytest.mark.slow
 def test_a_dask_worker_killed_midway_changes_nothing(cluster, tmp_path, table):
     victim = cluster.workers[0]
@@ -202,95 +190,11 @@ def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp
     assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
 
 
-@pytest.mark.slow
-def test_an_existing_client_is_used_and_left_open(tmp_path, table):
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local,
-        Client(local) as client,
-        Fleet(ledger=tmp_path, cluster=client, time_limit=3) as fleet,
-    ):
-        found = measure(fleet, pause=0.0)
-        hung = fleet.fits(subject(spins), [Fit(1, np.arange(2), left_out=np.array([0]))])
-        stored = fleet.registered(with_model(subject(pause=0.0)), np.arange(3))
-        assert fleet.pool.peak_memory() > 10 * 2**20
-        fleet.close()
-        assert client.status == "running"
-
-    np.testing.assert_array_equal(found.log_without, table.log_without)
-    assert hung[0].problem == "training did not end within 3 s"
-    np.testing.assert_allclose(np.exp(stored.log_p), [[0.5, 0.5]] * 3)
-
-
-class Half:
-    classes_ = np.array([0, 1])
-
-    def load(self):
-        return self
-
-    def predict_proba(self, X):
-        return np.full((len(X), 2), 0.5)
-
-
-def with_model(plain):
-    return Subject(plain.recipe, plain.data, model=Half(), digests={**plain.digests, "model": "sha256:half"})
-
-
-def test_workers_that_are_threads_of_this_process_are_refused(tmp_path):
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as local,
-        Client(local) as client,
-        Fleet(ledger=tmp_path, cluster=client) as fleet,
-        pytest.raises(UsageError, match="threads of this process"),
-    ):
-        fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
-
-
-def test_threads_of_dask_workers_that_would_idle_are_said(tmp_path):
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=3, processes=False, dashboard_address=None) as local,
-        Client(local) as client,
-        Fleet(ledger=tmp_path, cluster=client) as fleet,
-        pytest.warns(PrivgateWarning, match=r"3 threads in 1 worker processes.*--nworkers 3 --nthreads 1"),
-    ):
-        assert fleet.workers == 1
-
-
-def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "spark"])
+def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch, address):
     monkeypatch.setattr(clusters, "CONNECT_SECONDS", 1.0)
     with (
-        Fleet(ledger=tmp_path, cluster="tcp://127.0.0.1:9") as fleet,
+        Fleet(ledger=tmp_path, cluster=address) as fleet,
         pytest.raises(UsageError, match="no Dask scheduler"),
     ):
-        fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
-
-
-@pytest.mark.slow
-def test_another_joblib_backend_gives_the_same_table(tmp_path, table, monkeypatch):
-    class Registered(LokyBackend):
-        """What a team's own scheduler would register."""
-
-    monkeypatch.setitem(joblib.parallel.BACKENDS, "registered", Registered)
-    with Fleet(jobs=2, ledger=tmp_path, cluster="registered") as fleet:
-        found = measure(fleet, pause=0.0)
-
-    np.testing.assert_array_equal(found.log_without, table.log_without)
-
-
-@pytest.mark.parametrize(
-    ("backend", "word"),
-    [
-        ("threading", "in this process"),
-        ("sequential", "in this process"),
-        ("multiprocessing", "a fork of it"),
-        ("nosuch", "neither"),
-    ],
-)
-def test_backends_that_cannot_isolate_are_refused(tmp_path, backend, word):
-    with Fleet(ledger=tmp_path, cluster=backend) as fleet, pytest.raises(UsageError, match=word):
         fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from privgate.errors import UsageError
-from privgate.training import kept, worker
+from privgate.training import fleet as fleets
+from privgate.training import worker
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 
@@ -28,7 +29,7 @@ def test_a_call_is_made_once_and_remembered(fleet, subject):
     fleet.fits(subject(), [out(0), out(1), out(0)])
     assert fleet.calls == 2
 
-    with Fleet(jobs=1, ledger=fleet.ledger.place.folder) as second:
+    with Fleet(jobs=1, ledger=fleet.ledger.folder) as second:
         again = second.fits(subject(), [out(1), out(0)])
         assert second.calls == 0
     assert all(not a.problem for a in again)
@@ -91,20 +92,37 @@ def test_training_code_sees_no_credentials(tmp_path, subject, monkeypatch):
     np.testing.assert_array_equal(np.exp(answer.log_p), 0.5)
 
 
-def test_a_damaged_answer_is_computed_again(fleet, subject, monkeypatch):
-    monkeypatch.setattr(kept, "MOST", 0)  # or the models answer, whose entries the last bytes may also be
-    fits = [out(i) for i in range(6)]
-    before = fleet.fits(subject(), fits)
-    for path in fleet.ledger.place.folder.iterdir():
-        content = path.read_bytes()
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+def test_a_failed_training_is_held_in_its_run_and_never_remembered(fleet, subject):
+    trouble = subject(trouble="raises")
+    first, again = fleet.fits(trouble, [out(7)])[0], fleet.fits(trouble, [out(7)])[0]
+    assert first.problem == again.problem != ""
+    assert (fleet.calls, fleet.missing(trouble, [out(7)])) == (1, 1)
 
-    with Fleet(jobs=1, ledger=fleet.ledger.place.folder) as second:
-        damaged = len(list(second.ledger.place.folder.iterdir()))
-        again = second.fits(subject(), fits)
-        assert second.calls == second.ledger.damaged == damaged > 0
-    for old, new in zip(before, again, strict=True):
-        np.testing.assert_array_equal(old.log_p, new.log_p)
+    with Fleet(jobs=1, ledger=fleet.ledger.folder) as second:
+        second.fits(trouble, [out(7)])
+        assert second.calls == 1  # its place may be mended
+
+
+def test_what_was_trained_alone_is_remembered_apart_from_the_others(fleet, subject):
+    fleet.fits(subject(), [out(1)])
+    fresh = fleet.alone(subject(), out(1))
+    assert (fleet.calls, fresh.problem) == (2, "")
+    with Fleet(jobs=1, ledger=fleet.ledger.folder) as second:
+        np.testing.assert_array_equal(second.alone(subject(), out(1)).log_p, fresh.log_p)
+        assert (second.calls, second.recalled) == (0, 1)
+
+
+def test_large_answers_are_read_where_they_are_needed(fleet, subject, monkeypatch):
+    monkeypatch.setattr(fleets, "LARGE", 1)
+    asked = subject()
+    readers = fleet.each(asked, [out(1), out(2), out(1)])
+    whole = [a.log_p for a in fleet.fits(asked, [out(1), out(2), out(1)])]
+    np.testing.assert_array_equal([read().log_p for read in readers], whole)
+    for path in fleet.ledger.folder.rglob("*"):  # and trained again where their file is damaged since
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    np.testing.assert_array_equal([read().log_p for read in readers], whole)
+    assert fleet.calls == 4
 
 
 def test_progress_is_told_with_the_time_that_is_left(tmp_path, subject):
@@ -132,11 +150,3 @@ def test_copies_of_data_that_a_killed_run_left_are_deleted_by_the_next(tmp_path,
 def test_settings_that_mean_nothing_are_refused(arguments, word):
     with pytest.raises(UsageError, match=word):
         Fleet(ledger="none", **arguments)
-
-
-def test_a_folder_that_others_can_write_to_needs_a_key(tmp_path, monkeypatch):
-    monkeypatch.delenv("PRIVGATE_LEDGER_KEY", raising=False)
-    tmp_path.chmod(0o770)
-
-    with pytest.raises(UsageError, match="PRIVGATE_LEDGER_KEY"):
-        Fleet(ledger=tmp_path)

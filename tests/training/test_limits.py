@@ -98,7 +98,7 @@ def test_what_training_prints_reaches_the_log_and_nothing_else(tmp_path, capfd):
     assert "from a child process" in printed
     assert answers[0].problem == ""
     assert "secret" not in "".join(capfd.readouterr())
-    assert not any(b"secret" in p.read_bytes() for p in (tmp_path / "ledger").iterdir())
+    assert not any(b"secret" in p.read_bytes() for p in (tmp_path / "ledger").rglob("*") if p.is_file())
 
 
 def test_a_silent_run_leaves_no_log_and_no_copy_of_the_data(tmp_path):

@@ -1,35 +1,33 @@
 """Cost is said before work starts; a budget draws units before anything is looked at, and says what it costs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from privgate.errors import MeasurementError, UsageError
 from privgate.training import plan
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import encode
 
 
-def test_a_plan_counts_what_is_missing_and_times_a_sample_that_is_kept(fleet, subject):
-    fits = plan.leave_out_fits(subject(), np.arange(20), (1,))
-    first = plan.estimate(subject(), [*fits, fits[0]], fleet)
+def out(row):
+    rows = np.array([row])
+    return Fit(1, rows, left_out=rows)
 
-    assert (first.fits, first.remembered, first.missing) == (20, plan.TIMED, 20 - plan.TIMED)
+
+def test_one_training_is_timed_by_a_few_that_are_remembered(fleet, subject):
+    fits = [out(row) for row in range(20)]
+    each = plan.time_training(subject(pause=0.05), fits, fleet)
+
+    assert 0.05 <= each < 5
     assert fleet.calls == plan.TIMED
-    assert first.seconds_each > 0
-    assert first.training_seconds == pytest.approx(first.missing * first.seconds_each)
-    assert first.memory_bytes > 10 * 2**20
-    assert f"20 retrains, {plan.TIMED} remembered" in first.sentence
-
-    fleet.fits(subject(), fits)
-    assert plan.estimate(subject(), fits, fleet).sentence == "20 retrains, all remembered: nothing to train"
+    assert plan.time_training(subject(pause=0.05), fits, fleet) == each
+    assert fleet.calls == plan.TIMED
 
 
 def test_a_recipe_that_never_trains_has_no_cost(fleet, subject):
-    always = subject(trouble="raises")
-    fits = [f for f in plan.leave_out_fits(always, np.arange(20), (1,)) if f.left_out[0] == 7]
-
     with pytest.raises(MeasurementError, match="none of 1 timed retrains succeeded: training raised"):
-        plan.estimate(always, fits, fleet)
+        plan.time_training(subject(trouble="raises"), [out(7)], fleet)
 
 
 def test_a_budget_draws_units_and_a_larger_one_keeps_them(fleet, subject):
@@ -63,10 +61,10 @@ def test_a_budget_for_nobody_is_refused(fleet, subject):
         plan.select(subject(), fleet, (1, 2, 3), max_retrains=2)
 
 
-def test_the_usual_time_leaves_out_the_first_import_and_what_failed(monkeypatch):
-    answers = {1: ("", 7.3), 2: ("", 0.4), 3: ("no memory", 0.1), 4: None}
-    monkeypatch.setattr(plan.context, "decode", lambda body: (SimpleNamespace(problem=body[0]), body[1]))
-    fleet = SimpleNamespace(keys=lambda _, fits: fits, ledger=SimpleNamespace(read=lambda ks: [answers[k] for k in ks]))
+def test_the_usual_time_leaves_out_the_first_import(subject):
+    with Fleet(1, "none", isolate="none") as fleet:
+        for name, seconds in zip(fleet.names(subject(), [out(1), out(2)]), (7.3, 0.4), strict=True):
+            fleet.ledger.write(name, encode(Answer(np.zeros((1, 2)), seconds)))
 
-    assert plan.remembered_seconds(None, [1, 2, 3, 4], fleet) == 0.4
-    assert plan.remembered_seconds(None, [3, 4], fleet) == 0.0
+        assert plan.remembered_seconds(subject(), [out(1), out(2), out(3)], fleet) == 0.4
+        assert plan.remembered_seconds(subject(), [out(3)], fleet) == 0.0

@@ -5,91 +5,73 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
-from privgate.training import warm, worker
+from privgate.training import worker
+from privgate.training.box import boxes, wire
+
+
+def ask(one, code):
+    """Return what a worker evaluates."""
+    return wire.json_value(one.ask(eval, code, most=1 << 16, seconds=60), one.nonce)
 
 
 @pytest.fixture
 def two():
-    made = [warm.executor(worker.WorkerSettings()) for _ in range(2)]
-    yield made
-    for each in made:
-        warm.end(each, kill=True)
+    started = [boxes.plain(worker.WorkerSettings()) for _ in range(2)]
+    yield started
+    for each in started:
+        each.end()
 
 
-def test_workers_draw_from_streams_of_their_own(two):
-    drawn = [each.submit(eval, "__import__('numpy').random.random()").result() for each in two]
+def test_workers_draw_from_streams_of_their_own_and_one_ends_alone(two):
+    assert len({ask(each, "__import__('numpy').random.random()") for each in two}) == 2
+    with pytest.raises(boxes.GoneError):
+        ask(two[0], "__import__('os')._exit(1)")
+    assert ask(two[1], "1 + 1") == 2
 
-    assert drawn[0] != drawn[1]
 
-
-def test_the_server_starts_once_holds_nothing_secret_and_takes_no_file_of_the_working_directory(tmp_path):
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "sitecustomize.py").write_text("import os\nos.environ['SET_AT_START'] = 'again and again'\n")
+def test_the_server_holds_nothing_secret_and_takes_no_file_of_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
-    (tmp_path / "tool").mkdir()
-    (tmp_path / "tool" / "script.py").write_text(
-        "import os\nfrom pathlib import Path\nfrom privgate.training import warm, worker\n"
+    (tmp_path / "script.py").write_text(
+        "from privgate.training import worker\nfrom privgate.training.box import boxes, wire\n"
         "if __name__ == '__main__':\n"
-        "    made = warm.executor(worker.WorkerSettings())\n"
-        "    for asked in ('self', made.submit(os.getppid).result()):\n"
-        "        read = Path(f'/proc/{asked}/environ').read_bytes\n"
-        "        print(b'of-the-operator' in made.submit(read).result())\n"
-        "    print(made.submit(os.getenv, 'MLFLOW_TRACKING_TOKEN').result())\n"
-        "    print('site-packages' in made.submit(eval, \"__import__('yaml').__file__\").result())\n"
+        "    one = boxes.plain(worker.WorkerSettings())\n"
+        "    reads = 'open(f\"/proc/{p}/environ\").read()'\n"
+        "    for code in (f\"any('of-the-operator' in {reads} for p in (os.getpid(), os.getppid()))\",\n"
+        "                 \"os.getenv('MLFLOW_TRACKING_TOKEN')\", \"os.getenv('CUDA_VISIBLE_DEVICES')\",\n"
+        "                 \"'site-packages' in __import__('yaml').__file__\"):\n"
+        "        code = f\"(lambda os: {code})(__import__('os'))\"\n"
+        "        print(wire.json_value(one.ask(eval, code, most=1000, seconds=60), one.nonce))\n"
+        "    one.end()\n"
         "else:\n"
         "    raise SystemExit('the script of the caller ran again')\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "start"), "MLFLOW_TRACKING_TOKEN": "of-the-operator"}
-    command = [sys.executable, tmp_path / "tool" / "script.py"]
+    environment = os.environ | {"MLFLOW_TRACKING_TOKEN": "of-the-operator", "CUDA_VISIBLE_DEVICES": "3"}
+    environment["PYTHONPATH"] = str(Path(worker.__file__).parents[2])
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=250
-    )
+        [sys.executable, "-P", tmp_path / "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        check=True, timeout=250,
+    )  # fmt: skip
 
-    assert done.stdout.split() == ["False", "False", "None", "True"]
-
-
-def test_a_worker_sees_the_environment_of_its_moment(monkeypatch):
-    warm.begin()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    made = warm.executor(worker.WorkerSettings())
-    assert made.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "3"
-    warm.end(made, kill=True)
+    assert done.stdout.split() == ["False", "None", "3", "True"]
 
 
-@pytest.mark.slow
-def test_a_forked_process_has_a_server_of_its_own():
+def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe():
     code = (
-        "import os, sys\nfrom privgate.training import warm, worker\nwarm.begin()\n"
-        "if not os.fork():\n"
-        "    made = warm.executor(worker.WorkerSettings())\n"
-        "    print(made.submit(eval, '1 + 1').result(), flush=True)\n"
-        "    warm.end(made, kill=True)\n"
-        "    os._exit(0)\n"
-        "os.wait()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=250)
-
-    assert done.stdout.split() == ["2"]
-
-
-def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe(tmp_path):
-    code = (
-        "import os, signal, subprocess, sys, time\nfrom privgate.training import warm, worker\n"
-        "made = warm.executor(worker.WorkerSettings())\n"
-        "print(made.submit(os.getpid).result(), flush=True)\n"
-        "if not os.fork():\n    time.sleep(500)\n    os._exit(0)\n"
+        "import os, signal, time\nfrom privgate.training import worker\nfrom privgate.training.box import boxes, wire\n"
+        "one = boxes.plain(worker.WorkerSettings())\n"
+        "print(wire.json_value(one.ask(os.getpid, most=100, seconds=60), one.nonce), flush=True)\n"
+        "if not os.fork():\n    time.sleep(100)\n    os._exit(0)\n"
         "print(flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as asking:
         number = int(asking.stdout.readline())
         asking.stdout.readline()
         asking.wait()
-        end = time.monotonic() + 250
+        end = time.monotonic() + 60
         try:
             while Path(f"/proc/{number}").exists() and time.monotonic() < end:
                 time.sleep(0.1)
@@ -98,29 +80,8 @@ def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe(tmp_path):
             os.killpg(asking.pid, signal.SIGKILL)
 
 
-def test_a_killed_worker_breaks_its_own_executor_alone(two):
-    with pytest.raises(BrokenProcessPool):
-        two[0].submit(os._exit, 1).result()
-    assert two[1].submit(os.getpid).result() != os.getpid()
-
-
 def test_importing_what_the_server_imports_does_nothing_elsewhere():
-    code = "import privgate.training.warm_libraries, sys; print('mlflow' in sys.modules)"
-    environment = {**os.environ, "A_SECRET": "which would make the server begin again"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "False"
-
-
-@pytest.mark.slow
-def test_skops_is_imported_without_the_array_libraries_and_knows_the_same_estimators():
-    code = (
-        "import sys\nfrom privgate.subject.libraries import skops_io\nskops_io()\n"
-        "print(sorted({'torch', 'dask'} & set(sys.modules)))\n"
-        "from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES as names\n"
-        "from sklearn.utils import all_estimators\n"
-        "print(len(names) == len(all_estimators()))"
-    )
+    code = "import privgate.training.warm, sys; print('mlflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines() == ["[]", "True"]
+    assert done.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Boxed workers for a fleet, each seen from outside: a call goes in, bytes come back."""
+"""Workers of this machine, each seen from outside: a call goes in, bytes come back, and what is odd is ended."""
 
 import contextlib
 import itertools
@@ -15,56 +15,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privgate.arrays import Index
-from privgate.training import worker
-from privgate.training.box import bubblewrap, templates, wire
-from privgate.training.box.inside import Call
+from privgate.training import warm, worker
+from privgate.training.box import bubblewrap, inside, wire
 from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import GRACE, TaskLimits
 
-# One boxed worker, seen from outside: a call goes in, bytes come back, and it is ended when anything is odd.
-
 #: bytes that are kept of what the user's code printed
 MOST_LOGGED = 10 << 20
 #: how long a worker may take to read a call; honest ones read at once
 _SEND_SECONDS = 120.0
+#: how often a process that answers nothing is looked at
+_LOOK_SECONDS = 1.0
 #: how long the last of what was printed may take to be written
 _DRAIN_SECONDS = 5.0
+
+
+Handle = tuple[Callable[[], bool], Callable[[], None]]
 
 
 class GoneError(Exception):
     """The worker ended, hung, or answered what no worker of ours would."""
 
 
-class Box:
-    """A worker process in a box.
+class Worker:
+    """A worker process on the other end of a socket.
 
     Parameters
     ----------
-    shown : sequence of Path
-        Folders that it may read.
-    memory : int
-        Bytes of private memory; 0 for no limit.
-    log : Path, optional
-        Where the beginning of what the user's code printed is kept.
-    network : bool
-        Whether it shares the host's network.
+    start : callable
+        Starts the process, given its end of the socket; returns what says whether it runs, and what ends it.
     """
 
-    def __init__(
-        self, shown: Sequence[Path], *, memory: int = 0, log: Path | None = None, network: bool = False
-    ) -> None:
+    def __init__(self, start: Callable[[socket.socket], Handle]) -> None:
         self._channel, theirs = socket.socketpair()
         with theirs:
-            line = bubblewrap.line(shown, network=network)
-            made = _warm(line, theirs, memory, network=network) or _cold(line, theirs, memory, network=network)
-        self._process, said = made
-        self._keeper = threading.Thread(target=_keep, args=(said, log), daemon=True)
-        self._keeper.start()
+            self._runs, self._end = start(theirs)
         self._channel.settimeout(_SEND_SECONDS)
         #: of the present call
         self.nonce = b""
@@ -73,21 +61,19 @@ class Box:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs: nothing else holds the other end of the channel for long."""
+        """Whether the process runs and has not closed its end, between two calls."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._channel, selectors.EVENT_READ)
-            if waiting.select(0) and not self._channel.recv(1, socket.MSG_PEEK):
-                return False
-        return self._process.poll() is None
+            return self._runs() and not (waiting.select(0) and not self._channel.recv(1, socket.MSG_PEEK))
 
     def fileno(self) -> int:
         """Return what can be waited on."""
         return self._channel.fileno()
 
     @property
-    def seconds_left(self) -> float:
-        """Time until the present call takes too long."""
-        return self._until - time.monotonic()
+    def late(self) -> bool:
+        """Whether the present call takes too long, or its process has ended, whoever still holds its socket."""
+        return time.monotonic() > self._until or not self._runs()
 
     def send(self, function: Callable[..., Any], *arguments: Any, most: int, seconds: float, **named: Any) -> None:
         """Send a call.
@@ -109,7 +95,7 @@ class Box:
         self.nonce = secrets.token_bytes(wire.NONCE)
         self._most, self._until = most, time.monotonic() + seconds
         self._received.clear()
-        body = pickle.dumps(Call(self.nonce, function, arguments, named), protocol=5)
+        body = pickle.dumps(inside.Call(self.nonce, function, arguments, named), protocol=5)
         try:
             self._channel.sendall(wire.frame(body))
         except OSError as exc:
@@ -137,37 +123,76 @@ class Box:
             raise GoneError("it says more than it was asked for")
         return bytes(self._received[wire.LENGTH.size :]) if len(self._received) == wire.LENGTH.size + size else None
 
+    def ask(self, function: Callable[..., Any], *arguments: Any, most: int, seconds: float, **named: Any) -> bytes:
+        """Return the reply to one call.
+
+        Raises
+        ------
+        GoneError
+            There is none in time.
+        """
+        self.send(function, *arguments, most=most, seconds=seconds, **named)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self, selectors.EVENT_READ)
+            while (ready := waiting.select(_LOOK_SECONDS)) or not self.late:
+                if ready and (body := self.receive()) is not None:
+                    return body
+        raise GoneError("it hangs")
+
     def end(self) -> None:
-        """End the worker and everything that it started: with its first process, a namespace ends."""
+        """End the process."""
         self._channel.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        self._process.wait()
-        self._keeper.join(_DRAIN_SECONDS)
+        self._end()
 
 
-def _cold(line: list[str], theirs: socket.socket, memory: int, *, network: bool) -> tuple[subprocess.Popen[bytes], Any]:
-    """Start a process in a box that imports what it needs; return it and what it prints."""
-    settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
-    words = bubblewrap.python(f"from privgate.training.box.inside import main; main({settings})")
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    made = bubblewrap.start(line, words, theirs.fileno(), network=network, **streams)
-    return made, made.stdout
+def boxed(shown: Sequence[Path], *, memory: int = 0, log: Path | None = None, network: bool = False) -> Worker:
+    """Start a worker in a sandbox.
+
+    Parameters
+    ----------
+    shown : sequence of Path
+        Folders that it may read.
+    memory : int
+        Bytes of private memory; 0 for no limit.
+    log : Path, optional
+        Where the beginning of what the user's code printed is kept.
+    network : bool
+        Whether it shares the host's network.
+    """
+
+    def start(theirs: socket.socket) -> Handle:
+        settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
+        words = bubblewrap.python(f"from privgate.training.box.inside import main; main({settings})")
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        line = bubblewrap.line(shown, network=network)
+        process = bubblewrap.start(line, words, theirs.fileno(), network=network, **streams)
+        keeper = threading.Thread(target=_keep, args=(process.stdout, log), daemon=True)
+        keeper.start()
+
+        def end() -> None:  # with its first process, a namespace ends, and everything in it
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+            keeper.join(_DRAIN_SECONDS)
+
+        return lambda: process.poll() is None, end
+
+    return Worker(start)
 
 
-def _warm(
-    line: list[str], theirs: socket.socket, memory: int, *, network: bool
-) -> tuple[subprocess.Popen[bytes], Any] | None:
-    """Start a box around a program that waits, and a process in it that begins with the libraries; None: it cannot."""
-    box, (said, theirs_too) = templates.Waiting(line, network=network), os.pipe()
-    try:
-        if templates.entered(box, (theirs.fileno(), theirs_too), memory, network=network):
-            return box.process, os.fdopen(said, "rb")
-    finally:
-        os.close(theirs_too)
-    os.close(said)
-    box.end()
-    return None
+def plain(settings: worker.WorkerSettings) -> Worker:
+    """Start a worker as the user who checks, which that user asked for or no sandbox can be made."""
+
+    def start(theirs: socket.socket) -> Handle:
+        process = warm.start(inside.without_sandbox, theirs, settings)
+
+        def end() -> None:
+            process.kill()
+            process.join()
+
+        return process.is_alive, end
+
+    return Worker(start)
 
 
 def _keep(said: Any, log: Path | None) -> None:
@@ -186,34 +211,27 @@ def _keep(said: Any, log: Path | None) -> None:
             os.close(out)
 
 
-# Boxed workers for a fleet: one recipe's code never meets another's, nor a stored model.
-
 #: above what the worker's own clock allows: only code that stopped that clock is still there then
 _BEYOND_SECONDS = 30.0
-#: no wait for a box is longer: the system counts milliseconds in 31 bits, and a block's limit is that of a thousand
-#: trainings
-_AT_ONCE_SECONDS = 3600.0
 
 
 @dataclass(eq=False)
 class _Lane:
-    """A boxed worker, whose code it has loaded, whether that is a stored model's, and what it works on."""
+    """A worker, whose code it has loaded, whether that is a stored model's, and what it works on."""
 
-    box: Box
+    worker: Worker
     code: str
     opens: bool = False
     chunk: Chunk | None = None
-    asked: bool = False
+    sent: bool = False
     shapes: list[tuple[int, int]] = field(default_factory=list)
-    models: list[tuple[int, int]] = field(default_factory=list)
 
 
 class BoxPool:
-    """Boxed worker processes on this machine; see ``pools.Pool``.
+    """Worker processes of this machine, each in a sandbox where one can be made; see ``pools.Pool``.
 
-    A box is reused for calls about the same code. Opening a stored model runs code that may change the libraries of its
-    process, so it has a box of its own, beside those that train: it is asked while they wait, between trainings, and
-    opening it anew each time takes longer than many checks do otherwise.
+    A worker is used again for calls about the same code, and never meets another's. Opening a stored model runs code
+    that may change the libraries of its process, so it has a worker of its own beside those that train.
 
     Parameters
     ----------
@@ -222,20 +240,24 @@ class BoxPool:
     limits : TaskLimits
     logs : Path
         Folder for what the user's code prints.
+    settings : worker.WorkerSettings, optional
+        Of workers without a sandbox; absent where there is one.
     """
 
-    def __init__(self, jobs: int, limits: TaskLimits, logs: Path) -> None:
+    def __init__(
+        self, jobs: int, limits: TaskLimits, logs: Path, settings: worker.WorkerSettings | None = None
+    ) -> None:
         self.slots = jobs
         self.chunk_seconds = 0.2
-        self._limits, self._logs = limits, logs
+        self._limits, self._logs, self._settings = limits, logs, settings
         self._free: list[_Lane] = []
         self._flying: list[_Lane] = []
         self._numbers = itertools.count()
         self._waiting = selectors.DefaultSelector()
 
-    def _lane(self, code: str, payload: Payload, *, network: bool = False, opens: bool = False) -> _Lane:
+    def _lane(self, code: str, payload: Payload, *, opens: bool = False) -> _Lane:
         """Return a lane that has loaded nothing but this code, or nothing at all."""
-        for lane in [lane for lane in self._free if not lane.box.alive]:
+        for lane in [lane for lane in self._free if not lane.worker.alive]:
             self._drop(lane)  # ended while nothing was asked of it: nobody's fault
         chosen = next((lane for lane in reversed(self._free) if lane.code == code), None)
         if chosen is not None:
@@ -244,136 +266,102 @@ class BoxPool:
         alike = [lane for lane in self._free if lane.opens == opens]
         if alike and (opens or len(alike) + len(self._flying) >= self.slots):
             self._drop(alike[0])
-        log = self._logs / f"worker-{next(self._numbers)}.log"
-        box = Box([Path(payload.folder).parent], memory=self._limits.memory, log=log, network=network)
-        return _Lane(box, code, opens)
-
-    def _opening(self, payload: Payload) -> _Lane:
-        """Return the lane of a stored model, whatever records it is asked about."""
-        return self._lane(f"model:{Path(payload.folder).parent}:{payload.model}", payload, opens=True)
+        if self._settings is not None:
+            return _Lane(plain(self._settings), code, opens)
+        log, shown = self._logs / f"worker-{next(self._numbers)}.log", [Path(payload.folder).parent]
+        network = payload.network and not opens
+        return _Lane(boxed(shown, memory=self._limits.memory, log=log, network=network), code, opens)
 
     def _drop(self, lane: _Lane) -> None:
-        lane.box.end()
+        lane.worker.end()
         if lane in self._free:
             self._free.remove(lane)
 
     def submit(self, payload: Payload, chunk: Chunk) -> None:
-        """Start a chunk in a box that knows its code, or in a new one."""
-        lane = self._lane(f"train:{payload.code}", payload, network=payload.network)
-        lane.chunk = chunk
-        lane.shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
-        lane.models = [(int(fit.keep > 0), fit.keep) for fit in chunk.fits]
+        """Start a chunk in a worker that knows its code, or in a new one."""
+        lane = self._lane(f"train:{payload.code}", payload)
+        lane.chunk, lane.shapes = chunk, [(fit.rows, payload.classes) for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
         self._flying.append(lane)
-        most = wire.most_bytes(lane.shapes, lane.models)
-        try:
-            lane.box.send(worker.run_chunk, payload, list(chunk.fits), self._limits, most=most, seconds=seconds)
-        except GoneError:
-            return  # ``next`` finds it
-        lane.asked = True
-        self._waiting.register(lane.box, selectors.EVENT_READ, lane)
+        call = worker.run_chunk, payload, list(chunk.fits), self._limits
+        with contextlib.suppress(GoneError):  # ``next`` finds it
+            lane.worker.send(*call, most=wire.most_bytes(lane.shapes), seconds=seconds)
+            lane.sent = True
+            self._waiting.register(lane.worker, selectors.EVENT_READ, lane)
 
     def next(self) -> tuple[Chunk, list[Answer] | None]:
-        """Wait for a chunk; a box that is gone, hangs or lies is replaced when it is needed."""
+        """Wait for a chunk; a worker that is gone, hangs or lies is replaced when it is needed."""
         while True:
-            gone = next((lane for lane in self._flying if not lane.asked or lane.box.seconds_left <= 0), None)
-            if gone is not None:
-                return self._landed(gone, None)
-            patience = min(lane.box.seconds_left for lane in self._flying)
-            for key, _ in self._waiting.select(min(max(0.0, patience), _AT_ONCE_SECONDS)):
+            if (lost := next((lane for lane in self._flying if not lane.sent), None)) is not None:
+                return self._landed(lost, None)
+            ready = self._waiting.select(_LOOK_SECONDS)
+            if not ready and (lost := next((lane for lane in self._flying if lane.worker.late), None)) is not None:
+                return self._landed(lost, None)
+            for key, _ in ready:
                 lane: _Lane = key.data
                 try:
-                    body = lane.box.receive()
+                    body = lane.worker.receive()
                     if body is not None:
-                        made = wire.answers(body, lane.box.nonce, lane.shapes, lane.models)
-                        return self._landed(lane, made)
+                        return self._landed(lane, wire.answers(body, lane.worker.nonce, lane.shapes))
                 except (GoneError, wire.LieError):
                     return self._landed(lane, None)
 
     def _landed(self, lane: _Lane, answers: list[Answer] | None) -> tuple[Chunk, list[Answer] | None]:
-        if lane.asked:
-            self._waiting.unregister(lane.box)
-            lane.asked = False
+        if lane.sent:
+            self._waiting.unregister(lane.worker)
+            lane.sent = False
         self._flying.remove(lane)
         chunk, lane.chunk = lane.chunk, None
         if chunk is None:
             raise RuntimeError("a lane that flies has a chunk")
         if answers is None:
-            lane.box.end()
+            lane.worker.end()
         else:
             self._free.append(lane)
         return chunk, answers
 
+    def _open(self, payload: Payload) -> _Lane:
+        """Return the lane of a stored model, whatever records it is asked about."""
+        return self._lane(f"model:{Path(payload.folder).parent}:{payload.model}", payload, opens=True)
+
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
-        """Return the stored model's answer, from a box that trains nothing."""
-        lane = self._opening(payload)
-        shapes = [(len(rows), payload.classes)]
+        """Return the stored model's answer, from a worker that trains nothing."""
+        lane, shapes = self._open(payload), [(len(rows), payload.classes)]
+        call = worker.registered, payload, rows, self._limits
         seconds = self._limits.seconds + worker.LOADING_SECONDS + _BEYOND_SECONDS
         try:
-            body = ask(lane.box, worker.registered, payload, rows, self._limits, served=served,
-                       most=wire.most_bytes(shapes), seconds=seconds)  # fmt: skip
-            answer = wire.answers(body, lane.box.nonce, shapes)[0]
+            body = lane.worker.ask(*call, served=served, most=wire.most_bytes(shapes), seconds=seconds)
+            answer = wire.answers(body, lane.worker.nonce, shapes)[0]
         except (GoneError, wire.LieError):
             self._drop(lane)
             return died_on_model()
-        self._kept(lane, good=not answer.problem or answer.lasting)
+        self._keep_lane(lane, good=not answer.problem or answer.lasting)
         return answer
 
-    def _kept(self, lane: _Lane, *, good: bool) -> None:
-        """Keep a stored model's box, unless something went wrong: an import that was cut short stays half made."""
+    def examined(self, payload: Payload, by: str) -> Any:
+        """Return what is found in the opened model, as its worker says, which trains nothing."""
+        lane, call = self._open(payload), (worker.examined, payload, self._limits, by)
+        seconds = 2 * (self._limits.seconds + worker.LOADING_SECONDS) + _BEYOND_SECONDS
+        try:
+            body = lane.worker.ask(*call, most=wire.MOST_JSON, seconds=seconds)
+            said = wire.json_value(body, lane.worker.nonce)
+        except (GoneError, wire.LieError):
+            self._drop(lane)
+            return None
+        self._keep_lane(lane, good=isinstance(said, dict) and not said.get("problem"))
+        return said
+
+    def _keep_lane(self, lane: _Lane, *, good: bool) -> None:
+        """Keep a stored model's worker, unless something went wrong: an import that was cut short stays half made."""
         if good:
             self._free.append(lane)
         else:
             self._drop(lane)
 
-    def examined(self, payload: Payload, by: str) -> Any:
-        """Return what is found in the opened model, as its box says, which trains nothing."""
-        lane = self._opening(payload)
-        seconds = 2 * (self._limits.seconds + worker.LOADING_SECONDS) + _BEYOND_SECONDS
-        try:
-            body = ask(lane.box, worker.examined, payload, self._limits, by, most=wire.MOST_JSON, seconds=seconds)
-            found = wire.json_value(body, lane.box.nonce)
-        except (GoneError, wire.LieError):
-            self._drop(lane)
-            return None
-        self._kept(lane, good=isinstance(found, dict) and not found.get("problem"))
-        return found
-
-    def peak_memory(self) -> int:
-        """Return the largest resident memory of an idle worker's past, as it says."""
-        found = 0
-        for lane in [lane for lane in self._free if lane.code.startswith("train")]:
-            try:
-                body = ask(lane.box, worker.peak_memory, most=1000, seconds=_BEYOND_SECONDS)
-                said = wire.json_value(body, lane.box.nonce)
-            except (GoneError, wire.LieError):
-                self._drop(lane)
-                continue
-            found = max(found, int(np.clip(said, 0, 2**50))) if isinstance(said, int) else found
-        return found
-
-    def close(self, *, kill: bool = False) -> None:
-        """End all boxes."""
-        del kill  # nothing inside a box has anything to finish
+    def close(self) -> None:
+        """End all workers: nothing inside has anything to finish."""
         for lane in [*self._free, *self._flying]:
-            lane.box.end()
+            lane.worker.end()
         self._free, self._flying = [], []
         self._waiting.close()
-
-
-def ask(box: Box, function: Callable[..., Any], *arguments: Any, most: int, seconds: float, **named: Any) -> bytes:
-    """Return a boxed worker's reply to one call.
-
-    Raises
-    ------
-    GoneError
-        There is none in time.
-    """
-    box.send(function, *arguments, most=most, seconds=seconds, **named)
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(box, selectors.EVENT_READ)
-        while box.seconds_left > 0:
-            if waiting.select(min(box.seconds_left, _AT_ONCE_SECONDS)) and (body := box.receive()) is not None:
-                return body
-    raise GoneError("it hangs")

@@ -1,9 +1,6 @@
-"""The worker in a box: takes calls from its parent over one socket, makes them, answers in numbers or JSON.
+"""A worker of this machine: takes calls from its parent over one socket, makes them, answers in numbers or JSON."""
 
-This is the one place where code of the user's runs, so whatever is to be watched about it (files read, randomness
-drawn) is watched from here.
-"""
-
+import multiprocessing
 import os
 import pickle
 import socket
@@ -37,18 +34,30 @@ class Call:
 
 
 def main(descriptor: int, memory: int, *, network: bool = False) -> None:
-    """Serve calls until the parent closes its end."""
+    """Serve calls in a sandbox until the parent closes its end."""
     bubblewrap.confine(memory, network=network)
-    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # a box is ended without a warning
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # it is ended without a warning
     worker.start(worker.WorkerSettings())
     with socket.socket(fileno=descriptor) as channel:
-        while (body := _received(channel)) is not None:
-            call: Call = pickle.loads(body)  # noqa: S301  from the parent, which made this box
-            made = call.function(*call.arguments, **call.named)
-            channel.sendall(wire.frame(wire.encoded(call.nonce, made)))
+        _serve(channel)
 
 
-def _received(channel: socket.socket) -> bytes | None:
+def without_sandbox(channel: socket.socket, settings: worker.WorkerSettings) -> None:
+    """Serve calls as the user who checks, until the parent closes its end."""
+    multiprocessing.current_process().daemon = False  # the recipe may start processes of its own
+    worker.start(settings)
+    with channel:
+        _serve(channel)
+
+
+def _serve(channel: socket.socket) -> None:
+    while (body := _receive(channel)) is not None:
+        call: Call = pickle.loads(body)  # noqa: S301  from the parent, which made this process
+        result = call.function(*call.arguments, **call.named)
+        channel.sendall(wire.frame(wire.encoded(call.nonce, result)))
+
+
+def _receive(channel: socket.socket) -> bytes | None:
     head = _exactly(channel, wire.LENGTH.size)
     return None if head is None else _exactly(channel, wire.LENGTH.unpack(head)[0])
 

@@ -1,19 +1,17 @@
-"""What a boxed worker answers, as bytes, and how its parent reads them: nothing in them is believed, nothing unpickled.
+"""What a worker of this machine answers, as bytes, and how its parent reads them: nothing in them is unpickled.
 
 A frame is its length (8 bytes), then the call's nonce (16 bytes), one byte that says what follows, and that: answers in
-the ledger's own form, each with the models behind it as bytes that no parent opens, or JSON. In the other direction the
-parent, which the box has to trust, sends pickles.
+the ledger's own form, or JSON. In the other direction the parent, which the worker has to trust, sends pickles.
 """
 
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from privgate.training import context
+from privgate.training import ledger
 from privgate.training.fit import Answer
 
 LENGTH = struct.Struct("<Q")
@@ -22,9 +20,7 @@ NONCE = 16  # bytes
 MOST_JSON = 1 << 24
 _ENTRY = struct.Struct("<QB")
 _COUNT = struct.Struct("<I")
-#: bits of what an entry says beside its size
-_LASTING, _REUSED = 1, 2
-#: what an answer's form takes beside its numbers: head and the sentence about a problem
+#: what an answer takes beside its numbers: head and the sentence about a problem
 _AROUND = 4096
 _LONGEST_PROBLEM = 500  # letters
 
@@ -39,7 +35,7 @@ def frame(body: bytes) -> bytes:
 
 
 def encoded(nonce: bytes, made: Any) -> bytes:
-    """Return what a call made as a reply: answers, one answer, or a JSON value."""
+    """Return what a call gave as a reply: answers, one answer, or a JSON value."""
     if isinstance(made, Answer):
         made = [made]
     if isinstance(made, list) and all(isinstance(a, Answer) for a in made):
@@ -48,25 +44,17 @@ def encoded(nonce: bytes, made: Any) -> bytes:
 
 
 def _entry(answer: Answer) -> bytes:
-    body = context.encode(answer)
-    head = _ENTRY.pack(len(body), answer.lasting * _LASTING + answer.reused * _REUSED)
-    models = [LENGTH.pack(len(model)) + model for model in answer.models]
-    return b"".join([head, body, _COUNT.pack(len(models)), *models])
+    body = ledger.encode(answer)
+    return _ENTRY.pack(len(body), answer.lasting) + body
 
 
-def most_bytes(shapes: Sequence[tuple[int, int]], models: Sequence[tuple[int, int]] = ()) -> int:
-    """Return how long a reply with answers of these shapes may be, each with so many models of so many bytes."""
+def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
+    """Return how long a reply with answers of these shapes may be."""
     numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
-    kept = sum(count * (LENGTH.size + size) for count, size in models)
-    return NONCE + 1 + _COUNT.size * (1 + len(shapes)) + numbers + kept
+    return NONCE + 1 + _COUNT.size + numbers
 
 
-def answers(
-    body: bytes,
-    nonce: bytes,
-    shapes: Sequence[tuple[int, int]],
-    models: Sequence[tuple[int, int]] = (),
-) -> list[Answer]:
+def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
     """Return the answers in a reply.
 
     Parameters
@@ -77,8 +65,6 @@ def answers(
         Of the call; a reply that was written before it came does not know it.
     shapes : sequence of (rows, columns)
         What each answer must have if it has no problem.
-    models : sequence of (models, bytes of each at most), optional
-        What may come with each; nothing where it is not given.
 
     Raises
     ------
@@ -91,18 +77,17 @@ def answers(
         at += _COUNT.size
         if count != len(shapes):
             raise LieError(f"{count} answers to {len(shapes)} calls")
-        made = []
-        for shape, kept in zip(shapes, models or [(0, 0)] * len(shapes), strict=True):
-            size, flags = _ENTRY.unpack_from(body, at)
+        read = []
+        for shape in shapes:
+            size, lasting = _ENTRY.unpack_from(body, at)
             at += _ENTRY.size
-            answer = _answer(body[at : at + size], flags, shape)
-            found, at = _models(body, at + size, *kept)
-            made.append(answer if answer.problem else replace(answer, models=found))
+            read.append(_answer(body[at : at + size], shape, lasting=bool(lasting)))
+            at += size
     except (struct.error, ValueError, OverflowError) as exc:
         raise LieError("a reply that is none") from exc
     if at != len(body):
         raise LieError("more than a reply")
-    return made
+    return read
 
 
 def json_value(body: bytes, nonce: bytes) -> Any:
@@ -126,33 +111,15 @@ def _begun(body: bytes, nonce: bytes, kind: bytes) -> int:
     return NONCE + 1
 
 
-def _models(body: bytes, at: int, count: int, most: int) -> tuple[tuple[bytes, ...], int]:
-    """Return the models that stand at a place, and where they end."""
-    (told,) = _COUNT.unpack_from(body, at)
-    at += _COUNT.size
-    if told not in {0, count}:
-        raise LieError(f"{told} models of a call that has {count}")
-    found = []
-    for _ in range(told):
-        (size,) = LENGTH.unpack_from(body, at)
-        at += LENGTH.size
-        if size > most or at + size > len(body):
-            raise LieError(f"a model of {size} bytes where {most} are kept")
-        found.append(body[at : at + size])
-        at += size
-    return tuple(found), at
-
-
-def _answer(body: bytes, flags: int, shape: tuple[int, int]) -> Answer:
-    answer, seconds = context.decode(body)
-    lasting, reused = bool(flags & _LASTING), bool(flags & _REUSED)
+def _answer(body: bytes, shape: tuple[int, int], *, lasting: bool) -> Answer:
+    answer = ledger.decode(body)
     problem = "".join(c for c in answer.problem if c.isprintable())[:_LONGEST_PROBLEM]
-    if not (np.isfinite(seconds) and seconds >= 0):
+    if not (np.isfinite(answer.seconds) and answer.seconds >= 0):
         raise LieError("a time that is none")
     if problem and answer.log_p.size == 0:
-        return Answer(np.zeros((0, 0)), seconds, problem, lasting)
+        return Answer(np.zeros((0, 0)), answer.seconds, problem, lasting)
     if problem or answer.log_p.shape != shape:
         raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
     if not (answer.log_p < np.inf).all():  # NaN as well
         raise LieError("numbers that are no logarithms of probabilities")
-    return Answer(answer.log_p, seconds, "", lasting, reused=reused)
+    return answer

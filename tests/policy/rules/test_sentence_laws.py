@@ -5,9 +5,9 @@ import re
 from dataclasses import replace
 
 import pytest
+from privgate.advice.probe import of
 
 from privgate import report
-from privgate.advice.probe import of
 from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
 from privgate.policy.rules import ALL

@@ -1,0 +1,171 @@
+"""Which parameters of common learners make a model lean less on single records, and a recipe with one turned."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from privgate.errors import UsageError
+from privgate.subject import estimators, sources
+from privgate.subject.recipe import Recipe
+
+Direction = Literal["lower", "higher"]
+#: parameter, the direction in which it protects, and at most six values from weak to strong
+Knob = tuple[str, Direction, tuple[float, ...]]
+
+_C: Knob = ("C", "lower", (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4))
+_RIDGE: Knob = ("alpha", "higher", (10.0, 100.0, 1e3, 1e4, 1e5, 1e6))
+_PENALTY: Knob = ("alpha", "higher", (1e-3, 0.01, 0.1, 1.0, 10.0, 100.0))
+_SMOOTHING: Knob = ("alpha", "higher", (2.0, 5.0, 10.0, 20.0, 50.0, 100.0))
+_LEAF: Knob = ("min_samples_leaf", "higher", (5, 20, 50, 100, 300, 1000))
+_DEPTH: Knob = ("max_depth", "lower", (6, 4, 3, 2, 1))
+_RATE: Knob = ("learning_rate", "lower", (0.05, 0.03, 0.02, 0.01))
+_ROUNDS: Knob = ("n_estimators", "lower", (80, 50, 30, 20, 10, 5))
+_L2: Knob = ("reg_lambda", "higher", (3.0, 10.0, 100.0, 1e3, 1e4))
+_NEIGHBOURS: Knob = ("n_neighbors", "higher", (10, 20, 50, 100, 200, 500))
+_FOREST = (_LEAF, _DEPTH)
+_BOOSTING = (_LEAF, _DEPTH, _RATE, _ROUNDS)
+_HISTOGRAMS: tuple[Knob, ...] = (
+    ("l2_regularization", "higher", _L2[2]),
+    _LEAF,
+    _DEPTH,
+    _RATE,
+    ("max_iter", "lower", _ROUNDS[2]),
+)
+_NETWORK: tuple[Knob, ...] = (_PENALTY, ("max_iter", "lower", (100, 50, 20, 10, 5, 2)))
+
+#: class name -> its knobs, the one that costs least usefulness first
+KNOBS: Mapping[str, tuple[Knob, ...]] = {
+    "LogisticRegression": (_C,),
+    "LinearSVC": (_C,),
+    "SVC": (_C,),
+    "SVR": (_C,),
+    "SGDClassifier": (_PENALTY,),
+    "Ridge": (_RIDGE,),
+    "RidgeClassifier": (_RIDGE,),
+    "KernelRidge": (_RIDGE,),
+    "Lasso": (_PENALTY,),
+    "ElasticNet": (_PENALTY,),
+    "MLPClassifier": _NETWORK,
+    "MLPRegressor": _NETWORK,
+    "BernoulliNB": (_SMOOTHING,),
+    "CategoricalNB": (_SMOOTHING,),
+    "ComplementNB": (_SMOOTHING,),
+    "MultinomialNB": (_SMOOTHING,),
+    "GaussianNB": (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),),
+    "LinearDiscriminantAnalysis": (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),),
+    "KNeighborsClassifier": (_NEIGHBOURS,),
+    "KNeighborsRegressor": (_NEIGHBOURS,),
+    "DecisionTreeClassifier": _FOREST,
+    "DecisionTreeRegressor": _FOREST,
+    "RandomForestClassifier": _FOREST,
+    "RandomForestRegressor": _FOREST,
+    "ExtraTreesClassifier": _FOREST,
+    "ExtraTreesRegressor": _FOREST,
+    "GradientBoostingClassifier": _BOOSTING,
+    "GradientBoostingRegressor": _BOOSTING,
+    "HistGradientBoostingClassifier": _HISTOGRAMS,
+    "HistGradientBoostingRegressor": _HISTOGRAMS,
+    "LGBMClassifier": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
+    "LGBMRegressor": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
+    "XGBClassifier": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
+    "XGBRegressor": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
+}
+#: what a theorem wants beside the knob: the same model, trained to its minimum
+BESIDE: Mapping[str, Mapping[str, float | str]] = {"LogisticRegression": {"solver": "newton-cholesky", "tol": 1e-8}}
+#: parameters of a training function, by name: what its author calls C or max_depth is taken for that
+BY_NAME: Mapping[str, Knob] = {k[0]: k for k in (_C, _PENALTY, *_BOOSTING, _L2, ("epochs", "lower", (10, 5, 3, 2, 1)))}
+
+#: keys and positions that lead to the parameters of one learner inside the JSON form of a recipe
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One parameter turned, and what a theorem wants beside it.
+
+    Parameters
+    ----------
+    place : tuple of (str or int)
+        Of the learner's parameters in the recipe.
+    learner : str
+        Its class, or the name of the training function.
+    before, after : mapping
+        Parameter to JSON value; None before where it is unset.
+    """
+
+    place: Place
+    learner: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    @property
+    def diff(self) -> list[str]:
+        """The change as lines of a diff of the recipe."""
+        lines = []
+        for name, value in self.after.items():
+            lines += [f"- {self.learner}: {name} = {self.before[name]!r}", f"+ {self.learner}: {name} = {value!r}"]
+        return lines
+
+    @property
+    def says(self) -> str:
+        """The change as one phrase."""
+        return ", ".join(f"{self.learner} {n} {self.before[n]!r} becomes {v!r}" for n, v in self.after.items())
+
+    def applied(self, recipe: Recipe) -> Recipe:
+        """Return the recipe with the change made to it."""
+        payload = copy.deepcopy(dict(recipe.payload))
+        inside: Any = payload
+        for key in self.place:
+            inside = inside[key]
+        inside.update(self.after)
+        if recipe.recorded is not None:
+            return Recipe.read(payload, recipe.root)
+        if payload["kind"] == "function":
+            return replace(recipe, params={k: estimators.decode(v, _known) for k, v in payload["params"].items()})
+        return replace(recipe, training=estimators.decode(payload["estimator"], _known), params={})
+
+
+def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
+    """Yield for each knob of a recipe its changes, from weak to strong; nothing that the recipe names is imported."""
+    for place, learner, params in _learners(payload):
+        by_name = [BY_NAME[name] for name in params if name in BY_NAME]
+        for name, direction, values in by_name if payload["kind"] == "function" else KNOBS.get(learner, ()):
+            present = params.get(name)  # boosting libraries leave unset what they decide later
+            if present is not None and (isinstance(present, bool) or not isinstance(present, int | float)):
+                continue
+            stronger = [v for v in values if present is None or (v < present if direction == "lower" else v > present)]
+            beside = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
+            after = [{name: v, **{k: w for k, w in beside.items() if params.get(k) != w}} for v in stronger]
+            if after:
+                yield [Change(place, learner, {k: params.get(k) for k in a}, a) for a in after]
+
+
+def _learners(payload: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    """Yield (place of its parameters, name, parameters) of every learner of a recipe, outermost first."""
+    if payload["kind"] == "function":
+        yield ("params",), str(payload["fit"]).rpartition(":")[2], payload["params"]
+    else:
+        yield from _inside(payload["estimator"], ("estimator",))
+
+
+def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    if isinstance(spec, list):
+        for i, value in enumerate(spec):
+            yield from _inside(value, (*place, i))
+    if not isinstance(spec, Mapping):
+        return
+    if spec.get("!") != "estimator":
+        yield from _inside(spec.get("value"), (*place, "value"))
+        return
+    yield (*place, "params"), str(spec["class"]).rpartition(":")[2].rpartition(".")[2], spec["params"]
+    for key, value in spec["params"].items():
+        yield from _inside(value, (*place, "params", key))
+
+
+def _known(name: str) -> Any:
+    """Return what a live recipe names: it was imported by whoever wrote it."""
+    thing = sources.resolve(name, None)
+    if thing is None:
+        raise UsageError(f"{name} of the recipe cannot be found again")
+    return thing

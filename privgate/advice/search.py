@@ -1,0 +1,357 @@
+"""The one search behind ``privgate advise`` and ``check --advise``: the weakest turn of a knob that passes.
+
+A change is measured by the policy's own rules, in a check whose randomness is not that of any check that decides. The
+most useful change that passes is then checked once as a whole, with the randomness of an ordinary check.
+"""
+
+import contextlib
+import math
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privgate import digest
+from privgate.advice.knobs import Change, find_changes
+from privgate.arrays import Index
+from privgate.check import beforehand, gate, prepare
+from privgate.errors import MeasurementError, PrivgateError, UsageError
+from privgate.evidence import NextStep
+from privgate.policy import Policy, problems
+from privgate.policy.judging import conditions
+from privgate.policy.rules.rule_base import step_before_advice
+from privgate.run.run import Budget
+from privgate.subject.subject import Subject
+from privgate.training.fit import Fit
+from privgate.training.fleet import Fleet
+from privgate.verdict import Outcome, Verdict
+
+#: seconds of a search if nobody says
+SECONDS = 1800.0
+FOLDS = 5  # of cross-validation
+#: standard errors by which a model must answer better than one that ignores the features
+MARGIN = 2.0
+#: a probability of 0 for the right label costs this much at most: one answer must not decide
+_LEAST = 1e-15
+
+
+class Rehearsal(Subject):
+    """A subject whose randomness is not that of a check: what the search has looked at decides no verdict."""
+
+    @property
+    def training_digest(self) -> str:
+        """As of the subject, and different from it."""
+        return digest.of_json([super().training_digest, "advice"])
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One change and what was measured of it.
+
+    Parameters
+    ----------
+    change : Change
+    useful : float
+        Cross-validated, larger is better: mean log-probability of the right label, or minus the mean squared error in
+        variances of the targets; NaN where it could not be trained.
+    quality : str
+        The same in words that people use: accuracy, or error.
+    passes : bool
+        Whether every rule was kept.
+    why : str
+        Why not, one sentence.
+    """
+
+    change: Change
+    useful: float = math.nan
+    quality: str = ""
+    passes: bool = False
+    why: str = ""
+
+
+@dataclass
+class Advice:
+    """What a search has found.
+
+    Parameters
+    ----------
+    uri, policy : str
+    ended : str
+        Why nothing was searched, or nothing else: one sentence; empty where changes were measured to the end.
+    quality : str
+        Of the model as it stands.
+    tried : list of Tried
+    best : Tried, optional
+        The most useful change that passes.
+    verdict : Verdict, optional
+        Of the whole check of the best change, or of the model as it stands where that passes.
+    """
+
+    uri: str
+    policy: str
+    ended: str = ""
+    quality: str = ""
+    tried: list[Tried] = field(default_factory=list)
+    best: Tried | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def approved(self) -> bool:
+        """Whether a whole check approves the change, or the model as it stands."""
+        return self.verdict is not None and self.verdict.outcome.releases
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything for people, the diff of the recipe last."""
+        said = [f"as it stands: {self.quality}"] if self.quality else []
+        said += [
+            f"{t.change.says}: {'passes' if t.passes else t.why} ({t.quality or 'not trained'})" for t in self.tried
+        ]
+        if self.ended:
+            said.append(self.ended)
+        if self.best is None:
+            return said if self.ended else [*said, "no change that was tried passes: take another learner or policy"]
+        if not self.approved:
+            return [*said, f"{self.best.change.says}: a whole check does not approve it: {_why_not(self.verdict)}"]
+        step = "a whole check approves this change of the recipe; train with it, log the model again, and check it:"
+        return [*said, step, *(f"  {line}" for line in self.best.change.diff)]
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values."""
+        diff = self.best.change.diff if self.best is not None and self.approved else []
+        return {"uri": self.uri, "policy": self.policy, "approved": self.approved, "diff": diff, "said": self.lines}
+
+
+def advise(
+    policy: Policy,
+    subject: Subject,
+    *,
+    fleet: Fleet,
+    limits: Budget | None = None,
+    verdict: Verdict | None = None,
+    seconds: float = SECONDS,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Advice:
+    """Return the most useful change of one parameter that passes the policy, confirmed by a whole check.
+
+    Parameters
+    ----------
+    policy : Policy
+    subject : Subject
+    fleet : Fleet
+        Where training runs and is remembered: an interrupted search goes on where it was.
+    limits : Budget, optional
+        Of each check.
+    verdict : Verdict, optional
+        Of the model as it stands; it is checked first where this is absent.
+    seconds : float
+        Wall time after which no other change is begun.
+    tell : callable
+        Is told one sentence a change.
+
+    Raises
+    ------
+    UsageError
+        The policy is not for this subject.
+    """
+    until, limits = time.monotonic() + seconds, limits or Budget()
+    advice = Advice(subject.uri, policy.name)
+    knobs = list(find_changes(subject.recipe.payload))
+    if verdict is None and (why := _nothing_can_be_approved(policy, subject, fleet, limits)):
+        advice.ended = f"no change of the model can be approved: {why}"
+        return advice
+    if not knobs:
+        advice.ended = "the recipe has no parameter of which it is known that it protects people; change the learner"
+        return advice
+    if verdict is None:
+        tell("checking the model as it stands")
+        verdict = gate.evaluate(policy, subject, fleet=fleet, limits=limits)
+    if verdict.outcome.releases:
+        advice.verdict, advice.ended = verdict, "the model as it stands keeps the policy"
+        return advice
+    if why := _first(verdict):
+        advice.ended = f"no change of a parameter helps before this: {why}"
+        return advice
+    with contextlib.suppress(MeasurementError):
+        advice.quality = cross_validate(subject, fleet)[2]
+    for changes in knobs:
+        answers = False  # whether a weaker turn of this knob answers well
+        for change in changes:
+            if time.monotonic() > until:
+                advice.ended = "the time is spent: give a longer --budget to try the rest"
+                break
+            tried = _try(policy, subject, change, fleet, limits)
+            advice.tried.append(tried)
+            tell(f"{change.says}: {'passes' if tried.passes else tried.why}")
+            if tried.passes or (answers and math.isnan(tried.useful)):  # stronger ones answer worse
+                break
+            answers = answers or not math.isnan(tried.useful)
+    passing = [t for t in advice.tried if t.passes]
+    if passing:
+        advice.best = max(passing, key=lambda t: t.useful)
+        tell(f"checking as a whole: {advice.best.change.says}")
+        changed = _changed(subject, advice.best.change)
+        advice.verdict = gate.evaluate(policy, changed, fleet=fleet, limits=limits)
+    return advice
+
+
+def _nothing_can_be_approved(policy: Policy, subject: Subject, fleet: Fleet, limits: Budget) -> str:
+    """Return why data or stored files end every check, found before anything is trained; empty if they do not."""
+    run = prepare.prepare(policy, subject, fleet=fleet, limits=limits)
+    stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))[1]
+    stopped = stopped or beforehand.beforehand(beforehand.untrained(run, policy))
+    return stopped[0].message if stopped else ""
+
+
+def _first(verdict: Verdict) -> str:
+    """Return what has to be done before any parameter is turned; empty where a change may be approved."""
+    stopped = beforehand.stopping(verdict.evidence.preconditions)
+    return stopped[0].message if stopped else step_before_advice(verdict.findings)
+
+
+def _changed(subject: Subject, change: Change) -> Subject:
+    """Return the subject with a change made to it, as a local one: its model is whatever its recipe trains."""
+    return Subject.local(change.applied(subject.recipe), subject.data, release=subject.release, name=subject.name)
+
+
+def _try(policy: Policy, subject: Subject, change: Change, fleet: Fleet, limits: Budget) -> Tried:
+    """Measure one change; one that cannot be trained, or answers no better than without features, never passes."""
+    tried = Tried(change)
+    try:
+        made = _changed(subject, change)
+        rehearsal = Rehearsal(made.recipe, made.data, None, made.release, made.name, digests=made.digests)
+        useful, worst, quality = cross_validate(rehearsal, fleet)
+        tried = replace(tried, quality=quality)
+        if not useful > worst:
+            return replace(tried, why="it answers no better than without the features")
+        tried = replace(tried, useful=useful)
+        verdict = gate.evaluate(policy, rehearsal, fleet=fleet, limits=limits)
+    except (PrivgateError, ValueError, TypeError) as exc:  # a parameter that this learner refuses is no change
+        return replace(tried, why=str(exc) or type(exc).__name__)
+    return replace(tried, passes=verdict.outcome.releases, why=_why_not(verdict))
+
+
+def _why_not(verdict: Verdict | None) -> str:
+    """Return the first finding that blocks."""
+    found = [] if verdict is None else [f for f in map(verdict.said, verdict.findings) if f.mode == "enforce"]
+    return next((f.message for f in found if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)), "")
+
+
+def cross_validate(subject: Subject, fleet: Fleet) -> tuple[float, float, str]:
+    """Return what a model is good for: (usefulness, what it must exceed, in words), by people's folds.
+
+    Raises
+    ------
+    MeasurementError
+        A training failed.
+    """
+    held = _folds(subject)
+    fits = [Fit(subject.recipe.payload["seed"], rows, left_out=rows) for rows in held]
+    gained, useful, share = [], [], []
+    for rows, answer in zip(held, fleet.fits(subject, fits, label="cross-validation"), strict=True):
+        if answer.problem:
+            raise MeasurementError(f"cross-validation: {answer.problem}")
+        others = np.setdiff1d(np.arange(subject.data.n), rows)
+        if subject.task == "regression":
+            y = (subject.data.y - subject.scale[0]) / subject.scale[1]
+            noise = subject.release.noise
+            spread = 0.0 if noise is None else noise.deviation / subject.scale[1]
+            each = -((answer.log_p.ravel() - y[rows]) ** 2) - spread**2
+            without = -((np.mean(y[others]) - y[rows]) ** 2)
+            share.append(float(-each.mean()))
+        else:
+            truth, p = subject.label_codes, np.exp(answer.log_p)
+            shares = np.bincount(truth[others], minlength=p.shape[1]) / len(others)
+            each = np.log(np.maximum(p[np.arange(len(rows)), truth[rows]], _LEAST))
+            without = np.log(np.maximum(shares[truth[rows]], _LEAST))
+            share.append(float((p.argmax(axis=1) == truth[rows]).mean()))
+        useful.append(float(each.mean()))
+        gained.append(float((each - without).mean()))
+    worst = float(np.mean(useful) - np.mean(gained) + MARGIN * np.std(gained, ddof=1) / np.sqrt(len(gained)))
+    mean = float(np.mean(share))
+    words = f"accuracy {mean:.4f}"
+    if subject.task == "regression":
+        words = f"root mean squared error {math.sqrt(mean) * subject.scale[1]:.4g}"
+    return float(np.mean(useful)), worst, f"cross-validated {words}"
+
+
+def _folds(subject: Subject) -> list[Index]:
+    """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change."""
+    units, draw = subject.data.units, np.random.default_rng(0)
+    labels = subject.data.label_codes[[int(rows[0]) for rows in units]]
+    order = np.lexsort((draw.random(len(units)), labels))
+    return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
+
+
+def search_command(subject: Subject, policy: Policy) -> str:
+    """Return the command line of a search; empty where the recipe has nothing to turn."""
+    known = problems.shipped().get(policy.name) == policy.path or not policy.path.name
+    named = policy.name if known else os.path.relpath(policy.path)
+    words = ["privgate", "advise", subject.uri or "URI", "--policy", named]
+    return shlex.join(words) if any(find_changes(subject.recipe.payload)) else ""
+
+
+def evaluate(
+    policy: Policy | str | PathLike[str],
+    subject: Subject,
+    *,
+    fleet: Fleet | None = None,
+    limits: Budget | None = None,
+    observe: bool = False,
+    nonce: str = "",
+    announce: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Judge ``subject`` by every rule of ``policy``; where it blocks, name the search for a change that passes.
+
+    Parameters
+    ----------
+    policy : Policy, str or path
+        A policy, the name of a shipped one, or its file.
+    subject : Subject
+        ``Subject.load("models:/name/version")`` or ``Subject.local(recipe, data)``.
+    fleet : Fleet, optional
+        Where training runs and is remembered; worker processes on this machine if absent.
+    limits : Budget, optional
+        What the run may cost.
+    observe : bool
+        The operator's setting: the verdict is recorded, nothing is approved by it.
+    nonce : str
+        Whoever asked for this check; its signer refuses the report of any other.
+    announce : callable, optional
+        Is told in sentences what can never be concluded, and what the work will cost, before it starts.
+
+    Returns
+    -------
+    Verdict
+        A failed policy is a verdict, never an exception.
+    """
+    if not isinstance(subject, Subject):
+        raise UsageError(
+            f"evaluate judges a Subject, not a {type(subject).__name__}; "
+            "pass Subject.local(recipe, data) or Subject.load('models:/name/version')"
+        )
+    policy = (
+        policy if isinstance(policy, Policy) else Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
+    )
+    verdict = gate.evaluate(
+        policy, subject, fleet=fleet, limits=limits, observe=observe, nonce=nonce, announce=announce
+    )
+    command = search_command(subject, policy)
+    if verdict.outcome.releases or _first(verdict) or not command:
+        return verdict
+    effect = (
+        "changes of one parameter are measured by the same rules; the most useful that passes is checked as a whole"
+    )
+    calls = verdict.evidence.run.trace.training_calls if verdict.evidence.run.trace else 0
+    count = sum(map(len, find_changes(subject.recipe.payload)))
+    cost = f"at most {count + 1} checks; this one made {calls} trainings"
+    step = NextStep(action=f"search for a change that is approved: `{command}`", effect=effect, cost=cost)
+    run = verdict.evidence.run.model_copy(update={"next_steps": (step,)})
+    detail: Mapping[str, Any] = {**verdict.detail, "next_steps": [step.payload()]}
+    return replace(verdict, evidence=replace(verdict.evidence, run=run), detail=dict(detail))

@@ -1,0 +1,163 @@
+"""What a check trains, as each rule says, and how long that takes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from privgate.check.beforehand import beforehand, choose_seeds, count_trainings, stopping, untrained
+from privgate.check.prepare import facts, misfit, prepare
+from privgate.controls import depends, reproduces
+from privgate.errors import MeasurementError
+from privgate.evidence import TrainingPlan
+from privgate.influence import indirect_queries, left_out
+from privgate.policy import Policy
+from privgate.policy.judging import conditions
+from privgate.policy.problems import shipped
+from privgate.policy.rules import Rule
+from privgate.run.needs import Need
+from privgate.run.run import Budget, Run
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
+from privgate.training.plan import span, time_training
+
+
+def _audit(run: Run) -> int:
+    from privgate.privacy_claims.audit import AuditEffort
+
+    return AuditEffort().trainings if run.subject.recipe.dp is not None else 0
+
+
+def _reruns(run: Run) -> int:
+    from privgate.privacy_claims.observe import RERUNS, is_remembered
+
+    return 0 if run.subject.recipe.dp is None or is_remembered(run.subject, run.fleet) else RERUNS
+
+
+#: what a rule needs that is trained -> (what it is called, how many trainings)
+TRAINED: Mapping[Need, tuple[str, Callable[[Run], int]]] = {
+    Need.SHADOWS: ("shadow models on random halves of the pool", lambda run: run.limits.shadow_models),
+    Need.LEAVE_ONE_OUT: ("without single people", left_out.trainings),
+    Need.EVERY_QUERY: ("questions that tell more", indirect_queries.trainings),
+    Need.RERUNS: ("reruns that are watched", _reruns),
+    Need.AUDIT: ("audit of the claim", _audit),
+}
+
+
+def rule_trainings(rule: Rule, run: Run) -> dict[Need, int]:
+    """Return how many trainings a rule asks for, by what they are for; what two rules ask for is trained once."""
+    return {need: TRAINED[need][1](run) for need in TRAINED if need in rule.about.needs}
+
+
+def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, list[str]]:
+    """Return what all rules train, beside the controls, as numbers and as sentences.
+
+    Parameters
+    ----------
+    run : Run
+        Its seeds are chosen already, or the recipe's own seed is assumed.
+    policy : Policy
+    each : float
+        Seconds of one training; 0 where none was timed.
+    """
+    needed, wanted = dict[Need, int](), dict[Need, list[str]]()
+    for rule in policy.asked_of(conditions({"task": run.subject.task, "recipe": run.subject.recipe.payload,
+                                            "theorems": list(run.theorems)})).rules:  # fmt: skip
+        for need, count in rule_trainings(rule, run).items():
+            needed[need] = count
+            wanted.setdefault(need, []).append(rule.name)
+    said = [
+        f"{TRAINED[need][0]}: at most {count} trainings (rules: {', '.join(dict.fromkeys(wanted[need]))})"
+        for need, count in needed.items()
+    ]
+    if Need.LEAVE_ONE_OUT in needed and left_out.spared(run):
+        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
+    total = sum(needed.values())
+    return (
+        TrainingPlan(
+            retrains=total,
+            leave_one_out=needed.get(Need.LEAVE_ONE_OUT, 0),
+            shadows=needed.get(Need.SHADOWS, 0),
+            seconds=total * each / run.fleet.workers,
+        ),
+        said,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a check would cost.
+
+    Parameters
+    ----------
+    trainings : int
+        All together, controls included, at most.
+    seconds : float
+        Of all trainings, on these workers.
+    said : list of str
+        All of it in sentences.
+    ends : str
+        Why the check ends before it leaves anybody out; empty where it goes on.
+    """
+
+    trainings: int
+    seconds: float
+    said: list[str]
+    ends: str = ""
+
+
+def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
+    """Return what a check would cost, what it can never conclude, and which shipped policies could.
+
+    What a check does before it leaves anybody out is done, because it may end there; a few trainings show how long one
+    takes. All are remembered.
+    """
+    from privgate.check.gate import identity, unopened  # which tells this plan when it starts
+
+    known = facts(subject)
+    run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
+    found, stopped = unopened(run, policy.asked_of(conditions(identity(run))))
+    if not stopped:
+        found += untrained(run, policy)
+        stopped = beforehand(found)
+    if not stopped:
+        found.append(reproduces.reproduces(subject, fleet))
+        stopped = stopping(found)
+    said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in found if p.outcome != "passed")]
+    if stopped:
+        ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
+        return Costs(fleet.calls, 0.0, [*said, f"in all: {fleet.calls} trainings"], ends)
+    run = choose_seeds(run, glance=True)
+    each = _time(run)
+    planned, rules = make(run, policy, each=each)
+    beside = count_trainings(run)
+    total = beside + planned.retrains
+    seconds = total * each / fleet.workers
+    said += rules
+    said.append(f"controls: {beside} trainings (the recipe reproduces the model; it depends on its data; seeds)")
+    said.append(f"in all: at most {total} trainings of {span(each)}, {span(seconds)} (workers: {fleet.workers})")
+    return Costs(total, seconds, [*said, *_alternatives(run, known, each)])
+
+
+def _time(run: Run) -> float:
+    people = [depends.without(run.subject, person) for person in depends.draw_people(run.subject)]
+    try:
+        return time_training(run.subject, people or [reproduces.train_all(run.subject)], run.fleet)
+    except MeasurementError:
+        return 0.0
+
+
+def _alternatives(run: Run, known: Mapping[str, Any], each: float) -> list[str]:
+    """Return which shipped policies could approve this subject, and what each trains at most beside the controls."""
+    said = []
+    for name in shipped():
+        if misfit(policy := Policy.load(name), run.subject):
+            continue
+        other = prepare(policy, run.subject, fleet=run.fleet, limits=replace(run.limits, mode="all"), known=known)
+        binding = {r.name for r in policy.rules if r.binding}
+        if any(why.partition(": ")[0] in binding for why in other.cannot_conclude):
+            continue
+        other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
+        planned, _ = make(other, policy, each=each)
+        said.append(f"{name} could approve this model: at most {planned.retrains} trainings beside the controls, "
+                    f"{span(planned.seconds)} (workers: {run.fleet.workers})")  # fmt: skip
+    return said or ["no shipped policy could approve this model as it is"]
