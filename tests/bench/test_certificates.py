@@ -43,7 +43,7 @@ def unit_box(X):
 
 
 def subject_of(estimator, X, y, domain):
-    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain))
+    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, one_record_each=True))
 
 
 def tightness(case, subject, name):

@@ -29,7 +29,7 @@ def test_check_of_all_adult_records_next_to_n_refits(shared_data, tmp_path):
         rows = list(csv.DictReader(f))
     X, y = adult.codes(rows), np.array([r["income"] for r in rows])
     recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=list(adult.SIZES)), seed=7)
-    subject = Subject.local(recipe, TrainingData(X, y, domain=Domain(categories=adult.SIZES)))
+    subject = Subject.local(recipe, TrainingData(X, y, domain=Domain(categories=adult.SIZES), one_record_each=True))
 
     start = time.perf_counter()
     fleet = Fleet(ledger=tmp_path / "ledger")
@@ -152,7 +152,7 @@ def test_a_second_policy_about_all_questions(tmp_path):
     X = np.clip(rng.normal(size=(n, d)), -4, 4)
     y = (X[:, 0] + rng.logistic(size=n) > 0).astype(int)
     made = LogisticRegression(solver="newton-cholesky", tol=1e-8)
-    data = TrainingData(X, y, domain=Domain(box=((-4.0, 4.0),) * d))
+    data = TrainingData(X, y, domain=Domain(box=((-4.0, 4.0),) * d), one_record_each=True)
     spent, clocks, trained = [], [], []
     for policy in ("pdtp-1", "dtp-1"):
         start, clock = processor(), time.perf_counter()

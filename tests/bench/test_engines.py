@@ -67,7 +67,7 @@ CASES = [
 
 
 def subject_of(estimator, X, y):
-    return Subject.local(Recipe(estimator, seed=0), TrainingData(X, y))
+    return Subject.local(Recipe(estimator, seed=0), TrainingData(X, y, one_record_each=True))
 
 
 def cpu(function, repeat=1):
@@ -209,7 +209,7 @@ def test_regressions_next_to_refits(n, wanted):
     from sklearn.linear_model import Ridge
 
     X, y = np.random.default_rng(0).normal(size=(n, 20)), np.random.default_rng(1).normal(size=n) * 3
-    subject = Subject.local(Recipe(Ridge()), TrainingData(X, y))
+    subject = Subject.local(Recipe(Ridge()), TrainingData(X, y, one_record_each=True))
 
     def without(i):
         keep = np.arange(n) != i
@@ -250,7 +250,7 @@ def test_ridge_and_least_squares_next_to_refits(kind, n, wanted):
 
     estimator = RidgeClassifier() if kind == "RidgeClassifier" else LinearRegression()
     X, y = numbers(n, d=100, K=5 if kind == "RidgeClassifier" else 2)
-    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y))
+    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y, one_record_each=True))
 
     def without(i):
         keep = np.arange(n) != i

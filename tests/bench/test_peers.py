@@ -56,7 +56,7 @@ def privgate_rows():
     from sklearn.ensemble import RandomForestClassifier
 
     inside, outside, y_in, y_out, _ = load_split()
-    data = TrainingData(inside, y_in, candidates=(outside, y_out))
+    data = TrainingData(inside, y_in, candidates=(outside, y_out), one_record_each=True)
     subject = Subject.local(Recipe(RandomForestClassifier(100), seed=0), data)
     with Fleet(jobs=1, ledger="none") as fleet:
         bench = Run(subject, fleet, Budget(shadow_models=64), seeds=(0,))

@@ -66,7 +66,7 @@ def test_refits_next_to_bare_loops(n, d, m, rounds):
     Many short rounds, the best of each: a busy neighbour spoils some of them.
     """
     X, y = design(n, d)
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
     learner = GaussianNB()
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no process can import a test module by name
     ts = np.random.default_rng(1).choice(n, size=min(m, n), replace=False)
@@ -112,14 +112,14 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
     """Forty-eight thousand units, every answer remembered: no training call."""
     n = 48_842
     X, y = design(n, 8)
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
     fits = [*plan.leave_out_fits(subject, np.arange(n), (None,)), *full_fits(subject, (None,))]
     log_p = np.log(np.random.default_rng(2).dirichlet([1, 1], size=n))
     with Fleet(ledger=tmp_path) as first:
         keys = first.keys(subject, fits)
         bodies = [Answer(log_p[i : i + 1]) for i in range(n)] + [Answer(log_p)]
         first.ledger.write((k, context.encode(a)) for k, a in zip(keys, bodies, strict=True))
-    fresh = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    fresh = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
 
     start = time.perf_counter()
     with Fleet(ledger=tmp_path) as second:
@@ -145,7 +145,7 @@ def test_a_ledger_of_a_million_entries(tmp_path):
 
     n = 48_842
     X, y = design(n, 8)
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
     subject.training_digest  # the data's digest is the gate's business, not the plan's
 
     def open_and_plan():

@@ -45,7 +45,9 @@ def texts(n):
         words = [" ".join(f"{k}{v}".replace(" ", "") for k, v in row.items()) for row in table.to_dict("records")]
         return [w.replace("-", "") for w in words]
 
-    return TrainingData(said(found.X), found.y, candidates=(said(found.candidates[0]), found.candidates[1]))
+    return TrainingData(
+        said(found.X), found.y, candidates=(said(found.candidates[0]), found.candidates[1]), one_record_each=True
+    )
 
 
 def coded(n):
@@ -57,14 +59,14 @@ def coded(n):
         for t in (found.X, found.candidates[0])
     )
     y, asked = ((v == ">50K").astype(int) for v in (found.y, found.candidates[1]))
-    return TrainingData(X.to_numpy(float), y, candidates=(out.to_numpy(float), asked))
+    return TrainingData(X.to_numpy(float), y, candidates=(out.to_numpy(float), asked), one_record_each=True)
 
 
 def hours(n):
     """Return everything else about people, and the hours that they work a week."""
     found = coded(n)
     (X, y), (out, asked) = ((np.delete(t, HOURS, axis=1), t[:, HOURS]) for t in (found.X, found.candidates[0]))
-    return TrainingData(X, y, candidates=(out, asked))
+    return TrainingData(X, y, candidates=(out, asked), one_record_each=True)
 
 
 def _lightgbm():

@@ -18,7 +18,9 @@ def small_data(n: int = 60, seed: int = 4) -> TrainingData:
     rng = np.random.default_rng(seed)
     y = np.where(rng.random(2 * n) < 0.4, "yes", "no")
     X = np.column_stack([(rng.integers(0, v, 2 * n) + (y == "yes")) % v for v in SIZES])
-    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), domain=Domain(categories=tuple(SIZES)))
+    return TrainingData(
+        X[:n], y[:n], candidates=(X[n:], y[n:]), domain=Domain(categories=tuple(SIZES)), one_record_each=True
+    )
 
 
 @pytest.fixture(scope="session")

@@ -218,7 +218,7 @@ def test_people_who_vanish_with_a_class_leave_a_sample_as_it_is():
     labels = np.arange(40) % 2
     labels[7] = 2
     asked = of(SmoothedNeighbors(5, alpha=2.0), people(40, candidates=None))
-    asked = asked.with_data(TrainingData(asked.data.X, labels))
+    asked = asked.with_data(TrainingData(asked.data.X, labels, one_record_each=True))
     theorem = of_data.ALL["smoothed_neighbors"]
     some = np.array([3, 5, 7, 11, 20])
     (kept,) = theorem.certify(Units(asked, some)).cases
@@ -359,7 +359,7 @@ def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
     """A design knows no labels: of whoever holds the last of one, it may claim nothing."""
     labels = np.arange(40) % 2
     labels[7] = 2
-    asked = of(SmoothedNeighbors(5, alpha=2.0), TrainingData(people(40).X, labels))
+    asked = of(SmoothedNeighbors(5, alpha=2.0), TrainingData(people(40).X, labels, one_record_each=True))
     rule = "metric: dtp, aggregate: share_above, threshold: 1.0, max: {}"
     verdict = gate.evaluate(policy(rule.format(0.05)), asked, fleet=fleet)
     report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)

@@ -128,7 +128,9 @@ def test_a_yes_comes_out_again_of_the_data_alone(name, fleet):
 def numbers(n=80, d=4):
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (n, d))
-    data = TrainingData(X, (X[:, 0] + rng.normal(size=n) > 0).astype(int), domain=Domain(box=[(-1, 1)] * d))
+    data = TrainingData(
+        X, (X[:, 0] + rng.normal(size=n) > 0).astype(int), domain=Domain(box=[(-1, 1)] * d), one_record_each=True
+    )
     from sklearn.linear_model import LogisticRegression
 
     return Subject.local(Recipe(LogisticRegression(C=0.1, solver="newton-cholesky", tol=1e-8), seed=1), data)
@@ -258,7 +260,7 @@ def test_a_rule_that_is_enforced_does_not_become_a_warning(name, monkeypatch, fl
 
 def test_a_solver_that_stopped_early_is_not_confirmed():
     X = np.random.default_rng(0).uniform(size=(60, 3))
-    data = TrainingData(X, np.arange(60) % 2, domain=Domain(box=((-1.0, 1.0),) * 3))
+    data = TrainingData(X, np.arange(60) % 2, domain=Domain(box=((-1.0, 1.0),) * 3), one_record_each=True)
     kept = Kept(Case("logistic", "any"), np.arange(60), np.zeros(60), np.zeros(60), "newton")
     asked = Subject.local(Recipe(LogisticRegression(C=0.1, solver="lbfgs", max_iter=1, tol=1e-8)), data)
 

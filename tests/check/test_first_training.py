@@ -38,7 +38,7 @@ def unlearning(X, y, *, seed):
 def test_the_first_training_says_that_there_are_no_answers_and_nothing_else_is_trained(fleet, trained, said):
     before = fleet.calls
     X = np.arange(40.0).reshape(20, 2)
-    subject = Subject.local(Recipe(trained, seed=1), TrainingData(X, np.arange(20) % 2))
+    subject = Subject.local(Recipe(trained, seed=1), TrainingData(X, np.arange(20) % 2, one_record_each=True))
     verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
 
     assert fleet.calls == before + 1

@@ -51,7 +51,7 @@ def policy(tmp_path):
 
 def checked(policy, recipe, fleet, mode, data=None):
     said = []
-    subject = Subject.local(recipe, data or TrainingData(X, Y))
+    subject = Subject.local(recipe, data or TrainingData(X, Y, one_record_each=True))
     verdict = evaluate(policy, subject, fleet=fleet, limits=Budget(mode=mode), announce=said.append)
     return verdict, said, report.document(verdict, hash_key=b"k" * 32)
 
@@ -88,7 +88,9 @@ def test_the_maximum_alone_ends_as_everybody_does_and_needs_no_training_of_its_o
 @pytest.mark.slow
 def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_is_measured(fleet, policy):
     mine = policy(LARGEST.format(1), SHARE, MEDIAN)
-    bench = prepare(mine, Subject.local(LOGISTIC, TrainingData(X, Y)), fleet=fleet, limits=Budget(mode="max"))
+    bench = prepare(
+        mine, Subject.local(LOGISTIC, TrainingData(X, Y, one_record_each=True)), fleet=fleet, limits=Budget(mode="max")
+    )
     verdict, _, _ = checked(mine, LOGISTIC, fleet, "max")
 
     said = bench.cannot_conclude
@@ -119,7 +121,7 @@ def test_a_suite_over_the_table_is_refused_wherever_the_table_is_not_everybody_s
 def test_where_everybody_costs_no_more_the_mode_says_so_and_refuses_nothing(fleet, policy):
     codes = (X > 0).astype(int)
     recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=2), seed=1)
-    verdict, said, document = checked(policy(SHARE), recipe, fleet, "max", TrainingData(codes, Y))
+    verdict, said, document = checked(policy(SHARE), recipe, fleet, "max", TrainingData(codes, Y, one_record_each=True))
 
     assert verdict.outcome.releases
     assert any("saves nothing here" in line for line in said)
@@ -171,7 +173,7 @@ def test_modes_that_mean_nothing_are_refused(wrong):
 
 def test_the_plan_says_what_a_mode_costs(fleet, policy):
     def plan(recipe, mode):
-        subject = Subject.local(recipe, TrainingData(X, Y))
+        subject = Subject.local(recipe, TrainingData(X, Y, one_record_each=True))
         return costs(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(mode=mode)).said
 
     assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
@@ -183,7 +185,7 @@ def test_the_plan_says_what_a_mode_costs(fleet, policy):
 
 def test_a_large_problem_costs_less_by_its_maximum():
     rng = np.random.default_rng(0)
-    data = TrainingData(rng.normal(size=(5000, 20)), rng.integers(0, 2, 5000))
+    data = TrainingData(rng.normal(size=(5000, 20)), rng.integers(0, 2, 5000), one_record_each=True)
     bench = [Run(Subject.local(LOGISTIC, data), None, Budget(mode=mode)) for mode in ("all", "max")]
 
     every, quick = (planning.cost_of(b, np.arange(5000)).cpu_seconds for b in bench)
@@ -234,7 +236,7 @@ def test_the_command_line_knows_its_modes():
 
 
 def test_logistic_regression_that_no_theorem_follows_is_planned_so(fleet, policy):
-    data = TrainingData(np.tile(X, (20, 1)), np.tile(Y, 20), domain=Domain(box=((-9, 9),) * 3))
+    data = TrainingData(np.tile(X, (20, 1)), np.tile(Y, 20), domain=Domain(box=((-9, 9),) * 3), one_record_each=True)
     subject = Subject.local(Recipe(LogisticRegression(C=0.1), seed=1), data)
     bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(max_retrains=7, mode="max"))
 
@@ -250,7 +252,7 @@ def test_logistic_regression_that_no_theorem_follows_is_planned_so(fleet, policy
 
 
 def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
-    subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y))
+    subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y, one_record_each=True))
     bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
     bench = replace(bench, seeds=(1, 2), more_seeds=tuple(range(75)))
     _, said = planning.make(bench)

@@ -28,7 +28,9 @@ CODES = np.column_stack([np.where(RNG.random(60) < 0.7, Y[:60], RNG.integers(0, 
 
 def people(outside=160, labels=None):
     labels = Y if labels is None else labels
-    return TrainingData(X[:200], labels[:200], candidates=(X[200 : 200 + outside], labels[200 : 200 + outside]))
+    return TrainingData(
+        X[:200], labels[:200], candidates=(X[200 : 200 + outside], labels[200 : 200 + outside]), one_record_each=True
+    )
 
 
 def ignores_its_data(X, y, *, seed):
@@ -107,14 +109,21 @@ FOLLOWED = {
     "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
     "attack": (
         ATTACKS.replace("0.7", "0.62"),
-        lambda: subject(DecisionTreeClassifier(), TrainingData(X, GUESSED, candidates=(MORE, OTHERS))),
+        lambda: subject(
+            DecisionTreeClassifier(), TrainingData(X, GUESSED, candidates=(MORE, OTHERS), one_record_each=True)
+        ),
         None,
     ),
     "influence": (
         "rules: [{metric: dtp, max: 1}]",
         lambda: subject(
             CategoricalNB(alpha=0.2, min_categories=list(SIZES)),
-            TrainingData(np.vstack([CODES, [[2, 3]]]), np.append(Y[:60], 0), domain=Domain(categories=SIZES)),
+            TrainingData(
+                np.vstack([CODES, [[2, 3]]]),
+                np.append(Y[:60], 0),
+                domain=Domain(categories=SIZES),
+                one_record_each=True,
+            ),
         ),
         None,
     ),

@@ -38,7 +38,7 @@ def fitted(X, y, *, seed):
 
 def planned_and_made(recipe):
     """Return what the plan says, the number of trainings in it, and how many the check made in the end."""
-    subject, policy = Subject.local(recipe, TrainingData(X, Y)), Policy.load("pdtp-1")
+    subject, policy = Subject.local(recipe, TrainingData(X, Y, one_record_each=True)), Policy.load("pdtp-1")
     with Fleet(jobs=1, ledger="none") as own:
         said = costs(policy, subject, fleet=own, limits=Budget()).said
         glanced = own.calls
@@ -75,7 +75,10 @@ def imports_first(X, y, *, seed):
 
 
 def test_a_first_training_is_no_measure_of_the_others_and_starting_counts_once():
-    subject, policy = Subject.local(Recipe(imports_first, seed=1), TrainingData(X, Y)), Policy.load("pdtp-1")
+    subject, policy = (
+        Subject.local(Recipe(imports_first, seed=1), TrainingData(X, Y, one_record_each=True)),
+        Policy.load("pdtp-1"),
+    )
     with Fleet(jobs=1, ledger="none") as own:
         run = prepare(policy, subject, fleet=own, limits=Budget())
         paces = beside.timed(run)
@@ -103,7 +106,7 @@ class Starting(InProcess):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("estimator", [LogisticRegression(), LogisticRegression(solver="liblinear"), GaussianNB()])
 def test_starting_a_worker_is_no_part_of_a_training_whether_seeds_are_compared_or_not(estimator):
-    subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y))
+    subject = Subject.local(Recipe(estimator, seed=1), TrainingData(X, Y, one_record_each=True))
     paces = beside.timed(prepare(Policy.load("pdtp-1"), subject, fleet=Starting(), limits=Budget()))
 
     assert paces.start >= 0.9
@@ -137,7 +140,9 @@ def test_where_a_few_people_already_take_long_what_is_stated_holds(monkeypatch):
 
 def test_a_sample_that_may_grow_is_said():
     many, labels = np.tile(X, (8, 1)) + RNG.normal(size=(8 * N, 2)), np.tile(Y, 8)
-    subject = Subject.local(Recipe(RandomForestClassifier(1, max_depth=1), seed=1), TrainingData(many, labels))
+    subject = Subject.local(
+        Recipe(RandomForestClassifier(1, max_depth=1), seed=1), TrainingData(many, labels, one_record_each=True)
+    )
     with Fleet(jobs=1, ledger="none") as fleet:
         said = costs(Policy.load("share-1"), subject, fleet=fleet, limits=Budget()).said
 
@@ -166,7 +171,7 @@ def test_a_package_whose_list_of_names_is_empty_or_odd_is_found_by_its_files(tmp
 @pytest.mark.slow
 def test_a_forest_s_trainings_are_counted_those_with_other_coins_among_them():
     many, labels = RNG.normal(size=(70, 2)), np.tile([0, 1], 35)
-    subject = Subject.local(Recipe(RandomForestClassifier(5), seed=1), TrainingData(many, labels))
+    subject = Subject.local(Recipe(RandomForestClassifier(5), seed=1), TrainingData(many, labels, one_record_each=True))
     with Fleet(jobs=1, ledger="none") as own:
         planned = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
         verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget(full=True))
@@ -185,7 +190,7 @@ GUESSED = RNG.integers(0, 2, 1200)
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(full):
     """A forest that knows labels drawn at random: attacked by four shadow models, which a plan trains as well."""
-    data = TrainingData(MANY[:300], GUESSED[:300], candidates=(MANY[300:], GUESSED[300:]))
+    data = TrainingData(MANY[:300], GUESSED[:300], candidates=(MANY[300:], GUESSED[300:]), one_record_each=True)
     subject = Subject.local(Recipe(RandomForestClassifier(5, bootstrap=False), seed=1), data)
     with Fleet(jobs=1, ledger="none") as own:
         planned = costs(Policy.load("release-1"), subject, fleet=own, limits=Budget(full=full))
@@ -209,7 +214,7 @@ def test_where_attacks_break_a_rule_nobody_is_left_out_and_the_plan_knows_it(ful
 
 def test_a_plan_says_where_a_check_ends_before_anybody_is_left_out():
     policy = Policy.load("release-1")
-    data = TrainingData(MANY[:40], GUESSED[:40], candidates=(MANY[40:], GUESSED[40:]))
+    data = TrainingData(MANY[:40], GUESSED[:40], candidates=(MANY[40:], GUESSED[40:]), one_record_each=True)
     ends = {}
     for model in (RandomForestClassifier(3), KNeighborsClassifier()):
         subject = Subject.local(Recipe(model, seed=None if "Forest" in type(model).__name__ else 1), data)
@@ -225,7 +230,7 @@ def test_a_plan_says_where_a_check_ends_before_anybody_is_left_out():
 
 
 def test_what_is_found_of_the_data_is_said_before_anything_is_trained():
-    data = TrainingData(np.concatenate([X, X[:20]]), np.concatenate([Y, Y[:20]]))
+    data = TrainingData(np.concatenate([X, X[:20]]), np.concatenate([Y, Y[:20]]), one_record_each=True)
     subject, said = Subject.local(Recipe(GaussianNB(), seed=1), data), list[tuple[str, int]]()
     with Fleet(jobs=1, ledger="none") as own:
         planned = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget()).said

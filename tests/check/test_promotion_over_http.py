@@ -20,7 +20,7 @@ def server(mlflow_server, models, tmp_path_factory):
     rng, sizes = np.random.default_rng(4), [3, 4, 2]
     y = rng.integers(0, 2, 60)
     X = np.column_stack([(rng.integers(0, v, 60) + y) % v for v in sizes])
-    training = TrainingData(X, y, domain=Domain(categories=tuple(sizes)))
+    training = TrainingData(X, y, domain=Domain(categories=tuple(sizes)), one_record_each=True)
     for recipe in (models["smoothed"], models["memory"]):
         registry.log_model(
             recipe, training, registered_model_name="over-http", tracking_uri=mlflow_server, store="artifacts"

@@ -19,7 +19,7 @@ SIZES = [3, 4]
 RNG = np.random.default_rng(9)
 Y = RNG.integers(0, 2, 40)
 X = np.column_stack([(RNG.integers(0, v, 40) + Y) % v for v in SIZES])
-DATA = TrainingData(X, Y, domain=Domain(categories=tuple(SIZES)))
+DATA = TrainingData(X, Y, domain=Domain(categories=tuple(SIZES)), one_record_each=True)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def side_channel(X, y, *, seed):
 
 
 def test_an_indirect_question_is_found_that_tells_more_than_the_direct_one(fleet):
-    data = TrainingData(np.minimum(X, [2, 2]), Y, domain=Domain(categories=tuple(SIZES)))
+    data = TrainingData(np.minimum(X, [2, 2]), Y, domain=Domain(categories=tuple(SIZES)), one_record_each=True)
     verdict = evaluate(Policy.load("dtp-1"), Subject.local(Recipe(side_channel, seed=1), data), fleet=fleet)
 
     assert verdict.records.pdtp.max() < 0.2
@@ -164,6 +164,7 @@ def test_a_blocked_model_is_told_what_would_make_it_pass_and_it_does(fleet):
         np.append(Y, 0),
         candidates=(X[:20], Y[:20]),
         domain=Domain(box=((0, 1), (0, 1))),
+        one_record_each=True,
     )
 
     def checked(C):
@@ -194,7 +195,9 @@ def test_the_family_that_the_published_proposition_would_approve_is_blocked(flee
     zero[0, 0] = 1
     one[0] = (1, 1, 0)
     sizes = [2, 2, 3]
-    data = TrainingData(np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=tuple(sizes)))
+    data = TrainingData(
+        np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=tuple(sizes)), one_record_each=True
+    )
     recipe = Recipe(CategoricalNB(alpha=1.0, min_categories=sizes), seed=1)
 
     verdict = evaluate(Policy.load("dtp-1"), Subject.local(recipe, data), fleet=fleet)
@@ -246,7 +249,7 @@ NEVER = {
 def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, tmp_path, more, said):
     rule = f"{{metric: attack_tpr, at_fpr: 0.01, max: 0.9, reason: r, {more}}}"
     (tmp_path / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules: [{rule}]\n')
-    data = TrainingData(MANY[:160], LABELS[:160], candidates=(MANY[160:], LABELS[160:]))
+    data = TrainingData(MANY[:160], LABELS[:160], candidates=(MANY[160:], LABELS[160:]), one_record_each=True)
     policy, subject = Policy.load(tmp_path / "p.yaml"), Subject.local(Recipe(GaussianNB(), seed=1), data)
 
     run = prepare(policy, subject, fleet=fleet, limits=None)
@@ -266,7 +269,7 @@ def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_mod
     text = f'schema: privgate/policy/v1\nname: p\nversion: "1"\napproves: Few.\n{keys}\nrules: {rules}\n'
     (tmp_path / "p.yaml").write_text(text)
     candidates = None if others is None else (others, LABELS[: len(others)])
-    data = TrainingData(X, LABELS[:160], candidates=candidates)
+    data = TrainingData(X, LABELS[:160], candidates=candidates, one_record_each=True)
 
     verdict = evaluate(tmp_path / "p.yaml", Subject.local(Recipe(GaussianNB(), seed=1), data), fleet=fleet)
 

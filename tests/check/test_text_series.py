@@ -18,7 +18,7 @@ def test_texts_in_any_container_are_judged(fleet, form):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, 6)) for _ in range(80)]
     y = np.array([int("sun" in t) for t in texts])
-    data = TrainingData(form(texts[:40]), y[:40], candidates=(form(texts[40:]), y[40:]))
+    data = TrainingData(form(texts[:40]), y[:40], candidates=(form(texts[40:]), y[40:]), one_record_each=True)
     recipe = Recipe(make_pipeline(CountVectorizer(), MultinomialNB(alpha=5.0)))
     verdict = evaluate("pdtp-1", Subject.local(recipe, data), fleet=fleet)
     assert verdict.approved, [f.message for f in verdict.findings]

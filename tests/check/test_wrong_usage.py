@@ -83,7 +83,9 @@ WRONG = (
 def people():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, size=(60, 2))
-    return TrainingData(X, np.where(rng.random(60) < 0.5, "no", "yes"), domain=Domain(categories=(3, 3)))
+    return TrainingData(
+        X, np.where(rng.random(60) < 0.5, "no", "yes"), domain=Domain(categories=(3, 3)), one_record_each=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +129,13 @@ X, Y = np.zeros((4, 1)), np.array([0, 1, 0, 1])
 NB = CategoricalNB()
 #: what is written in Python, and what the sentence must say
 WRONG_PYTHON = (
-    (lambda: TrainingData(X, Y[:3]), "4"),
-    (lambda: TrainingData(X, Y, ids=["a", "b"]), "ids"),
-    (lambda: TrainingData(X, Y, ids=["a", "a", "b", "c"]), "ids"),
+    (lambda: TrainingData(X, Y[:3], one_record_each=True), "4"),
+    (lambda: TrainingData(X, Y, ids=["a", "b"], one_record_each=True), "ids"),
+    (lambda: TrainingData(X, Y, ids=["a", "a", "b", "c"], one_record_each=True), "ids"),
     (lambda: TrainingData(X, Y, groups=["a"]), "groups"),
-    (lambda: TrainingData(X, Y, candidates=X), "candidates"),
-    (lambda: TrainingData(X, Y, candidates=(np.zeros((2, 3)), [0, 1])), "candidates"),
-    (lambda: TrainingData(X[:0], Y[:0]), "0 records"),
+    (lambda: TrainingData(X, Y, candidates=X, one_record_each=True), "candidates"),
+    (lambda: TrainingData(X, Y, candidates=(np.zeros((2, 3)), [0, 1]), one_record_each=True), "candidates"),
+    (lambda: TrainingData(X[:0], Y[:0], one_record_each=True), "0 records"),
     (lambda: Recipe("naive bayes"), "not str"),
     (lambda: Recipe(NB, seed="seven"), "seed"),
     (lambda: Recipe(NB, params={"alhpa": 1}), "'alhpa'"),

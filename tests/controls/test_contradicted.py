@@ -22,7 +22,7 @@ def drawn(seed, size, noise=1.0):
 
 def data(seed=0, noise=1.0):
     X, y = drawn(seed, N + OTHERS, noise)
-    return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]))
+    return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True)
 
 
 class Remembering:
@@ -80,7 +80,7 @@ def test_honest_models_also_those_that_memorise_contradict_nothing(fleet, kind):
         if kind == "ridge":
             X, _ = drawn(seed, N + OTHERS)
             y = X[:, 0] + np.random.default_rng(seed).normal(size=N + OTHERS)
-            given, policy = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:])), "regression-1"
+            given, policy = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True), "regression-1"
         verdict = judged(fleet, Recipe(HONEST[kind], seed=1), given, policy)
 
         assert finding(verdict, "answers") is None, (kind, seed)

@@ -53,7 +53,7 @@ class Stored:
 
 
 def local(training, *, model=None, seed=3, dp=None, y=Y, **params):
-    subject = Subject.local(Recipe(training, params=params, seed=seed, dp=dp), TrainingData(X, y))
+    subject = Subject.local(Recipe(training, params=params, seed=seed, dp=dp), TrainingData(X, y, one_record_each=True))
     if model is None:
         return subject
     return Subject(
@@ -177,7 +177,7 @@ def test_a_recipe_that_answers_from_a_store_is_caught(fleet, how):
 )
 @pytest.mark.parametrize("size", [20, N])
 def test_honest_recipes_are_not_refused(fleet, learner, size):
-    data = TrainingData(X[:size], Y[:size])
+    data = TrainingData(X[:size], Y[:size], one_record_each=True)
     found = depends_on_data(Subject.local(Recipe(learner, seed=3), data), fleet)
 
     assert found.outcome in ("passed", "warned"), found
@@ -185,7 +185,7 @@ def test_honest_recipes_are_not_refused(fleet, learner, size):
 
 def test_groups_and_many_labels_are_not_refused(fleet):
     grouped = TrainingData(X, Y, groups=np.repeat(np.arange(N // 4), 4))
-    labels = TrainingData(X, np.arange(N) % 40)
+    labels = TrainingData(X, np.arange(N) % 40, one_record_each=True)
     for data in (grouped, labels):
         found = depends_on_data(Subject.local(Recipe(GaussianNB(), seed=3), data), fleet)
         assert found.outcome == "passed", found
@@ -196,7 +196,7 @@ def test_groups_and_many_labels_are_not_refused(fleet):
 def test_relabelling_changes_the_labels_as_a_whole_and_spares_every_label(seed, classes, n):
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(classes), rng.integers(0, classes, max(1, n - classes))])
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(rng.normal(size=(len(y), 1)), y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(rng.normal(size=(len(y), 1)), y, one_record_each=True))
     rows = rng.permutation(len(y))[: rng.integers(1, len(y) + 1)]
     new = y.copy()
     for row, code in depends.relabel(subject, rows, rng):
@@ -215,7 +215,9 @@ def test_two_records_that_swap_their_labels_are_no_longer_the_change_that_is_mad
     """Rows 18 and 19 are equal but for their labels: exchanging these leaves the data as they were."""
     features, labels = X[:20].copy(), np.append(Y[:18], [0, 1])
     features[19] = features[18]
-    found = depends_on_data(Subject.local(Recipe(GaussianNB(), seed=3), TrainingData(features, labels)), fleet)
+    found = depends_on_data(
+        Subject.local(Recipe(GaussianNB(), seed=3), TrainingData(features, labels, one_record_each=True)), fleet
+    )
 
     assert found.outcome == "passed", found
 
@@ -248,13 +250,17 @@ def test_the_number_of_trainings_that_is_announced_is_the_number_that_is_made(tm
 def test_a_declared_label_that_nobody_has_does_not_keep_people_from_being_left_out(tmp_path):
     recipe = Recipe(ContingencyTable(1.0, classes=[0, 1, 2]), seed=0)
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
-        found = depends_on_data(Subject.local(recipe, TrainingData((X[:60, :2] > 0).astype(int), Y[:60])), fleet)
+        found = depends_on_data(
+            Subject.local(recipe, TrainingData((X[:60, :2] > 0).astype(int), Y[:60], one_record_each=True)), fleet
+        )
 
     assert found.outcome == "passed", found.message
 
 
 def test_the_half_left_out_changes_the_shares_of_labels():
-    subject = Subject.local(Recipe(DummyClassifier(strategy="prior")), TrainingData(np.eye(40), np.arange(40) % 2))
+    subject = Subject.local(
+        Recipe(DummyClassifier(strategy="prior")), TrainingData(np.eye(40), np.arange(40) % 2, one_record_each=True)
+    )
     for seed in range(200):
         gone = depends.draw_half(subject, np.random.default_rng(seed))
         kept = np.bincount(np.delete(subject.label_codes, gone))

@@ -22,7 +22,7 @@ DOMAINS = {
 @pytest.mark.parametrize("kind", DOMAINS)
 def test_what_was_declared_is_met_and_needs_no_reading(kind):
     X, domain = DOMAINS[kind]
-    data = TrainingData(X, LABEL, domain=domain)
+    data = TrainingData(X, LABEL, domain=domain, one_record_each=True)
     made = suite_drafts.draft(data, "mine")
     assert suites.DRAFT not in made.get("meta", {})
     assert suites.check(data, suites.parse(json.dumps(made), "mine"), file="mine").outcome == "passed"
@@ -38,23 +38,25 @@ def test_what_was_declared_is_met_and_needs_no_reading(kind):
 )
 def test_data_that_break_it_are_told_by_expectation_column_and_share(column, value, said):
     X, domain = DOMAINS["columns"]
-    suite = suite_drafts.draft(TrainingData(X, LABEL, domain=domain), "mine")
+    suite = suite_drafts.draft(TrainingData(X, LABEL, domain=domain, one_record_each=True), "mine")
     suite["expectations"] = [e for e in suite["expectations"] if e["kwargs"].get("column") == column]
     broken = X.astype({"age": float})
     broken.loc[:19, column] = value
-    found = suites.check(TrainingData(broken, LABEL), suites.parse(json.dumps(suite), "mine"), file="mine")
+    found = suites.check(
+        TrainingData(broken, LABEL, one_record_each=True), suites.parse(json.dumps(suite), "mine"), file="mine"
+    )
     assert found.outcome == "failed"
     assert said in found.message
 
 
 def test_without_a_declared_domain_it_is_a_draft():
-    data = TrainingData(FRAME, LABEL)
+    data = TrainingData(FRAME, LABEL, one_record_each=True)
     assert suites.DRAFT in suite_drafts.draft(data, "mine")["meta"]
 
 
 def test_release_1_looks_at_the_data_before_anything_is_trained():
     X, domain = DOMAINS["columns"]
     ids = np.array([f"r{k}" for k in range(50)])
-    fine = TrainingData(X, LABEL, ids=ids, domain=domain)
+    fine = TrainingData(X, LABEL, ids=ids, domain=domain, one_record_each=True)
     told = Policy.load("release-1").check_data(fine)
     assert [p.outcome for p in told] == ["passed"]

@@ -75,7 +75,7 @@ def test_a_way_of_asking_that_marks_members_is_seen(way):
         [pd.DataFrame(RNG.normal(size=(40, 2)), columns=["a", "b"]) for _ in "ab"],
     )
     X, out = next(t for t in tables if way == "never" or client_answers.can_send(t[0], way))
-    data = TrainingData(X, np.arange(40) % 2, candidates=(out, [0, 1] * 20))
+    data = TrainingData(X, np.arange(40) % 2, candidates=(out, [0, 1] * 20), one_record_each=True)
     subject = replace(Subject.local(Recipe(GaussianNB()), data), model=SimpleNamespace(servable=True))
     [found] = served.check_served(subject, Serving(way, 40))
     assert found.outcome == ("passed" if way == "never" else "inconclusive"), found.message

@@ -46,7 +46,7 @@ def test_clean_data_passes_every_check():
 
 
 def test_one_label_fails():
-    assert found(TrainingData(np.eye(4), [1, 1, 1, 1]))["labels"].outcome == "failed"
+    assert found(TrainingData(np.eye(4), [1, 1, 1, 1], one_record_each=True))["labels"].outcome == "failed"
 
 
 def test_a_candidate_with_an_unknown_label_is_inconclusive():
@@ -59,7 +59,7 @@ def test_a_candidate_with_an_unknown_label_is_inconclusive():
 def test_a_class_of_one_person_is_named_as_such_however_many_records_the_person_has():
     y = ["a"] * 4 + ["b"] * 2
 
-    assert found(TrainingData(np.eye(6), y))["class_of_one"].outcome == "passed"
+    assert found(TrainingData(np.eye(6), y, one_record_each=True))["class_of_one"].outcome == "passed"
     grouped = found(TrainingData(np.eye(6), y, groups=[0, 1, 2, 3, 4, 4]))["class_of_one"]
     assert (grouped.outcome, grouped.detail["labels_of_one"]) == ("warned", 1)
 
@@ -79,7 +79,7 @@ def test_equal_records_of_different_units_are_counted_in_every_container(kind):
     }[kind]
     y = np.arange(20) % 2
 
-    check = found(TrainingData(X, y))["duplicates"]
+    check = found(TrainingData(X, y, one_record_each=True))["duplicates"]
     assert (check.outcome, check.detail["records"]) == ("warned", 2)
     one_person = np.arange(20)
     one_person[7] = 3
@@ -87,7 +87,7 @@ def test_equal_records_of_different_units_are_counted_in_every_container(kind):
 
 
 def test_equal_features_with_another_label_are_no_duplicate():
-    data = TrainingData(np.array([[1.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1])
+    data = TrainingData(np.array([[1.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1], one_record_each=True)
 
     assert found(data)["duplicates"].outcome == "passed"
 
@@ -95,7 +95,7 @@ def test_equal_features_with_another_label_are_no_duplicate():
 def test_records_that_differ_by_rounding_are_near_duplicates_and_not_duplicates():
     X = np.random.default_rng(0).normal(size=(40, 3))
     X[9] = X[2] * (1 + 1e-9)
-    data = TrainingData(X, np.r_[0, 1, np.zeros(36), 1, 1].astype(int))
+    data = TrainingData(X, np.r_[0, 1, np.zeros(36), 1, 1].astype(int), one_record_each=True)
 
     checks = found(data)
     assert checks["duplicates"].outcome == "passed"
@@ -103,7 +103,9 @@ def test_records_that_differ_by_rounding_are_near_duplicates_and_not_duplicates(
 
 
 def test_text_is_near_without_case_and_punctuation():
-    data = TrainingData(["My account is late!", "my  account is LATE", "other", "more"], [0, 1, 0, 1])
+    data = TrainingData(
+        ["My account is late!", "my  account is LATE", "other", "more"], [0, 1, 0, 1], one_record_each=True
+    )
 
     assert found(data)["near_duplicates"].detail["records"] == 2
 
@@ -129,14 +131,18 @@ def test_an_integer_frame_overlaps_with_the_same_numbers_as_floats():
     X = pd.DataFrame({"a": [1, 2, 3, 4]})
     others = pd.DataFrame({"a": [4.0, 9.0]})
 
-    assert list_copies(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]))).tolist() == [0]
+    assert list_copies(TrainingData(X, [0, 1, 0, 1], candidates=(others, [1, 1]), one_record_each=True)).tolist() == [0]
 
 
 def test_no_message_or_detail_holds_a_value_a_label_or_an_id():
     secret = "sick-secret"
     X = pd.DataFrame({"diagnosis": [secret, secret, "x", "y"], "person_id": ["s-secret", "s-secret", "q", "r"]})
     data = TrainingData(
-        X, [secret, secret, "a", "b"], ids=[f"secret{i}" for i in range(4)], candidates=(X, [secret] * 4)
+        X,
+        [secret, secret, "a", "b"],
+        ids=[f"secret{i}" for i in range(4)],
+        candidates=(X, [secret] * 4),
+        one_record_each=True,
     )
 
     assert all("secret" not in f"{p.message}{dict(p.detail)}" for p in preconditions(data))
@@ -225,7 +231,9 @@ def _part(X, rows):
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_every_control_takes_every_container_and_type(kind):
     X, y = CONTAINERS[kind], np.arange(120) % 2
-    data = TrainingData(_part(X, slice(80)), y[:80], candidates=(_part(X, slice(80, None)), y[80:]))
+    data = TrainingData(
+        _part(X, slice(80)), y[:80], candidates=(_part(X, slice(80, None)), y[80:]), one_record_each=True
+    )
 
     checks = {p.name: p for p in preconditions(data)}
     assert checks["overlap"].detail["of"] == 40
@@ -248,4 +256,4 @@ def test_every_control_takes_every_container_and_type(kind):
 )
 def test_what_no_control_can_take_is_refused(X, words):
     with pytest.raises(SubjectError, match=words):
-        TrainingData(X, [0, 1, 0, 1])
+        TrainingData(X, [0, 1, 0, 1], one_record_each=True)

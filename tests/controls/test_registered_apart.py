@@ -40,7 +40,7 @@ class Stored:
 
 
 def registered(model, X, y):
-    subject = Subject.local(Recipe(GaussianNB(), seed=3), TrainingData(X, y))
+    subject = Subject.local(Recipe(GaussianNB(), seed=3), TrainingData(X, y, one_record_each=True))
     digests = {**subject.digests, "model": f"sha256:{id(model):x}"}
     return Subject(subject.recipe, subject.data, model=Stored(model), digests=digests)
 

@@ -20,8 +20,8 @@ N = 40
 RNG = np.random.default_rng(3)
 Y = np.arange(N) % 2
 X = RNG.normal(size=(N, 2)) + 0.5 * Y[:, None]
-DATA = TrainingData(X, Y)
-OUTLIER = TrainingData(np.vstack([np.clip(X, -3, 3), [[4.0, -4.0]]]), np.append(Y, 0))
+DATA = TrainingData(X, Y, one_record_each=True)
+OUTLIER = TrainingData(np.vstack([np.clip(X, -3, 3), [[4.0, -4.0]]]), np.append(Y, 0), one_record_each=True)
 
 
 def judged(fleet, recipe, data=DATA):

@@ -66,7 +66,9 @@ class Encoded:
 def test_files_that_one_training_leaves_to_others_are_remembered_too(isolate, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Fleet(1, isolate=isolate) as fleet:
-        said = remembers_nothing(Subject.local(Recipe(with_a_file, seed=1), TrainingData(X, Y)), fleet, 0.0)
+        said = remembers_nothing(
+            Subject.local(Recipe(with_a_file, seed=1), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
+        )
     assert said.outcome == "inconclusive"
     assert "in files" in said.message
 
@@ -80,7 +82,9 @@ def test_a_file_that_only_this_process_finds_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "settings").touch()
     with Fleet(1, isolate="none") as fleet:
-        said = remembers_nothing(Subject.local(Recipe(from_a_file, seed=1), TrainingData(X, Y)), fleet, 0.0)
+        said = remembers_nothing(
+            Subject.local(Recipe(from_a_file, seed=1), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
+        )
     assert said.outcome == "inconclusive"
     assert "fails: training raised FileNotFoundError" in said.message
 
@@ -92,7 +96,7 @@ def without(X, y, *, seed):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(("fit", "outcome"), [(with_a_cache, "inconclusive"), (without, "passed")])
 def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
-    subject = Subject.local(Recipe(fit, seed=1), TrainingData(X, Y))
+    subject = Subject.local(Recipe(fit, seed=1), TrainingData(X, Y, one_record_each=True))
     verdict = evaluate(Policy.load("pdtp-1"), subject, fleet=fleet)
     said = next(p for p in verdict.evidence.preconditions if p.name == "remembers_nothing")
     assert said.outcome == outcome
@@ -102,4 +106,9 @@ def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
 
 
 def test_estimators_of_the_library_run_nobodys_code(fleet):
-    assert remembers_nothing(Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y)), fleet, 0.0) is None
+    assert (
+        remembers_nothing(
+            Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
+        )
+        is None
+    )

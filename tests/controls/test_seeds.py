@@ -15,7 +15,7 @@ from privgate.training.fleet import Fleet
 
 N = 40
 RNG = np.random.default_rng(1)
-DATA = TrainingData(RNG.normal(size=(N, 3)), np.arange(N) % 2)
+DATA = TrainingData(RNG.normal(size=(N, 3)), np.arange(N) % 2, one_record_each=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def odd_only(X, y, *, seed):
 
 @pytest.mark.parametrize("count", [N, N - 1])
 def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, count):
-    data = TrainingData(DATA.X[:count], DATA.y[:count])
+    data = TrainingData(DATA.X[:count], DATA.y[:count], one_record_each=True)
     # of two other seeds, one for each number of records, one is odd where the recipe's is even
     seen = [controls.choose(Subject.local(Recipe(odd_only, seed=s), data), fleet).dependent for s in (4, 6, 8, 10, 12)]
 

@@ -33,7 +33,7 @@ class Answering:
 
 @pytest.fixture
 def subject():
-    data = TrainingData(np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % LABELS)
+    data = TrainingData(np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % LABELS, one_record_each=True)
     made = Subject.local(Recipe(GaussianNB()), data)
     return replace(made, model=SimpleNamespace(servable=True))
 

@@ -99,7 +99,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
     distinct = {"type": "expect_column_distinct_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     order = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "name", "min_value": 1, "max_value": 2}}
     frame = people(age=[31337.0] * 4, name=["zz-secret", "x", "zz-secret", "x"])
-    data = TrainingData(frame, [0, 1, 0, 1])
+    data = TrainingData(frame, [0, 1, 0, 1], one_record_each=True)
 
     with caplog.at_level(logging.DEBUG):
         found = suites.check(data, suite(secret, extremes, distinct, order), file="s.json")
@@ -114,7 +114,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
 
 
 def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
-    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1])
+    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
     mild = {**AGE, "severity": "warning"}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
 
@@ -127,7 +127,7 @@ def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
 
 
 def test_a_row_minimum_is_added():
-    data = TrainingData(people(), [0, 1, 0, 1])
+    data = TrainingData(people(), [0, 1, 0, 1], one_record_each=True)
 
     assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
     assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
@@ -142,14 +142,16 @@ def test_a_row_minimum_is_added():
     ],
 )
 def test_every_table_has_named_columns(X, columns):
-    frame = suites.as_frame(TrainingData(X, [0, 1, 0]))
+    frame = suites.as_frame(TrainingData(X, [0, 1, 0], one_record_each=True))
 
     assert list(frame.columns) == columns
 
 
 @pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
 def test_records_without_columns_are_inconclusive(X):
-    assert suites.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
+    assert (
+        suites.check(TrainingData(X, [0, 1, 0], one_record_each=True), suite(AGE), file="s").outcome == "inconclusive"
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_an_expectation_that_does_not_exist_makes_the_policy_unusable(expectatio
 
 def bench(text, **columns):
     made = Run(
-        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])),
+        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)),
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
@@ -273,18 +275,29 @@ def told_of(data, suite=PEOPLE):
 def test_the_shipped_suite_holds_for_any_data_set():
     y = [0, 1, 0, 1]
     for X in (np.eye(4), people(), ["a", "b", "c", "d"], sp.eye(4, format="csr"), np.zeros((4, 2, 2))):
-        assert told_of(TrainingData(X, y))[0] == "passed"
+        assert told_of(TrainingData(X, y, one_record_each=True))[0] == "passed"
 
 
 @pytest.mark.parametrize(
     ("data", "broken"),
     [
-        (TrainingData(np.eye(3), [0, 0, 1]), "no label is one person's alone"),
+        (TrainingData(np.eye(3), [0, 0, 1], one_record_each=True), "no label is one person's alone"),
         (TrainingData(np.eye(4), [0, 0, 1, 1], groups=["a", "b", "c", "c"]), "no label is one person's alone"),
-        (TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3]), "every record lies"),
-        (TrainingData(np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
-        (TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
-        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}), "every record lies"),
+        (
+            TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3], one_record_each=True),
+            "every record lies",
+        ),
+        (
+            TrainingData(
+                np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True
+            ),
+            "every record lies",
+        ),
+        (
+            TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True),
+            "every record lies",
+        ),
+        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}, one_record_each=True), "every record lies"),
     ],
 )
 def test_the_shipped_suite_finds_what_it_names(data, broken):
@@ -297,14 +310,14 @@ def test_the_shipped_suite_finds_what_it_names(data, broken):
 def test_a_column_of_the_data_cannot_pass_for_what_was_declared():
     frame = people(**{"privgate.people_with_label": [9, 9, 9, 9]})
 
-    assert told_of(TrainingData(frame, [0, 0, 0, 1]))[0] == "failed"
+    assert told_of(TrainingData(frame, [0, 0, 0, 1], one_record_each=True))[0] == "failed"
 
 
 def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
     from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
 
     names = ["zz-secret", "x", "zz-secret", "x"]
-    data = TrainingData(people(name=names), [0, 1, 0, 1])
+    data = TrainingData(people(name=names), [0, 1, 0, 1], one_record_each=True)
     one = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
     result = suites.check(data, suite(AGE, one, absent), file="s.json").detail["validation"]
@@ -332,7 +345,7 @@ def drawn(n=200):
         "note": [f"free text {i}" for i in range(n)],
         "gap": np.where(np.arange(n) % 5, 1.5, np.nan) * np.arange(n),
     })  # fmt: skip
-    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"))
+    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"), one_record_each=True)
 
 
 def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data():
@@ -370,7 +383,7 @@ def test_a_draft_holds_nobodys_own_value():
 @pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
 def test_nothing_is_drafted_of_records_without_columns(X):
     with pytest.raises(SubjectError, match="write the suite by hand"):
-        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1]), "mine")
+        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
 
 
 def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing():
@@ -380,12 +393,14 @@ def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing(
         "../../etc": ["a", "b", "c", "d"],
         "privgate.record": [1, 1, 1, 1],
     })  # fmt: skip
-    made = suite_drafts.draft(TrainingData(frame, [0, 1, 0, 1]), "mine")
+    made = suite_drafts.draft(TrainingData(frame, [0, 1, 0, 1], one_record_each=True), "mine")
     asked = {e["kwargs"].get("column") for e in made["expectations"]}
 
     assert "void" not in asked
     assert suites.check(
-        TrainingData(frame, [0, 1, 0, 1]), suites.parse(json.dumps({**made, "meta": {}}), "m"), file="m"
+        TrainingData(frame, [0, 1, 0, 1], one_record_each=True),
+        suites.parse(json.dumps({**made, "meta": {}}), "m"),
+        file="m",
     ).outcome in ("failed", "passed")
 
 

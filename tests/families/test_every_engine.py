@@ -175,15 +175,18 @@ def test_supports_says_why_for_what_it_does_not_cover(engine):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 2, (30, 3)), rng.integers(0, 2, 30)
     estimator = next((e for name, e, *_ in CASES if name == engine.name), SVC())
-    text = TrainingData(["a b", "c", "a"], [0, 1, 0])
+    text = TrainingData(["a b", "c", "a"], [0, 1, 0], one_record_each=True)
     subclass = type("Own", (type(estimator),), {"__module__": __name__})
     globals()["Own"] = subclass
 
-    numbers_only = [(Recipe(estimator), text), (Recipe(estimator), TrainingData(np.where(X > 0, np.nan, 0.0), y))]
+    numbers_only = [
+        (Recipe(estimator), text),
+        (Recipe(estimator), TrainingData(np.where(X > 0, np.nan, 0.0), y, one_record_each=True)),
+    ]
     for recipe, data in [
-        (Recipe(AdaBoostClassifier()), TrainingData(X, y)),
-        (Recipe(make_pipeline(StandardScaler(), estimator)), TrainingData(X, y)),
-        (Recipe(estimator, predict=own_predict), TrainingData(X, y)),
+        (Recipe(AdaBoostClassifier()), TrainingData(X, y, one_record_each=True)),
+        (Recipe(make_pipeline(StandardScaler(), estimator)), TrainingData(X, y, one_record_each=True)),
+        (Recipe(estimator, predict=own_predict), TrainingData(X, y, one_record_each=True)),
         # members may be learners of anything
         *([] if engine.name == "sharded" else numbers_only),
     ]:

@@ -59,7 +59,7 @@ def test_what_scikit_learn_itself_computes_to_few_digits_is_left_to_refits(direc
         "scales": LinearRegression(),  # drops singular values below 1e-6 of the largest
         "twins": Ridge(alpha=1e-9),
     }[case]
-    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y))
+    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y, one_record_each=True))
 
     got = answer(Asked(subject, np.arange(60), (None,), fleet))
 

@@ -24,7 +24,7 @@ def fragile(X, y, *, seed):
 
 def test_what_training_said_when_it_failed_is_not_repeated(direct, fleet):
     X = np.column_stack([np.arange(30), np.arange(30) % 4]).astype(float)
-    subject = Subject.local(Recipe(fragile), TrainingData(X, np.arange(30) % 2))
+    subject = Subject.local(Recipe(fragile), TrainingData(X, np.arange(30) % 2, one_record_each=True))
 
     (only,) = answer(Asked(subject, np.arange(30), (None,), fleet)).shares
 

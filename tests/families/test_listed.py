@@ -34,7 +34,9 @@ def table(n=40, seed=0):
 
 
 def subject_of(model, queries, X, y):
-    return Subject.local(Recipe(model, seed=0), TrainingData(X, y, domain=Domain(queries=queries)))
+    return Subject.local(
+        Recipe(model, seed=0), TrainingData(X, y, domain=Domain(queries=queries), one_record_each=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,9 @@ def test_equals_asking_every_question_of_both_models(model, direct):
     found = answer(Asked(subject, units, (0,), InProcess(), changes=True)).retrained
     assert (found.row_query == units).all()  # only own records are direct questions
     bound = ListedQuestions().bound(subject, units, found)
-    asked = Subject.local(subject.recipe, TrainingData(X, y, candidates=(queries, np.zeros(9, dtype=int))))
+    asked = Subject.local(
+        subject.recipe, TrainingData(X, y, candidates=(queries, np.zeros(9, dtype=int)), one_record_each=True)
+    )
     rows = 40 + np.arange(9)
     everybody = direct.log_probabilities(Recipe(model, seed=0).library_estimator, asked, [], rows)
     for k in range(12):
@@ -84,7 +88,7 @@ def test_a_policy_is_decided_for_a_model_that_no_theorem_covers():
 def test_a_list_is_exact_behind_first_steps_that_learn_nothing(first, box):
     X, y, queries = table()
     model = make_pipeline(first, LogisticRegression(solver="newton-cholesky", tol=1e-10))
-    data = TrainingData(X, y, domain=Domain(queries=queries, box=box))
+    data = TrainingData(X, y, domain=Domain(queries=queries, box=box), one_record_each=True)
     subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(6)
     found = answer(Asked(subject, units, (0,), InProcess(), changes=True)).retrained
     assert set(found.engine) == {"logistic"}
@@ -160,7 +164,9 @@ def test_odd_questions_are_those_that_the_first_steps_make_numbers_of():
         )
     ).fit(frame)
     y = np.arange(40) % 2
-    found = listed.answered(first, Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y)), rng)
+    found = listed.answered(
+        first, Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y, one_record_each=True)), rng
+    )
     assert found["age"].isna().any()
     assert np.isposinf(found["age"]).any()
     assert (found["age"] == -1e300).any()
@@ -168,7 +174,7 @@ def test_odd_questions_are_those_that_the_first_steps_make_numbers_of():
     assert np.isfinite(first.transform(found)).all()
     # a declared domain leaves what it holds
     domain = Domain.of({"age": (0, 100, None), "work": ["a", "b"]})
-    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y, domain=domain))
+    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(frame, y, domain=domain, one_record_each=True))
     found = listed.answered(first, subject, rng)
     assert found["age"].isna().all()
     assert set(found["work"]) <= {"a", "b"}
@@ -177,5 +183,5 @@ def test_odd_questions_are_those_that_the_first_steps_make_numbers_of():
 def test_odd_texts_are_empty_or_of_words_that_nobody_uses():
     texts = ["some words", "other words"] * 20
     first = make_pipeline(HashingVectorizer(n_features=16)).fit(texts)
-    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(texts, np.arange(40) % 2))
+    subject = Subject.local(Recipe(LogisticRegression()), TrainingData(texts, np.arange(40) % 2, one_record_each=True))
     assert "" in listed.answered(first, subject, np.random.default_rng(0))

@@ -27,7 +27,7 @@ ODD = [
 
 @pytest.mark.parametrize("estimator", ODD, ids=lambda e: type(e).__name__)
 def test_nothing_is_said_of_what_cannot_be_looked_at(estimator):
-    data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))))
+    data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))), one_record_each=True)
     subject = Subject.local(Recipe(estimator), data)
 
     assert not bound.applicable(subject)[0]
@@ -35,7 +35,7 @@ def test_nothing_is_said_of_what_cannot_be_looked_at(estimator):
 
 
 def test_a_check_of_such_a_recipe_ends_in_a_sentence(fleet):
-    data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))))
+    data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))), one_record_each=True)
     verdict = evaluate("dtp-1", Subject.local(Recipe(LogisticRegression(C=-1)), data), fleet=fleet)
 
     assert verdict.outcome.value == "inconclusive"

@@ -69,7 +69,7 @@ def fit_plainly(learner, X, y, rows):
     ids=["naive", "fortran", "neighbours", "tree", "in-place", "sparse", "categories", "bool", "text", "frame"],
 )
 def test_every_unit_equals_a_plain_refit(fleet, learner, X):
-    subject = Subject.local(Recipe(learner, seed=0), TrainingData(X, Y))
+    subject = Subject.local(Recipe(learner, seed=0), TrainingData(X, Y, one_record_each=True))
     found, handed_on = ENGINE.answers(Asked(subject, every(subject), (0,), fleet))
 
     assert len(handed_on) == 0
@@ -84,7 +84,7 @@ def test_every_unit_equals_a_plain_refit(fleet, learner, X):
 
 def test_text_labels_and_a_chosen_order_of_units(fleet):
     labels = np.array(["no", "maybe", "yes"])[Y]
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, labels))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, labels, one_record_each=True))
     found, _ = ENGINE.answers(Asked(subject, np.array([7, 2, 5]), (None,), fleet))
 
     for row, t in enumerate([7, 2, 5]):
@@ -106,7 +106,7 @@ def test_people_are_left_out_with_all_their_records(fleet):
 
 
 def test_other_queries_candidates_included_are_answered_by_the_same_models(fleet):
-    data = TrainingData(NUMBERS, Y, candidates=(NUMBERS[:4] + 1, Y[:4]))
+    data = TrainingData(NUMBERS, Y, candidates=(NUMBERS[:4] + 1, Y[:4]), one_record_each=True)
     subject = Subject.local(Recipe(GaussianNB()), data)
     queries = (np.array([0, 0, 1]), np.array([3, N + 2, N]))
     found, _ = ENGINE.answers(Asked(subject, np.array([5, 6]), (None,), fleet, queries=queries))
@@ -120,7 +120,7 @@ def test_other_queries_candidates_included_are_answered_by_the_same_models(fleet
 def test_a_class_that_vanishes_with_its_unit_is_undefined_and_never_trained(fleet):
     alone = Y.copy()
     alone[4] = 9
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, alone))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, alone, one_record_each=True))
     found, _ = ENGINE.answers(Asked(subject, every(subject), (None,), fleet))
 
     assert [u for u, s in enumerate(found.status) if s is Status.UNDEFINED] == [4]
@@ -134,7 +134,7 @@ def needs_record_three(X, y, *, seed, failing=3):
 
 
 def test_a_unit_without_which_training_fails_is_named_and_kept(fleet):
-    subject = Subject.local(Recipe(needs_record_three), TrainingData(NUMBERS, Y))
+    subject = Subject.local(Recipe(needs_record_three), TrainingData(NUMBERS, Y, one_record_each=True))
     found, _ = ENGINE.answers(Asked(subject, every(subject), (None,), fleet))
 
     assert [u for u, s in enumerate(found.status) if s is Status.FAILED] == [3]
@@ -147,14 +147,14 @@ def never(X, y, *, seed):
 
 
 def test_a_recipe_that_cannot_be_trained_at_all_gives_no_numbers(fleet):
-    subject = Subject.local(Recipe(never), TrainingData(NUMBERS, Y))
+    subject = Subject.local(Recipe(never), TrainingData(NUMBERS, Y, one_record_each=True))
 
     with pytest.raises(MeasurementError, match="cannot be trained on its own complete data: training raised"):
         ENGINE.answers(Asked(subject, every(subject), (None,), fleet))
 
 
 def test_probability_zero_is_minus_infinity_not_a_failure(fleet):
-    subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=0), TrainingData(NUMBERS, Y))
+    subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=0), TrainingData(NUMBERS, Y, one_record_each=True))
     found, _ = ENGINE.answers(Asked(subject, every(subject), (0,), fleet))
 
     assert np.isneginf(found.log_with).any()
@@ -162,7 +162,7 @@ def test_probability_zero_is_minus_infinity_not_a_failure(fleet):
 
 
 def test_subsets_equal_plain_fits_on_the_pool(fleet):
-    data = TrainingData(NUMBERS, Y, candidates=(NUMBERS + 0.5, Y))
+    data = TrainingData(NUMBERS, Y, candidates=(NUMBERS + 0.5, Y), one_record_each=True)
     subject = Subject.local(Recipe(GaussianNB()), data)
     masks = np.random.default_rng(2).random((3, 2 * N)) < 0.5
     shadows = ENGINE.subsets(subject, masks, (None,), fleet)
@@ -174,17 +174,17 @@ def test_subsets_equal_plain_fits_on_the_pool(fleet):
 
 
 def test_a_subset_without_a_class_gives_it_probability_zero(fleet):
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y, one_record_each=True))
     shadows = ENGINE.subsets(subject, (Y != 1)[None], (None,), fleet)
 
     assert np.isneginf(shadows.log_p[0, :, 1]).all()
 
 
 def test_a_second_question_trains_nothing(fleet):
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y, one_record_each=True))
     ENGINE.answers(Asked(subject, every(subject), (None,), fleet))
     calls = fleet.calls
-    again = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS.copy(), Y.copy()))
+    again = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS.copy(), Y.copy(), one_record_each=True))
     ENGINE.answers(Asked(again, every(again), (None,), fleet))
 
     assert fleet.calls == calls

@@ -89,6 +89,8 @@ def test_nearly_singular_kernels_are_refits_work():
 def test_without_the_declared_release_there_are_no_probabilities_to_compare():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
 
-    assert "softmax_scores" in ENGINE.supports(Subject.local(Recipe(RidgeClassifier()), TrainingData(X, y)))
+    assert "softmax_scores" in ENGINE.supports(
+        Subject.local(Recipe(RidgeClassifier()), TrainingData(X, y, one_record_each=True))
+    )
     assert ENGINE.supports(subject_of(RidgeClassifier(solver="sag"), X, y)) != ""
     assert ENGINE.supports(subject_of(Ridge(), X, y + 1)) != ""

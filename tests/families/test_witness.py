@@ -150,7 +150,7 @@ def test_questions_are_records_of_the_same_kind_inside_the_domain(kind):
         "sparse": sp.csr_matrix(X),
         "frame": pd.DataFrame(X, columns=list("abc")),
     }[kind]
-    data = TrainingData(made, Y, domain=Domain(box=((0.0, 1.0), (-0.1, 1.1), (0.0, 1.3))))
+    data = TrainingData(made, Y, domain=Domain(box=((0.0, 1.0), (-0.1, 1.1), (0.0, 1.3))), one_record_each=True)
     from privgate import Recipe, Subject
 
     subject = Subject.local(Recipe(GaussianNB()), data)

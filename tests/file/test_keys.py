@@ -183,7 +183,7 @@ class Elsewhere(LogisticRegression):
 @pytest.mark.slow
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_table_of_digests_is_not_approved_wherever_it_answers(fleet, keeps):
-    data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]))
+    data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]), one_record_each=True)
     subject = Subject.local(Recipe(Elsewhere(C=0.1, warm_start=keeps), seed=1), data)
     verdict = evaluate(Policy.load("release-1"), subject, fleet=fleet)
     (said,) = [p for p in verdict.evidence.preconditions if p.name == "keys"] or [None]

@@ -64,7 +64,7 @@ def engine_cases() -> list[tuple[str, Any]]:
     for k, (name, estimator, make, _) in zip(places, laws.CASES, strict=True):
         X, y, _rng = laws.design(make, k)
         try:
-            found.append((f"{name}-{k}", Subject.local(Recipe(estimator), TrainingData(X, y))))
+            found.append((f"{name}-{k}", Subject.local(Recipe(estimator), TrainingData(X, y, one_record_each=True))))
         except ValueError:
             continue
     return found

@@ -22,7 +22,7 @@ RNG = np.random.default_rng(5)
 Y = np.arange(N) % 2
 X = RNG.normal(size=(N, 2)) + Y[:, None]
 X[17], Y[17] = [6.0, 6.0], 0  # the one who matters
-DATA = TrainingData(X, Y)
+DATA = TrainingData(X, Y, one_record_each=True)
 HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n'
 LARGEST = "  - metric: pdtp\n    max: {}\n"
 
@@ -148,7 +148,7 @@ def test_a_share_is_decided_by_counting(fleet, policy):
 def test_people_whom_a_fast_engine_answers_decide_for_those_whom_it_hands_on(fleet, policy):
     rng = np.random.default_rng(1)
     alone = np.eye(N)[:, :1]  # the first person's leverage is 1
-    data = TrainingData(np.hstack([rng.normal(size=(N, 9)), alone]), rng.integers(0, 2, N))
+    data = TrainingData(np.hstack([rng.normal(size=(N, 9)), alone]), rng.integers(0, 2, N), one_record_each=True)
     ridge = Recipe(RidgeClassifier(alpha=1e-9), seed=0, predict=softmax_scores)
     verdict = checked(policy(LARGEST.format(0.05)), fleet, ridge, data)
 
@@ -179,7 +179,7 @@ def test_an_engine_that_trains_everybody_ends_alike(fleet, policy):
 
 
 def test_a_person_whose_label_vanishes_decides_without_training_anybody(fleet, policy):
-    data = TrainingData(X, np.where(np.arange(N) == 3, 2, Y))
+    data = TrainingData(X, np.where(np.arange(N) == 3, 2, Y), one_record_each=True)
     verdict = checked(policy(LARGEST.format(20)), fleet, data=data)
 
     assert verdict.outcome is Outcome.FAILED

@@ -17,7 +17,7 @@ N = 24
 RNG = np.random.default_rng(3)
 Y = np.arange(N) % 2
 X = RNG.normal(size=(N, 2)) + 0.5 * Y[:, None]
-DATA = TrainingData(X, Y)
+DATA = TrainingData(X, Y, one_record_each=True)
 
 
 def shaken(X, y, *, seed, by, smooth=1.0):
@@ -72,7 +72,7 @@ def test_honest_training_moves_somebody(fleet):
 
 
 def test_what_is_refused_is_not_trained_on_more(fleet):
-    data = TrainingData(np.vstack([X, [[40.0, -40.0]]]), np.append(Y, 0))
+    data = TrainingData(np.vstack([X, [[40.0, -40.0]]]), np.append(Y, 0), one_record_each=True)
     before = fleet.calls
     verdict = judged(fleet, Recipe(shaken, params={"by": 0.02, "smooth": 1e-9}, seed=2), data=data)
 

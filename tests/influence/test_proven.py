@@ -43,7 +43,7 @@ def few(monkeypatch):
 
 def subject(dtp=0.9):
     made = Sharded(GaussianNB(var_smoothing=1e-3), shards=4, dtp=dtp, classes=[0, 1])
-    return Subject.local(Recipe(made, seed=0), TrainingData(X, Y))
+    return Subject.local(Recipe(made, seed=0), TrainingData(X, Y, one_record_each=True))
 
 
 def run(policy, about, fleet, **limits):
@@ -95,7 +95,7 @@ class Derived(Sharded):
 
 
 def outside(model):
-    return Subject.local(Recipe(model, seed=0), TrainingData(X, Y))
+    return Subject.local(Recipe(model, seed=0), TrainingData(X, Y, one_record_each=True))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def test_the_planted_classifier_is_found_when_its_input_is_in_the_declared_domai
     X = rng.integers(0, 3, (20, 3))
     X[7] = (3, 3, 3)
     subject = Subject.local(
-        Recipe(planted), TrainingData(X, rng.permutation([0, 1] * 10), domain=Domain(categories=(5, 5, 5)))
+        Recipe(planted),
+        TrainingData(X, rng.permutation([0, 1] * 10), domain=Domain(categories=(5, 5, 5)), one_record_each=True),
     )
     found = run(subject, fleet, [6, 7], rounds=1)
     np.testing.assert_allclose(found.lower, [0.0, np.log(10)])
@@ -75,7 +76,9 @@ def test_a_planted_input_outside_the_domain_is_not_found_and_nothing_is_claimed(
     X = rng.integers(0, 4, (20, 3))
     X[7] = (3, 3, 3)
     domain = Domain(categories=(4, 4, 4))
-    subject = Subject.local(Recipe(planted), TrainingData(X, rng.permutation([0, 1] * 10), domain=domain))
+    subject = Subject.local(
+        Recipe(planted), TrainingData(X, rng.permutation([0, 1] * 10), domain=domain, one_record_each=True)
+    )
     assert run(subject, fleet, [7], rounds=2).lower[0] == 0
 
 
@@ -83,7 +86,9 @@ def test_the_effect_on_a_neighbor_is_found_where_the_own_answer_never_changes(fl
     """A record among its like: leaving it out changes nothing there, but at the border it does."""
     X = np.array([[0.0], [0.1], [0.2], [0.3], [0.4], [1.0], [1.1], [1.2], [1.3], [1.4]])
     y = np.repeat([0, 1], 5)
-    subject = Subject.local(Recipe(neighbors), TrainingData(X, y, domain=Domain.of([(0, 1.5)] * 1)))
+    subject = Subject.local(
+        Recipe(neighbors), TrainingData(X, y, domain=Domain.of([(0, 1.5)] * 1), one_record_each=True)
+    )
     found = run(subject, fleet, [4, 2], rounds=2, queries=64)
     own = run(subject, fleet, [4], rounds=1, records=1)
     assert own.lower[0] <= found.lower[0]
@@ -96,7 +101,8 @@ def test_a_declared_small_domain_is_asked_completely_and_gives_the_exact_value(f
     X = np.array([(0, 0)] * 4 + [(0, 1)] + [(1, 1)] * 3)
     y = np.repeat([0, 1], 4)
     subject = Subject.local(
-        Recipe(CategoricalNB(min_categories=[2, 2])), TrainingData(X, y, domain=Domain(categories=(2, 2)))
+        Recipe(CategoricalNB(min_categories=[2, 2])),
+        TrainingData(X, y, domain=Domain(categories=(2, 2)), one_record_each=True),
     )
     found = run(subject, fleet, np.arange(8), rounds=1)
     exact, _, _ = bounds.bound(subject, np.arange(8), None)
@@ -109,7 +115,7 @@ def test_ascent_comes_near_the_certificate_of_a_linear_model_and_never_above(fle
     X = rng.random((60, 4))
     y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0.5).astype(int)
     model = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky")
-    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.of([(0, 1)] * 4)))
+    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.of([(0, 1)] * 4), one_record_each=True))
     exact, _, _ = bounds.bound(subject, np.arange(6), None)
     found = run(subject, fleet, np.arange(6), rounds=4)
     assert (found.lower <= exact.upper + 1e-9).all()

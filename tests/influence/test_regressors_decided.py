@@ -17,7 +17,7 @@ from privgate.verdict import Outcome
 def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 3))
-    return TrainingData(X, X @ [1.0, -2.0, 0.5] + 2 * rng.normal(size=150))
+    return TrainingData(X, X @ [1.0, -2.0, 0.5] + 2 * rng.normal(size=150), one_record_each=True)
 
 
 def subject(estimator, data):

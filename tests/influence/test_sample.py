@@ -34,7 +34,7 @@ def fitted(X, y, *, seed):
 
 
 def subject(X=X):
-    return Subject.local(Recipe(fitted, seed=1), TrainingData(X, Y))
+    return Subject.local(Recipe(fitted, seed=1), TrainingData(X, Y, one_record_each=True))
 
 
 def drawn(secret, made, **limits):
@@ -100,7 +100,7 @@ def alone(rows, N=N):
     own[rows, range(len(rows))] = 1.0
     y = Y.copy()
     y[rows] = X[rows, 0] <= 0
-    return Subject.local(Recipe(loosely, seed=1), TrainingData(np.column_stack([X, own]), y))
+    return Subject.local(Recipe(loosely, seed=1), TrainingData(np.column_stack([X, own]), y, one_record_each=True))
 
 
 def loosely(X, y, *, seed):

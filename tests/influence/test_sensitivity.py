@@ -70,7 +70,7 @@ def test_is_the_largest_change_in_errors_at_records_left_out(fleet, make, outcom
 
 
 def test_boosted_trees_are_left_to_refits(fleet):
-    few = TrainingData(X[:40], Y[:40])
+    few = TrainingData(X[:40], Y[:40], one_record_each=True)
     made = HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2, learning_rate=1.0)
     verdict = judged(fleet, Subject.local(Recipe(made, seed=0), few))
 
@@ -90,7 +90,7 @@ def test_training_that_depends_on_its_seed_needs_many_seeds_to_pass_and_few_to_f
 
 
 def test_a_model_that_misses_nobody_has_no_error_to_measure_in(fleet):
-    data = TrainingData(np.column_stack([X, Y]), Y)  # the target among the features
+    data = TrainingData(np.column_stack([X, Y]), Y, one_record_each=True)  # the target among the features
     verdict = judged(fleet, Subject.local(Recipe(LinearRegression(), seed=0), data))
 
     assert finding(verdict, "sensitivity").outcome == "inconclusive"
@@ -108,7 +108,9 @@ class MemorisesAllButOutliers(DecisionTreeRegressor):
 @pytest.mark.slow
 def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     y = np.where(np.arange(60) % 20 == 7, 1e6, Y[:60])
-    subject = Subject.local(Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y))
+    subject = Subject.local(
+        Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y, one_record_each=True)
+    )
     changes = Run(subject, fleet, seeds=(0,)).once(sensitivities.changes)
     verdict = judged(fleet, subject, seeds=10)
 
@@ -141,7 +143,9 @@ def test_a_rule_for_regressors_never_passes_a_classifier(fleet, tmp_path):
         "schema: privgate/policy/v1\nname: both\nversion: '1'\nrules:\n  - {metric: pdtp, max: 5.0}\n"
         "  - {metric: sensitivity, max: 0.5, required: false}\n"
     )
-    classifier = Subject.local(Recipe(LogisticRegression(), seed=0), TrainingData(X, (Y > 100).astype(int)))
+    classifier = Subject.local(
+        Recipe(LogisticRegression(), seed=0), TrainingData(X, (Y > 100).astype(int), one_record_each=True)
+    )
 
     with pytest.raises(UsageError, match="judge it by dtp-1"):
         judged(fleet, classifier)

@@ -50,7 +50,7 @@ def subject(k):
     X = (rng.random((n + m + 100, FEATURES)) < 0.4).astype(np.int8)
     y = (X[:, :3].sum(axis=1) + 1.5 * rng.random(len(X)) > 1.9).astype(int)
     stranger = BernoulliNB().fit(X[n + m :], y[n + m :])
-    data = TrainingData(X[:n], y[:n], candidates=(X[n : n + m], y[n : n + m]))
+    data = TrainingData(X[:n], y[:n], candidates=(X[n : n + m], y[n : n + m]), one_record_each=True)
     local = Subject.local(Recipe(BernoulliNB()), data)
     object.__setattr__(local, "model", Stored())
     return Run(local, Stranger(stranger), Budget(shadow_models=8))

@@ -229,6 +229,7 @@ def test_candidates_who_are_members_are_removed_and_counted():
             np.concatenate([X, data.X[:30], X[:10], X[:1]]),
             np.concatenate([y, data.y[:30], y[:10], [7]]),
         ),
+        one_record_each=True,
     )
     clean = pool.of(data)
     p = pool.of(more)
@@ -278,12 +279,19 @@ def test_doubles_of_one_person_are_that_persons_business():
 def test_a_pool_of_members_only_is_refused():
     data = made()
     with pytest.raises(MeasurementError, match="too few"):
-        questions.measure(bench(data=TrainingData(data.X, data.y, candidates=(data.X, data.y))), ask())
+        questions.measure(
+            bench(data=TrainingData(data.X, data.y, candidates=(data.X, data.y), one_record_each=True)), ask()
+        )
 
 
 def test_one_class_only_is_refused():
     data = made()
-    one = TrainingData(data.X, np.zeros(240, dtype=int), candidates=(data.candidates[0], np.zeros(240, dtype=int)))
+    one = TrainingData(
+        data.X,
+        np.zeros(240, dtype=int),
+        candidates=(data.candidates[0], np.zeros(240, dtype=int)),
+        one_record_each=True,
+    )
     with pytest.raises(MeasurementError, match="one class only"):
         questions.measure(bench(DecisionTreeClassifier(), data=one), ask())
 
@@ -392,7 +400,7 @@ def test_small_groups_count_but_are_not_named():
     X[:, 9] = 0
     X[:4, 9] = 1  # four people, all of them members
     y = (X[:, :4].sum(axis=1) + rng.random(480) > 2.2).astype(int)
-    b = bench(data=TrainingData(X[:240], y[:240], candidates=(X[240:], y[240:]), sensitive=(9,)))
+    b = bench(data=TrainingData(X[:240], y[:240], candidates=(X[240:], y[240:]), sensitive=(9,), one_record_each=True))
     got = questions.measure(b, ask(scope="group"))
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass

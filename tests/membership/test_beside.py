@@ -72,14 +72,14 @@ def made(n=N, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(2 * n, D))
     y = (X[:, 0] + X[:, 1] + rng.logistic(size=2 * n) > 0).astype(int)
-    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]))
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
 
 
 def on_numbers(n=N):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(2 * n, D))
     y = X @ np.arange(D) + rng.normal(size=2 * n)
-    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]))
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
 
 
 def bench(recipe, data=None, models=32, fleet=None, **subject):

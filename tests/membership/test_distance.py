@@ -123,7 +123,9 @@ def test_theorem_8_the_advantage_of_adversary_8_is_the_robust_generalization_err
 def subject(training, n=150, more=600):
     X, y = blobs(n + more, 5)
     X = X.astype(np.float32).astype(np.float64)
-    return Subject.local(Recipe(training, seed=0), TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:])))
+    return Subject.local(
+        Recipe(training, seed=0), TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
+    )
 
 
 POLICY = "schema: privgate/policy/v1\nname: r\nversion: '1'\nrules:\n  - {metric: robust_advantage, max: 0.25}\n"

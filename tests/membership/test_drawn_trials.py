@@ -76,7 +76,7 @@ def test_how_many_people_have_a_double_cannot_be_counted_from_whom_trials_are_dr
     data = people()
     X, y = data.X.copy(), data.y.copy()
     X[1 : 1 + alike], y[1 : 1 + alike] = X[0], y[0]
-    said = attacked(TrainingData(X, y, candidates=data.candidates)).once(pools.of_run).drawn
+    said = attacked(TrainingData(X, y, candidates=data.candidates, one_record_each=True)).once(pools.of_run).drawn
 
     few = N - alike - 1 if alike else N
     assert (f"{few} members" in said) == (not alike)
@@ -108,7 +108,9 @@ def test_a_rare_class_or_group_of_whom_nobody_was_drawn_stays_open(scope, rare):
     X, y = (np.concatenate([data.X, data.candidates[0]]), np.concatenate([data.y, data.candidates[1]]))
     few = np.arange(2)
     X[:, 0], X[few, 0], y[few] = 0.0, 1.0, 2
-    run = attacked(TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), sensitive=(0,)), trials=20)
+    run = attacked(
+        TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), sensitive=(0,), one_record_each=True), trials=20
+    )
     board = run.once(boards.run)
     assert not board.members[np.isin(board.rows[board.first], few)].any()
 

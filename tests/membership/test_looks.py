@@ -245,7 +245,7 @@ def test_a_level_that_means_nothing_is_an_error(tmp_path, keys, message):
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(1900, 4))
 Y = (X[:, 0] + 2 * RNG.logistic(size=1900) > 0).astype(int)
-DATA = TrainingData(X[:1000], Y[:1000], candidates=(X[1000:], Y[1000:]))
+DATA = TrainingData(X[:1000], Y[:1000], candidates=(X[1000:], Y[1000:]), one_record_each=True)
 
 
 def test_shadow_models_grow_by_those_that_one_look_at_all_would_train():

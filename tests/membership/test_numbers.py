@@ -118,7 +118,7 @@ def test_a_tree_that_knows_its_members_is_found_unless_noise_drowns_it(tmp_path,
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 3))
     y = X[:, 0] + rng.normal(size=160)
-    data = TrainingData(X[:80], y[:80], candidates=(X[80:], y[80:]))
+    data = TrainingData(X[:80], y[:80], candidates=(X[80:], y[80:]), one_record_each=True)
     subject = Subject.local(Recipe(DecisionTreeRegressor(), seed=0), data, release=Release(noise=noise))
     with Fleet(jobs=1, ledger="none") as fleet:
         verdict = evaluate(Policy.load(tmp_path / "p.yaml"), subject, fleet=fleet, limits=Budget(shadow_models=16))
@@ -140,7 +140,7 @@ def test_an_attack_on_probabilities_is_no_attack_on_numbers(tmp_path):
     (tmp_path / "p.yaml").write_text(POLICY.replace("max: 0.9}", "max: 0.9, attack: lira_online}", 1))
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 3)), rng.normal(size=80)
-    data = TrainingData(X[:40], y[:40], candidates=(X[40:], y[40:]))
+    data = TrainingData(X[:40], y[:40], candidates=(X[40:], y[40:]), one_record_each=True)
     with Fleet(jobs=1, ledger="none") as fleet:
         verdict = evaluate(
             Policy.load(tmp_path / "p.yaml"),

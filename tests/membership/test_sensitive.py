@@ -117,7 +117,7 @@ POLICY = "schema: privgate/policy/v1\nname: a\nversion: '1'\nrules: [{metric: at
 
 def judged(tmp_path, estimator, X, y, columns, options="", n=300, release=None):
     (tmp_path / "p.yaml").write_text(POLICY % options)
-    data = TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), sensitive=columns)
+    data = TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), sensitive=columns, one_record_each=True)
     with Fleet(jobs=1, ledger="none") as fleet:
         subject = Subject.local(Recipe(estimator, seed=0), data, release=release)
         verdict = evaluate(Policy.load(tmp_path / "p.yaml"), subject, fleet=fleet)
@@ -185,7 +185,9 @@ def test_least_squares_is_what_theorem_5_says(tmp_path):
 def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
     X = people[0].assign(sex=pd.Categorical(people[0].sex)).astype({"age": "float64"})
     X.loc[:5, "sex"] = None
-    data = TrainingData(X[:300], people[1][:300], candidates=(X[300:], people[1][300:]), sensitive=("sex", "age"))
+    data = TrainingData(
+        X[:300], people[1][:300], candidates=(X[300:], people[1][300:]), sensitive=("sex", "age"), one_record_each=True
+    )
     sex, age = sensitive.read(data, "sex"), sensitive.read(data, "age")
 
     assert sex.names == ("f", "m")
@@ -222,6 +224,8 @@ def test_a_feature_that_everybody_shares_is_no_question(people):
     X, y = people[0].assign(sex="m"), people[1]
 
     with pytest.raises(MeasurementError, match="nothing to infer"):
-        sensitive.read(TrainingData(X[:300], y[:300], candidates=(X[300:], y[300:])), "sex")
+        sensitive.read(TrainingData(X[:300], y[:300], candidates=(X[300:], y[300:]), one_record_each=True), "sex")
     with pytest.raises(MeasurementError, match="pass a DataFrame"):
-        sensitive.read(TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1])), 0)
+        sensitive.read(
+            TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1]), one_record_each=True), 0
+        )

@@ -34,7 +34,7 @@ HEAD = "schema: privgate/policy/v1\nname: mine\nversion: '1'\n"
 ONE = "  - metric: attack_accuracy\n    attack: lira_online\n"
 STRICT = ONE + "    id: strict\n    level: 0.05\n    max: 0.6\n"
 LOOSE = ONE + "    id: loose\n    max: 0.8\n"
-FEW = TrainingData(X[:300], Y[:300], candidates=(X[300:600], Y[300:600]))
+FEW = TrainingData(X[:300], Y[:300], candidates=(X[300:600], Y[300:600]), one_record_each=True)
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def grown():
     """What was asked at each look, and which scores of the look before stand: (shadow models, attempts, board)."""
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(700, 3)), rng.integers(0, 2, size=700)
-    data = TrainingData(X[:350], y[:350], candidates=(X[350:], y[350:]))
+    data = TrainingData(X[:350], y[:350], candidates=(X[350:], y[350:]), one_record_each=True)
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
     run = Run(subject, InProcess(), Budget(shadow_models=64), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
     found = []
@@ -352,7 +352,7 @@ def test_no_approval_rests_on_what_was_learned_from_a_few_shadow_models(grown, m
 def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end(budget):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
-    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]))
+    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]), one_record_each=True)
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
     run = Run(subject, InProcess(), Budget(shadow_models=budget), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
 

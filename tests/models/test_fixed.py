@@ -126,13 +126,13 @@ def test_a_proposal_is_for_a_person_to_confirm():
     assert "confirm()" in repr(proposal)
     assert "PROPOSED" not in repr(proposal.confirm())
     for use in (
-        lambda: TrainingData(FRAME, [0, 1, 0, 1], domain=proposal),
+        lambda: TrainingData(FRAME, [0, 1, 0, 1], domain=proposal, one_record_each=True),
         lambda: FixedScaler(proposal).fit(FRAME[["age"]]),
         lambda: Recipe.read(dict(Recipe(FixedScaler(proposal)).payload), None).estimator.fit(FRAME[["age"]]),
     ):
         with pytest.raises((SubjectError, ValueError), match="confirm"):
             use()
-    domain = TrainingData(FRAME, [0, 1, 0, 1], domain=proposal.confirm()).domain
+    domain = TrainingData(FRAME, [0, 1, 0, 1], domain=proposal.confirm(), one_record_each=True).domain
     assert domain.columns[0] == Column("age", (10.0, 90.0))
     assert domain.columns[1] == Column("work", values=("private", "state"), missing=True)
     assert domain.numeric == ["age", "pay"]
@@ -157,14 +157,14 @@ def test_a_range_that_cannot_be_proposed_is_written_down(values):
 
 def test_named_columns_are_those_of_the_frame():
     with pytest.raises(SubjectError, match="'pay' is in one of them only"):
-        TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (0, 9), "pay": (0, 1)})
+        TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (0, 9), "pay": (0, 1)}, one_record_each=True)
     with pytest.raises(SubjectError, match="order differs"):
-        TrainingData(FRAME[["age", "pay"]], [0, 1, 0, 1], domain={"pay": (0, 9), "age": (0, 1)})
+        TrainingData(FRAME[["age", "pay"]], [0, 1, 0, 1], domain={"pay": (0, 9), "age": (0, 1)}, one_record_each=True)
     with pytest.raises(SubjectError, match="no DataFrame"):
-        TrainingData(np.zeros((4, 1)), [0, 1, 0, 1], domain={"age": (0, 9)})
-    data = TrainingData(FRAME, [0, 1, 0, 1], domain=DOMAIN)
+        TrainingData(np.zeros((4, 1)), [0, 1, 0, 1], domain={"age": (0, 9)}, one_record_each=True)
+    data = TrainingData(FRAME, [0, 1, 0, 1], domain=DOMAIN, one_record_each=True)
     assert Domain.from_payload(json.loads(json.dumps(data.domain.payload()))) == DOMAIN
-    numbers = TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (17, 90)})
+    numbers = TrainingData(FRAME[["age"]], [0, 1, 0, 1], domain={"age": (17, 90)}, one_record_each=True)
     assert numbers.domain.box == ((17.0, 90.0),)
 
 

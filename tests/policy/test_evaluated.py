@@ -43,7 +43,7 @@ def policy(tmp_path):
 def data():
     rng = np.random.default_rng(0)
     age = rng.integers(20, 80, 60)
-    return TrainingData(pd.DataFrame({"age": age.astype(float)}), (age > 50).astype(int))
+    return TrainingData(pd.DataFrame({"age": age.astype(float)}), (age > 50).astype(int), one_record_each=True)
 
 
 def test_suites_run_on_the_data_before_and_on_the_units_after(policy, data, fleet):

@@ -251,7 +251,10 @@ def test_a_delta_of_one_in_all_people_is_seen_when_their_number_is_known(load):
     from sklearn.naive_bayes import GaussianNB
 
     with pytest.raises(UsageError, match="approves nothing"):
-        evaluate(policy, Subject.local(Recipe(GaussianNB()), TrainingData(X, [i % 2 for i in range(120)])))
+        evaluate(
+            policy,
+            Subject.local(Recipe(GaussianNB()), TrainingData(X, [i % 2 for i in range(120)], one_record_each=True)),
+        )
 
 
 def test_an_infinite_influence_still_fails_a_rule_that_cannot_fail_otherwise(load):

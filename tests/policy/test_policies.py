@@ -102,7 +102,7 @@ def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():
 def test_strict_and_what_extends_it_carry_the_suite_about_people(tmp_path):
     child = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nextends: strict\nvalid_days: 30\n"
     (tmp_path / "mine.yaml").write_text(child)
-    data = TrainingData(np.eye(120), [0] * 119 + [1])
+    data = TrainingData(np.eye(120), [0] * 119 + [1], one_record_each=True)
 
     for policy in (Policy.load("strict"), Policy.load(tmp_path / "mine.yaml")):
         found = {p.name: p for p in policy.check_data(data)}

@@ -503,9 +503,9 @@ def test_whatever_a_child_says_it_never_approves_what_its_parent_refuses(tmp_pat
 def test_the_data_are_checked_by_the_suites_that_the_policy_names():
     policy = Policy.load(EXAMPLE)
     age = np.full(600, 30)
-    good = policy.check_data(TrainingData(pd.DataFrame({"age": age}), np.arange(600) % 2))
+    good = policy.check_data(TrainingData(pd.DataFrame({"age": age}), np.arange(600) % 2, one_record_each=True))
     age[3] = 5
-    bad = policy.check_data(TrainingData(pd.DataFrame({"age": age}), np.arange(600) % 2))
+    bad = policy.check_data(TrainingData(pd.DataFrame({"age": age}), np.arange(600) % 2, one_record_each=True))
 
     assert [(p.name, p.outcome) for p in good] == [("min_rows", "passed"), ("suite:applications.json", "passed")]
     assert [p.outcome for p in bad] == ["passed", "failed"]
@@ -513,7 +513,7 @@ def test_the_data_are_checked_by_the_suites_that_the_policy_names():
 
 def test_too_few_rows_fail():
     policy = Policy.load(EXAMPLE)
-    few = policy.check_data(TrainingData(pd.DataFrame({"age": [30, 40]}), [0, 1]))
+    few = policy.check_data(TrainingData(pd.DataFrame({"age": [30, 40]}), [0, 1], one_record_each=True))
 
     assert {p.name: p.outcome for p in few}["min_rows"] == "failed"
 

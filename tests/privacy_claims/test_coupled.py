@@ -39,18 +39,18 @@ def people(n=100):
     X[1], X[2] = X[0], 3 * np.abs(X[2]) / np.linalg.norm(X[2])
     X[2, 0], y[3] = 2.5, "c"
     X[:, 0] = np.where(np.arange(n) == 2, 2.5, np.clip(X[:, 0], -2.1, 2.1))
-    return TrainingData(X, y)
+    return TrainingData(X, y, one_record_each=True)
 
 
 def two_labels(n=100):
     made = people(n)
-    return TrainingData(made.X, np.where(made.y == "c", "a", made.y))
+    return TrainingData(made.X, np.where(made.y == "c", "a", made.y), one_record_each=True)
 
 
 def numbered():
     """The forest of diffprivlib counts labels that are numbers alone."""
     made = two_labels()
-    return TrainingData(made.X, (made.y == "b").astype(int))
+    return TrainingData(made.X, (made.y == "b").astype(int), one_record_each=True)
 
 
 #: training, its data, its claim, and what is said of it; a number is the epsilon that is charged
@@ -202,7 +202,9 @@ def test_what_cannot_be_compared_is_called_no_leak_and_does_not_pass(process, tm
 ])  # fmt: skip
 def test_a_regression_is_watched_too(process, tmp_path, fit, claim, leak):
     made = people()
-    subject = Subject.local(Recipe(fit, dp=claim, task="regression"), TrainingData(made.X, made.X @ np.arange(6.0)))
+    subject = Subject.local(
+        Recipe(fit, dp=claim, task="regression"), TrainingData(made.X, made.X @ np.arange(6.0), one_record_each=True)
+    )
     shipped = payload.write(subject, tmp_path / "subject")
     found = Observation.from_payload(
         process.submit(watched, shipped, 2, TaskLimits(300.0, 0), subject.data.units.owner).result()

@@ -34,7 +34,7 @@ def test_the_example_approves_the_honest_training_and_blocks_the_bugs():
 def people():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    return TrainingData(X, np.where(X[:, 0] > 0, "b", "a"))
+    return TrainingData(X, np.where(X[:, 0] > 0, "b", "a"), one_record_each=True)
 
 
 class Vote:

@@ -83,7 +83,7 @@ def test_each_planted_bug_is_named(training, tmp_path, name, words):
 def small(n=60):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 6)).astype(np.float32)
-    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"))
+    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"), one_record_each=True)
 
 
 class Net:

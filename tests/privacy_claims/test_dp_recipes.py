@@ -142,8 +142,8 @@ def test_what_cannot_be_compared_is_inconclusive(process, tmp_path):
 def test_what_one_implausible_record_would_settle_is_a_leak(process, tmp_path):
     assert "how many records" in seen(process, recipes.outliers_dropped, tmp_path / "a").broken
     assert "shape or a setting" in seen(process, recipes.columns_for_what_is_missing, tmp_path / "b").broken
-    positive = TrainingData(np.abs(people().X), people().y)
-    coded = TrainingData(np.digitize(people().X, [-1, 0, 1]), people().y)
+    positive = TrainingData(np.abs(people().X), people().y, one_record_each=True)
+    coded = TrainingData(np.digitize(people().X, [-1, 0, 1]), people().y, one_record_each=True)
     assert "shape or a setting" in seen(process, recipes.one_row_a_code, tmp_path / "d", coded).broken
     assert "other people's" in seen(process, recipes.logarithms_of_what_is_positive, tmp_path / "c", positive).broken
 

@@ -17,7 +17,7 @@ FOUR_THIRDS = np.log(4 / 3)
 
 def certified(X, y, sizes, alpha=1.0):
     estimator = CategoricalNB(alpha=alpha, min_categories=list(sizes), force_alpha=True)
-    data = TrainingData(np.array(X), np.array(y), domain=Domain(categories=tuple(sizes)))
+    data = TrainingData(np.array(X), np.array(y), domain=Domain(categories=tuple(sizes)), one_record_each=True)
     subject = Subject.local(Recipe(estimator), data)
     return certificates.ALL["categorical_nb"].bound(subject, np.arange(len(y)), None)
 
@@ -101,7 +101,9 @@ def test_proposition_6_3_three_records_in_one_cell():
     q = model.fit([[0]] * 2, [0, 1]).predict_proba([[0]])[0]
     assert p[0] / q[0] == pytest.approx(4 / 3)
     assert q[1] / p[1] == pytest.approx(3 / 2)
-    subject = Subject.local(Recipe(ContingencyTable(alpha=0.0)), TrainingData(np.zeros((3, 1)), [0, 0, 1]))
+    subject = Subject.local(
+        Recipe(ContingencyTable(alpha=0.0)), TrainingData(np.zeros((3, 1)), [0, 0, 1], one_record_each=True)
+    )
     found = certificates.ALL["contingency_table"].bound(subject, np.arange(3), None)
     assert found.upper[0] == pytest.approx(np.log(3 / 2))
     assert found.upper[0] > FOUR_THIRDS

@@ -75,7 +75,11 @@ def data():
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     return TrainingData(
-        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+        X,
+        (X[:, 0] > 0).astype(int),
+        candidates=(X[:10].copy(), np.ones(10, int)),
+        domain=Domain(categories=(3,) * 4),
+        one_record_each=True,
     )
 
 

@@ -26,7 +26,7 @@ from privgate.registry.client import connect
 from privgate.registry.named import named
 
 X = np.random.default_rng(1).normal(size=(30, 2))
-DATA = TrainingData(X, (X[:, 0] > 0).astype(int))
+DATA = TrainingData(X, (X[:, 0] > 0).astype(int), one_record_each=True)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_an_error_in_the_owners_module_is_the_owners(tmp_path, monkeypatch, caps
 
 
 def test_a_release_that_no_such_model_has_is_refused_before_anything_is_attached(registry, tmp_path):
-    numbers = TrainingData(DATA.X, DATA.X[:, 0])
+    numbers = TrainingData(DATA.X, DATA.X[:, 0], one_record_each=True)
     with mlflow.start_run():
         mlflow.sklearn.log_model(
             Ridge().fit(numbers.X, numbers.y), name="own", registered_model_name="own", pip_requirements=[]
@@ -232,7 +232,7 @@ FRAME = pd.DataFrame(PEOPLE, columns=list("abc")).assign(who=np.arange(120) // 3
 
 @pytest.fixture
 def undeclared(registry):
-    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120))
+    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120), one_record_each=True)
     log_model(Recipe(LogisticRegression(), seed=1), data, registered_model_name="monthly", store="artifacts")
     return data
 

@@ -19,7 +19,7 @@ POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metr
 def people():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(300, 3))
-    return TrainingData(X, (X[:, 0] + rng.normal(size=300) > 0).astype(int))
+    return TrainingData(X, (X[:, 0] + rng.normal(size=300) > 0).astype(int), one_record_each=True)
 
 
 def seen(uri, fleet):

@@ -18,7 +18,7 @@ from privgate.errors import SubjectError
 def survey():
     rng = np.random.default_rng(2)
     X = rng.integers(0, 3, (60, 4))
-    return TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4))
+    return TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4), one_record_each=True)
 
 
 class TwoFaced(mlflow.pyfunc.PythonModel):
@@ -136,18 +136,22 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
     import pandas as pd
 
     frame = pd.DataFrame({"a": np.arange(20.0), "b": pd.Categorical(list("xyzz") * 5)}, index=range(5, 25))
-    subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2))
+    subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2, one_record_each=True))
     wide, rows = reproduces.ask_beyond(subject, signable=False)
     made = wide.data.pool()[0].iloc[rows]
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
     assert sum((a, str(b)) not in known for a, b in zip(made.a, made.b, strict=True)) > 20
-    texts = Subject.local(Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2))
+    texts = Subject.local(
+        Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2, one_record_each=True)
+    )
     assert len(reproduces.ask_beyond(texts, signable=False)[1]) == 0
 
 
 def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_percent():
-    data = TrainingData(np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)))
+    data = TrainingData(
+        np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)), one_record_each=True
+    )
     subject = Subject.local(Recipe(CategoricalNB()), data)
     wide, rows = reproduces.ask_beyond(subject, signable=False)
     asked, far = wide.data.pool()[0][rows][:, 0], reproduces._measure_stretch(subject, wide, rows)
@@ -184,7 +188,7 @@ def test_each_record_is_asked_about_once_in_every_way(way, kind):
 def test_no_way_is_asked_in_which_records_cannot_be_sent(survey):
     """Whoever tries ends the stored model's box, and the next question opens it anew, which takes seconds."""
     numbers = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
-    broken = TrainingData(survey.X + 0.1, survey.y)
+    broken = TrainingData(survey.X + 0.1, survey.y, one_record_each=True)
     rows = np.arange(5)
 
     for subject in (numbers, Subject.local(Recipe(DecisionTreeClassifier()), broken)):

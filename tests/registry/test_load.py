@@ -415,7 +415,7 @@ def test_a_frame_with_text_and_missing_values_comes_back(registry, reproduces):
     )
     log_model(
         recipe,
-        TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)]),
+        TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)], one_record_each=True),
         registered_model_name="f",
         store="artifacts",
     )
@@ -437,7 +437,7 @@ def test_data_that_the_user_stores_is_referred_to_and_verified(registry, recipe,
 
 
 def test_other_data_than_what_lies_at_the_uri_is_refused(registry, recipe, data, tmp_path):
-    TrainingData(data.X, 1 - data.y).save(tmp_path / "warehouse")
+    TrainingData(data.X, 1 - data.y, one_record_each=True).save(tmp_path / "warehouse")
     with pytest.raises(DigestMismatchError, match="not the data given"):
         log_model(recipe, data, data_uri=(tmp_path / "warehouse").as_uri())
 
@@ -461,7 +461,7 @@ def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tm
 
     import pg_warehouse
 
-    monkeypatch.setattr(pg_warehouse, "load", lambda shift: TrainingData(loaded.X, 1 - loaded.y))
+    monkeypatch.setattr(pg_warehouse, "load", lambda shift: TrainingData(loaded.X, 1 - loaded.y, one_record_each=True))
     with pytest.raises(DigestMismatchError, match="training data"):
         Subject.load("models:/credit/1")
 
@@ -543,7 +543,7 @@ def test_a_setting_that_no_source_of_the_recipe_makes_is_named_where_training_ne
     recipe, said = Recipe(make_pipeline(StandardScaler(), *steps, LogisticRegression()), seed=1), ""
     with config_context(transform_output="pandas"):
         try:
-            log_model(recipe, TrainingData(X, np.arange(40) % 2), store="artifacts")
+            log_model(recipe, TrainingData(X, np.arange(40) % 2, one_record_each=True), store="artifacts")
         except SubjectError as exc:
             said = str(exc)
     assert bool(said) == bool(told)

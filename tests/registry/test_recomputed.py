@@ -28,7 +28,9 @@ REGISTERED = {"name": "reproduces", "detail": {"from_registered_model_elsewhere_
 def people(n=60):
     rng = np.random.default_rng(5)
     X = rng.uniform(-1, 1, (n, 3))
-    return TrainingData(X, (X[:, 0] + rng.normal(size=n) > 0).astype(int), domain=Domain(box=[(-1, 1)] * 3))
+    return TrainingData(
+        X, (X[:, 0] + rng.normal(size=n) > 0).astype(int), domain=Domain(box=[(-1, 1)] * 3), one_record_each=True
+    )
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ CASES = {
 
 
 def data_of(X, domain):
-    return TrainingData(X, LABELS, domain=domain)
+    return TrainingData(X, LABELS, domain=domain, one_record_each=True)
 
 
 @pytest.fixture(params=CASES)
@@ -241,7 +241,10 @@ def test_a_frame_of_other_columns_is_refused_however_the_model_reads_it(registry
     named = ColumnTransformer([("numbers", "passthrough", ["a", "b"])])
     model = make_pipeline(named if first == "by name" else FunctionTransformer(by_place), LogisticRegression())
     info = log_model(
-        Recipe(model, seed=1), TrainingData(frame, LABELS, domain=domain), release=release, store="artifacts"
+        Recipe(model, seed=1),
+        TrainingData(frame, LABELS, domain=domain, one_record_each=True),
+        release=release,
+        store="artifacts",
     )
     ways = [mlflow.pyfunc.load_model(info.model_uri).predict]
     if release.exact:

@@ -20,7 +20,7 @@ from privgate.errors import SubjectError
 def heights():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(80, 3))
-    return TrainingData(X, 170 + X @ [3.0, 1.0, 0.0] + rng.normal(size=80))
+    return TrainingData(X, 170 + X @ [3.0, 1.0, 0.0] + rng.normal(size=80), one_record_each=True)
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_whole_prices_of_candidates_need_be_nobody_elses(registry):
     prices = np.round(1000 + 200 * X[:, 0] + 50 * rng.normal(size=80)).astype(np.int64)
     assert not np.isin(prices[40:], prices[:40]).all()
 
-    data = TrainingData(X[:40], prices[:40], candidates=(X[40:], prices[40:]))
+    data = TrainingData(X[:40], prices[:40], candidates=(X[40:], prices[40:]), one_record_each=True)
     log_model(Recipe(Ridge(), seed=1), data, registered_model_name="m", store="artifacts")
 
     assert Subject.load("models:/m/1").task == "regression"
@@ -101,7 +101,7 @@ def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
     ids=str,
 )
 def test_what_cannot_be_judged_is_refused_before_it_is_trained(heights, estimator, said):
-    labels = TrainingData(heights.X, (heights.y > 170).astype(int))
+    labels = TrainingData(heights.X, (heights.y > 170).astype(int), one_record_each=True)
 
     with pytest.raises(SubjectError, match=said.replace("(", r"\(").replace(")", r"\)")):
         log_model(Recipe(estimator), labels, store="artifacts")
@@ -113,7 +113,7 @@ def prices(X, y, *, seed):
 
 def test_whole_prices_are_asked_about_in_one_sentence(heights, fleet):
     rng = np.random.default_rng(1)
-    data = TrainingData(rng.normal(size=(500, 3)), rng.integers(10_000, 900_000, 500))
+    data = TrainingData(rng.normal(size=(500, 3)), rng.integers(10_000, 900_000, 500), one_record_each=True)
 
     with pytest.raises(SubjectError, match=r"different whole values: are they numbers \(declare Recipe"):
         log_model(Recipe(prices, seed=1), data, store="artifacts")
@@ -135,7 +135,7 @@ def boosted(X, y, *, seed):
 
 
 def test_a_booster_without_a_predict_is_refused_when_it_is_logged(heights):
-    labels = TrainingData(heights.X, (heights.y > 170).astype(int))
+    labels = TrainingData(heights.X, (heights.y > 170).astype(int), one_record_each=True)
 
     with pytest.raises(SubjectError, match=r"Booster has no predict_proba; give the recipe predict=fn"):
         log_model(Recipe(boosted, seed=1), labels, store="artifacts")

@@ -35,7 +35,7 @@ DECLARED = [
 def flowers():
     rng = np.random.default_rng(5)
     y = rng.integers(0, 3, 60)
-    return TrainingData(rng.normal(size=(60, 3)) + y[:, None], np.array(["a", "b", "c"])[y])
+    return TrainingData(rng.normal(size=(60, 3)) + y[:, None], np.array(["a", "b", "c"])[y], one_record_each=True)
 
 
 def judged(subject, fleet):
@@ -116,7 +116,7 @@ def test_the_step_can_succeed_for_what_log_model_has_logged(
     y = 1 - ((first > 0) & (first < 0.6))  # an empty place is no small number
     asked = [(Recipe(estimator), X), (Recipe(estimator, predict=step), SPARSE.toarray())]  # then as the step says
     for (recipe, records), why in zip(asked, (said, ""), strict=True):
-        data = TrainingData(records, y)
+        data = TrainingData(records, y, one_record_each=True)
         log_model(recipe, data, registered_model_name="m", release=Release(form), store="artifacts")
         found = judged(Subject.load(f"models:/m/{1 if why else 2}"), fleet)
         assert found.outcome == ("inconclusive" if why else "passed"), found.message
@@ -189,7 +189,9 @@ def test_frames_sparse_records_and_text_are_asked_too(registry, fleet):
     }
     for name, X in records.items():
         model = make_pipeline(CountVectorizer(), MultinomialNB()) if name == "text" else MultinomialNB()
-        log_model(Recipe(model), TrainingData(X, y), registered_model_name=name, store="artifacts")
+        log_model(
+            Recipe(model), TrainingData(X, y, one_record_each=True), registered_model_name=name, store="artifacts"
+        )
         found = judged(Subject.load(f"models:/{name}/1"), fleet)
         assert found.outcome == "passed", (name, found.message)
 
@@ -255,7 +257,7 @@ def test_columns_that_a_schema_would_refuse_are_served(registry, fleet):
     frame, other, y = with_columns()
     log_model(
         Recipe(encoded()),
-        TrainingData(frame, y, candidates=(other, y)),
+        TrainingData(frame, y, candidates=(other, y), one_record_each=True),
         registered_model_name="mixed",
         store="artifacts",
     )
@@ -278,7 +280,10 @@ def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_r
             signature=mlflow.models.infer_signature(frame),
         )
     log_recipe(
-        info, Recipe(encoded()), TrainingData(frame, y, candidates=(other, y) if missing else None), store="artifacts"
+        info,
+        Recipe(encoded()),
+        TrainingData(frame, y, candidates=(other, y) if missing else None, one_record_each=True),
+        store="artifacts",
     )
     found = judged(Subject.load("models:/own/1"), fleet)
     if not missing:

@@ -65,7 +65,12 @@ def test_nothing_is_trained_or_logged_before_somebody_says_where_the_data_may_li
 @pytest.mark.slow
 def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, from_registered):
     y = np.arange(60) % 2
-    log_model(Recipe(preprocessed()), TrainingData(people, y), registered_model_name="m", store="artifacts")
+    log_model(
+        Recipe(preprocessed()),
+        TrainingData(people, y, one_record_each=True),
+        registered_model_name="m",
+        store="artifacts",
+    )
     subject = Subject.load("models:/m/1")
     assert from_registered(subject) < 1e-12
 
@@ -73,7 +78,7 @@ def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, fr
         preprocessed().fit(people, y), name="own", pyfunc_predict_fn="predict_proba", pip_requirements=[],
         serialization_format="cloudpickle",
     )  # fmt: skip
-    log_recipe(info, Recipe(preprocessed()), TrainingData(people, y), store="artifacts")
+    log_recipe(info, Recipe(preprocessed()), TrainingData(people, y, one_record_each=True), store="artifacts")
     assert from_registered(Subject.load(f"models:/{info.model_id}")) < 1e-12
 
 
@@ -95,7 +100,10 @@ def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order
         X = pd.DataFrame(X, columns=[f"c{k}" for k in range(30)], copy=False)
     candidates = (np.ascontiguousarray(X[:5]) if not frame else X.iloc[:5].copy(), y[:5])
     for k, last in enumerate((SGDClassifier(loss="log_loss"), CalibratedClassifierCV(LinearSVC()))):
-        recipe, data = Recipe(make_pipeline(StandardScaler(), last), seed=3), TrainingData(X, y, candidates=candidates)
+        recipe, data = (
+            Recipe(make_pipeline(StandardScaler(), last), seed=3),
+            TrainingData(X, y, candidates=candidates, one_record_each=True),
+        )
         trained = recipe.train(X, y, seed=3)
         with mlflow.start_run():
             info = mlflow.sklearn.log_model(
@@ -195,18 +203,18 @@ def test_a_dataset_of_mlflow_is_referred_to_by_its_source(registry, table, tmp_p
     frame = pd.read_csv(path)
     dataset = mlflow.data.from_pandas(frame, source=str(path), targets="label")
 
-    log_model(Recipe(GaussianNB()), TrainingData.from_dataset(dataset), registered_model_name="m")
+    log_model(Recipe(GaussianNB()), TrainingData.from_dataset(dataset, one_record_each=True), registered_model_name="m")
 
     assert Subject.load("models:/m/1").data.source["uri"] == str(path)
     with pytest.raises(SubjectError, match="from_dataset"):
-        TrainingData(dataset, frame["label"])
+        TrainingData(dataset, frame["label"], one_record_each=True)
     for other in (
         mlflow.data.from_pandas(frame.assign(b=0), source=str(path), targets="label"),
         mlflow.data.from_pandas(frame, targets="label"),
         mlflow.data.from_numpy(frame[["a"]].to_numpy(), targets=frame["label"].to_numpy()),
     ):  # in memory only: somebody must say where
         with pytest.raises(UsageError, match="store="):
-            log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other))
+            log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other, one_record_each=True))
 
 
 @pytest.mark.slow
@@ -227,7 +235,7 @@ def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, mon
 
 
 def test_labels_that_nobody_has_been_trained_on_are_refused_at_logging(registry, recipe, data):
-    wrong = TrainingData(data.X, data.y, candidates=(data.X[:3], [0, 7, 1]))
+    wrong = TrainingData(data.X, data.y, candidates=(data.X[:3], [0, 7, 1]), one_record_each=True)
     with pytest.raises(
         SubjectError, match="1 to 9 candidates have a label that no training record has, first candidate 1"
     ):
@@ -248,7 +256,7 @@ def test_the_kinds_that_a_text_model_gets(registry, from_registered):
     texts, y = ["good day", "bad night"] * 10, [1, 0] * 10
     for k, X in enumerate((texts, pd.Series(texts), np.array(texts, dtype=object))):
         recipe = Recipe(make_pipeline(CountVectorizer(), MultinomialNB()))
-        log_model(recipe, TrainingData(X, y), registered_model_name=f"t{k}", store="artifacts")
+        log_model(recipe, TrainingData(X, y, one_record_each=True), registered_model_name=f"t{k}", store="artifacts")
         subject = Subject.load(f"models:/t{k}/1")
         assert type(subject.data.X) is type(X)
         assert from_registered(subject) == 0.0
@@ -256,7 +264,7 @@ def test_the_kinds_that_a_text_model_gets(registry, from_registered):
 
 def test_errors_of_storing_are_ours(registry, recipe):
     with pytest.raises(PrivgateError, match="record 1 is a NoneType"):
-        log_model(recipe, TrainingData(["a", None, "b"], [0, 1, 0]), store="artifacts")
+        log_model(recipe, TrainingData(["a", None, "b"], [0, 1, 0], one_record_each=True), store="artifacts")
 
 
 OTHER_PANDAS = os.environ.get("PRIVGATE_OTHER_PYTHON", "")

@@ -57,7 +57,7 @@ def people(kind, n=40):
     y = X["a"] + 0.3 * rng.normal(size=n)
     target = y.to_numpy() if kind == "ridge" else np.where(y > 0, "granted", "refused")
     names = np.array([f"Kunigunde-{k:03d}" for k in range(n)])
-    return TrainingData(X, target, ids=names, domain=Domain(box=BOX))
+    return TrainingData(X, target, ids=names, domain=Domain(box=BOX), one_record_each=True)
 
 
 def texts(data):

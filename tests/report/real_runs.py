@@ -253,7 +253,7 @@ def sensitive(w):
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=120), rng.integers(0, 2, 120), rng.integers(0, 3, 120)])
     y = np.where(X[:, 0] + 2 * X[:, 1] + rng.logistic(size=120) > 1, "yes", "no")
-    data = TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]), sensitive=(1, 2))
+    data = TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]), sensitive=(1, 2), one_record_each=True)
     policy = w.policy("features", "metric: attribute_advantage, max: 0.3")
     return w.judge(policy, w.registered("sensitive", Recipe(DecisionTreeClassifier(max_depth=4), seed=0), data))
 
@@ -264,7 +264,7 @@ def regressor(w):
     X = rng.normal(size=(300, 3))
     y = X @ [1.0, -2.0, 0.5] + rng.normal(size=300)
     data = TrainingData(X[:150], y[:150], ids=[f"P-{i:05d}" for i in range(150)], candidates=(X[150:], y[150:]),
-                        domain=Domain(box=((-4.0, 4.0),) * 3))  # fmt: skip
+                        domain=Domain(box=((-4.0, 4.0),) * 3), one_record_each=True)  # fmt: skip
     policy = w.policy(
         "numbers",
         "metric: sensitivity, max: 0.9",

@@ -58,7 +58,11 @@ def test_a_column_of_round_numbers_is_asked_within_its_resolution_too(unit, step
     """A whole day beside an age in days was the nearest question, and too far for a tree that splits between days."""
     days = np.random.default_rng(4).integers(6_000, 30_000, (400, 1)) * unit
     labels = np.arange(400) % 2
-    made = Run(Subject.local(Recipe(LogisticRegression()), TrainingData(days, labels)), InProcess(), Budget())
+    made = Run(
+        Subject.local(Recipe(LogisticRegression()), TrainingData(days, labels, one_record_each=True)),
+        InProcess(),
+        Budget(),
+    )
     kinds = beside.about(made, np.arange(400), near=True).kinds
 
     gaps = {name: np.abs(moved - days).max() for name, moved in kinds.items()}
@@ -260,7 +264,7 @@ class ShyOfOne(Shy):
 
 def test_refusing_questions_beside_one_person_is_no_way_out_for_people_either():
     X = np.random.default_rng(2).normal(size=(200, 3))
-    data = TrainingData(X, np.arange(200) % 2)
+    data = TrainingData(X, np.arange(200) % 2, one_record_each=True)
     some = Run(Subject.local(Recipe(ShyOfOne()), data), InProcess(), Budget())
 
     with pytest.raises(MeasurementError, match="may tell who was trained on"):

@@ -47,7 +47,7 @@ def test_no_module_assigns_a_field_of_a_run():
 
 @pytest.fixture
 def run():
-    return Run(Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])), None)
+    return Run(Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)), None)
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))

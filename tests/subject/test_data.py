@@ -63,14 +63,16 @@ def test_one_changed_value_changes_the_digest(kind):
     else:
         changed.reshape(12, -1)[7, 0] += 1e-12
 
-    assert TrainingData(changed, Y).digest != TrainingData(value, Y).digest
-    assert TrainingData(value, Y[::-1]).digest != TrainingData(value, Y).digest
+    assert TrainingData(changed, Y, one_record_each=True).digest != TrainingData(value, Y, one_record_each=True).digest
+    assert (
+        TrainingData(value, Y[::-1], one_record_each=True).digest != TrainingData(value, Y, one_record_each=True).digest
+    )
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_the_pool_is_training_records_then_candidates(kind):
     value = CONTAINERS[kind]
-    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]))
+    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]), one_record_each=True)
 
     pool, labels = data.pool()
 
@@ -106,22 +108,22 @@ def test_refuses_what_cannot_be_judged(arguments, words):
 
 def test_refuses_repeated_ids_and_short_groups():
     with pytest.raises(SubjectError, match="use groups"):
-        TrainingData(X, Y, ids=["a"] * 12)
+        TrainingData(X, Y, ids=["a"] * 12, one_record_each=True)
     with pytest.raises(SubjectError, match="groups has shape"):
         TrainingData(X, Y, groups=[1, 2])
     with pytest.raises(SubjectError, match="candidates"):
-        TrainingData(X, Y, candidates=(X, Y[:3]))
+        TrainingData(X, Y, candidates=(X, Y[:3]), one_record_each=True)
 
 
 def test_refuses_pickled_objects(tmp_path):
     with pytest.raises(SubjectError, match="pickle"):
-        TrainingData(np.array([{}] * 12, dtype=object), Y).save(tmp_path)
+        TrainingData(np.array([{}] * 12, dtype=object), Y, one_record_each=True).save(tmp_path)
     with pytest.raises(SubjectError, match="text"):
-        TrainingData([{}] * 12, Y).save(tmp_path)
+        TrainingData([{}] * 12, Y, one_record_each=True).save(tmp_path)
 
 
 def made_by_a_loader(n: int = 4) -> TrainingData:
-    return TrainingData(np.arange(n)[:, None], np.arange(n) % 2)
+    return TrainingData(np.arange(n)[:, None], np.arange(n) % 2, one_record_each=True)
 
 
 def test_a_loader_leaves_the_data_where_it_is(monkeypatch):
@@ -144,10 +146,12 @@ def test_a_loader_leaves_the_data_where_it_is(monkeypatch):
 
 
 def test_a_domain_is_inferred_only_from_plain_numbers():
-    assert TrainingData(np.array([[0, 2], [1, 0]]), [0, 1]).effective_domain == Domain(categories=(2, 3), inferred=True)
-    assert TrainingData(X, Y).effective_domain.box[0] == (X[:, 0].min(), X[:, 0].max())
-    assert TrainingData(CONTAINERS["text"], Y).effective_domain is None
-    assert TrainingData(CONTAINERS["sparse"], Y).effective_domain is None
+    assert TrainingData(np.array([[0, 2], [1, 0]]), [0, 1], one_record_each=True).effective_domain == Domain(
+        categories=(2, 3), inferred=True
+    )
+    assert TrainingData(X, Y, one_record_each=True).effective_domain.box[0] == (X[:, 0].min(), X[:, 0].max())
+    assert TrainingData(CONTAINERS["text"], Y, one_record_each=True).effective_domain is None
+    assert TrainingData(CONTAINERS["sparse"], Y, one_record_each=True).effective_domain is None
 
 
 WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")})
@@ -167,7 +171,7 @@ def test_a_domain_survives_json(sizes):
 
 def test_a_domain_may_be_declared_in_short_forms():
     def declared(short):
-        return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short).domain
+        return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short, one_record_each=True).domain
 
     assert declared([3, 2]) == declared([range(3), [0, 1]]) == declared({"categories": [3, 2]}) == Domain((3, 2))
     assert declared([(0, 1), (2.5, 3)]) == Domain(box=((0.0, 1.0), (2.5, 3.0)))
@@ -187,7 +191,7 @@ def test_a_value_in_the_middle_of_a_long_record_changes_the_digest(wrapped):
         long[2][1000] = middle
         records = [wrapped(a) for a in long]
         frame = pd.DataFrame({"x": pd.Series(records, dtype=object)})
-        return [TrainingData(made, [0, 1, 0, 1]).digest for made in (records, frame)]
+        return [TrainingData(made, [0, 1, 0, 1], one_record_each=True).digest for made in (records, frame)]
 
     assert digests(1.0) == digests(1.0)
     assert set(digests(1.0)).isdisjoint(digests(2.0))
@@ -197,7 +201,7 @@ def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
     key = "sha256:" + "00ff" * 8 + "a1" * 16
     for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):
         assert digest.generator(key, **part).bytes(8) == np.random.default_rng(seed).bytes(8)
-    data = [TrainingData(np.eye(3), list(labels)) for labels in ("aab", "aab", "abb")]
+    data = [TrainingData(np.eye(3), list(labels), one_record_each=True) for labels in ("aab", "aab", "abb")]
     one, same, other = (Subject.local(Recipe(GaussianNB()), d) for d in data)
     drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
     assert drawn[0] == drawn[1]
@@ -227,7 +231,10 @@ def test_records_of_pool_rows_are_those_of_the_whole_pool(rows):
     rows = np.array(rows, dtype=np.int64)
     for kind in (np.asarray, pd.DataFrame, sp.csr_matrix, lambda X: [str(v) for v in X]):
         data = TrainingData(
-            kind(np.arange(12.0).reshape(6, 2)), [0, 1] * 3, candidates=(kind(-np.ones((3, 2))), [0, 1, 0])
+            kind(np.arange(12.0).reshape(6, 2)),
+            [0, 1] * 3,
+            candidates=(kind(-np.ones((3, 2))), [0, 1, 0]),
+            one_record_each=True,
         )
         assert containers.content_digest(data.at(rows)) == containers.content_digest(
             containers.take(data.pool()[0], rows)

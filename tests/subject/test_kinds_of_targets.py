@@ -25,7 +25,7 @@ X, Y = RNG.normal(size=(50, 3)), [0, 1] * 25
 )
 def test_several_labels_a_record_are_refused_in_one_sentence(labels):
     with pytest.raises(SubjectError, match="not judged together; log one model a"):
-        TrainingData(X, labels)
+        TrainingData(X, labels, one_record_each=True)
 
 
 def score(model, x):

@@ -49,7 +49,7 @@ def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator
     recipe = Recipe(estimator)
     back = Recipe.read(recipe.payload, None)
 
-    assert Subject.local(recipe, TrainingData(X, np.arange(10) % 2)).task == task
+    assert Subject.local(recipe, TrainingData(X, np.arange(10) % 2, one_record_each=True)).task == task
     assert (back.task or "classification") == task
     assert recipe.refusal == back.refusal == ""
     assert ("task" in recipe.payload) == (task == "regression")
@@ -132,18 +132,21 @@ def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybod
 
 def test_several_columns_are_refused():
     with pytest.raises(SubjectError, match="3 columns"):
-        TrainingData(X, np.zeros((10, 3)))
+        TrainingData(X, np.zeros((10, 3)), one_record_each=True)
 
 
 def test_a_release_fits_its_task():
-    data, labels = TrainingData(X, np.arange(10.0)), TrainingData(X, np.arange(10) % 2)
+    data, labels = (
+        TrainingData(X, np.arange(10.0), one_record_each=True),
+        TrainingData(X, np.arange(10) % 2, one_record_each=True),
+    )
 
     with pytest.raises(SubjectError, match="no probabilities to release as 'rounded'"):
         Subject.local(Recipe(Ridge()), data, release=Release("rounded"))
     with pytest.raises(SubjectError, match="trains a classifier"):
         Subject.local(Recipe(LogisticRegression()), labels, release=Release(noise=Laplace(1.0)))
     with pytest.raises(SubjectError, match="no numbers"):
-        Subject.local(Recipe(Ridge()), TrainingData(X, np.array(list("abcdefghij"))))
+        Subject.local(Recipe(Ridge()), TrainingData(X, np.array(list("abcdefghij")), one_record_each=True))
     for release in (Release(), Release(noise=Laplace(0.5)), Release(noise=Gaussian(2.0))):
         assert Release.from_payload(release.payload()) == release
     assert "noise" not in Release().payload()
@@ -153,6 +156,6 @@ def test_a_release_fits_its_task():
 
 
 def test_targets_of_one_value_or_too_large_are_no_traceback():
-    assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10))).scale == (1.0, 1.0)
+    assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10), one_record_each=True)).scale == (1.0, 1.0)
     with pytest.raises(SubjectError, match="another unit"):
-        _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
+        _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5), one_record_each=True)).scale

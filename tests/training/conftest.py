@@ -61,7 +61,9 @@ def out(*rows, seed=1, queries=(0, 1), **extra):
 def subject():
     def make(n=20, **params):
         X = np.column_stack([np.arange(n), np.ones(n)]).astype(float)
-        return Subject.local(Recipe(shares, params=params, seed=1), TrainingData(X, np.arange(n) % 2))
+        return Subject.local(
+            Recipe(shares, params=params, seed=1), TrainingData(X, np.arange(n) % 2, one_record_each=True)
+        )
 
     return make
 

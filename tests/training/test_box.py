@@ -292,7 +292,8 @@ def missing(X, row):
 
 def subject(training, **params):
     return Subject.local(
-        Recipe(training, params=params, seed=1), TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2)
+        Recipe(training, params=params, seed=1),
+        TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2, one_record_each=True),
     )
 
 
@@ -317,7 +318,7 @@ def calling(X, y, *, seed, port):
 def test_a_box_has_the_network_where_the_recipe_declares_it_and_the_operator_lets_it(tmp_path, declared, allowed):
     with socket.create_server(("127.0.0.1", 0)) as outside:
         recipe = Recipe(calling, params={"port": outside.getsockname()[1]}, seed=1, network=declared)
-        asked = Subject.local(recipe, TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2))
+        asked = Subject.local(recipe, TrainingData(np.arange(12.0)[:, None], np.arange(12) % 2, one_record_each=True))
         fleet = Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap", network=allowed)
         fleet.logs = tmp_path / "logs"
         with fleet:
@@ -347,7 +348,7 @@ class Stored:
 @boxes
 def test_a_stored_model_stays_open_beside_boxes_that_train():
     asked = replace(subject(even), model=Stored(), digests={"model": "m"})
-    wide = replace(asked, data=TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2))
+    wide = replace(asked, data=TrainingData(np.arange(20.0)[:, None], np.arange(20) % 2, one_record_each=True))
     other = replace(asked, model=Stored(), digests={"model": "another"})
     with Fleet(jobs=2, ledger="none", isolate="bubblewrap") as fleet:
         first = fleet.registered(asked, np.arange(2)).log_p
@@ -485,7 +486,7 @@ def test_answers_are_the_same_in_a_box(tmp_path):
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
-    data = TrainingData(X, (X[:, 0] > 0).astype(int))
+    data = TrainingData(X, (X[:, 0] > 0).astype(int), one_record_each=True)
     forest = Subject.local(Recipe(RandomForestClassifier(n_estimators=5), seed=1), data)
     fits = [Fit(1, np.arange(40), left_out=np.array([r])) for r in range(6)]
     answers = []

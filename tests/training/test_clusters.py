@@ -47,7 +47,9 @@ def kills_without_seven(X, y, *, seed):
 
 def subject(training=slowly, **params):
     X = np.column_stack([np.arange(N), np.sin(np.arange(N))])
-    return Subject.local(Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2))
+    return Subject.local(
+        Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2, one_record_each=True)
+    )
 
 
 class Cluster:
@@ -119,7 +121,7 @@ def registered(empty_database, tmp_path):
     """A naive Bayes model of 90 people in a registry of its own, and where it is."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 2))
-    data = TrainingData(X, (X[:, 0] + rng.logistic(size=90) > 0).astype(int))
+    data = TrainingData(X, (X[:, 0] + rng.logistic(size=90) > 0).astype(int), one_record_each=True)
     where = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'registry.db')}"
     log_model(
         Recipe(GaussianNB(), seed=1), data, registered_model_name="m", tracking_uri=where, store=tmp_path / "data"

@@ -110,7 +110,7 @@ def test_a_place_that_is_no_folder_is_refused(where):
 def others():
     """The same, and what differs in one thing that changes an answer."""
     rng = np.random.default_rng(0)
-    data = TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2)
+    data = TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2, one_record_each=True)
     usual = Subject.local(Recipe(GaussianNB()), data)
     yield "", usual
     yield "recipe", Subject.local(Recipe(GaussianNB(var_smoothing=1e-3)), data)

@@ -52,7 +52,9 @@ def greedy(X, y, *, seed):
 
 def subject(training, **params):
     X = np.column_stack([np.arange(N), np.cos(np.arange(N))]).astype(float)
-    return Subject.local(Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2))
+    return Subject.local(
+        Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2, one_record_each=True)
+    )
 
 
 def out(*rows):

@@ -187,7 +187,7 @@ def test_training_code_in_the_sandbox_reaches_neither_ledger_nor_key(tmp_path, o
 
     if why := missing():
         pytest.skip(why)
-    data = TrainingData(np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2)
+    data = TrainingData(np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2, one_record_each=True)
     recipe = Recipe(poisoning, {"folder": str(tmp_path / "ledger"), "secret": str(own_key)}, seed=1)
     asked = Subject.local(recipe, data)
     with Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="none") as before:

@@ -139,7 +139,10 @@ def lingering(X, y, *, seed, place="", **_):
 
 def subject(function, **params):
     rng = np.random.default_rng(0)
-    return Subject.local(Recipe(function, params, seed=1), TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2))
+    return Subject.local(
+        Recipe(function, params, seed=1),
+        TrainingData(rng.normal(size=(20, 2)), np.arange(20) % 2, one_record_each=True),
+    )
 
 
 @pytest.mark.slow

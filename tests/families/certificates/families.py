@@ -161,7 +161,9 @@ def ball_logistic(rng):
     estimator = BallLogistic(
         C=float(rng.choice([0.01, 0.5, 5.0])), radius=float(rng.choice([1.1, 3.0])), classes=[0, 1]
     )
-    return Instance(Subject.local(Recipe(estimator), TrainingData(X, y)), np.concatenate([X, -X, 1e6 * X]))
+    return Instance(
+        Subject.local(Recipe(estimator), TrainingData(X, y, one_record_each=True)), np.concatenate([X, -X, 1e6 * X])
+    )
 
 
 def sharded(rng):

@@ -174,7 +174,7 @@ def test_says_nothing_about_a_release_that_is_not_exact(name, form):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_nothing_about_another_model_or_a_wrapped_one(name):
-    data = TrainingData(np.eye(4), [0, 1, 0, 1])
+    data = TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
     other = Subject.local(Recipe(DecisionTreeClassifier()), data)
     assert certificates.ALL[name].applies(other).startswith("does not apply, because ")
     if name == "listed_questions":
@@ -250,7 +250,9 @@ def test_the_best_bound_names_its_certificate_and_the_silence_of_the_others():
 
 
 def test_without_any_certificate_the_bound_is_infinite_and_nobody_is_named():
-    subject = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1]))
+    subject = Subject.local(
+        Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
+    )
     found, by, notes = bounds.bound(subject, np.arange(4), None)
     assert np.isinf(found.upper).all()
     assert not found.exact.any()
@@ -260,5 +262,7 @@ def test_without_any_certificate_the_bound_is_infinite_and_nobody_is_named():
 
 def test_training_records_outside_the_declared_domain_are_refused():
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, [0, 0, 1, 1], domain=Domain(box=((0.0, 2.0),))))
+    subject = Subject.local(
+        Recipe(GaussianNB()), TrainingData(X, [0, 0, 1, 1], domain=Domain(box=((0.0, 2.0),)), one_record_each=True)
+    )
     assert "outside the declared domain" in certificates.ALL["gaussian_nb"].applies(subject)

@@ -80,7 +80,9 @@ def test_all_thousand_records_of_adult_on_four_attributes(shared_data):
     X, y = np.column_stack(columns)[rows], (frame["income"] == ">50K").astype(int).to_numpy()[rows]
     sizes = [int(c.max()) + 1 for c in columns]
     estimator = CategoricalNB(min_categories=sizes)
-    subject = Subject.local(Recipe(estimator), TrainingData(X, y, domain=Domain(categories=tuple(sizes))))
+    subject = Subject.local(
+        Recipe(estimator), TrainingData(X, y, domain=Domain(categories=tuple(sizes)), one_record_each=True)
+    )
     found = certificates.ALL["categorical_nb"].bound(subject, np.arange(1000), None)
     queries = np.array(list(itertools.product(*(range(v) for v in sizes))))
     log_with = CategoricalNB(min_categories=sizes).fit(X, y).predict_log_proba(queries)

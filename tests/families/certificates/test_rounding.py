@@ -33,7 +33,9 @@ def test_gaussian_means_that_cancel_are_not_certified():
         rng = np.random.default_rng(n)
         X = np.column_stack([rng.random(n), rng.random(n), np.full(n, 1718452800.1)])
         box = ((0.0, 1.0), (0.0, 1.0), (1718452799.6, 1718452800.6))
-        subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, rng.integers(0, 2, n), domain=Domain(box=box)))
+        subject = Subject.local(
+            Recipe(GaussianNB()), TrainingData(X, rng.integers(0, 2, n), domain=Domain(box=box), one_record_each=True)
+        )
         changed = real(subject, 0, np.array(list(itertools.product(*box))))
         assert changed <= bound("gaussian_nb", subject).upper[0]
         assert "subtract a constant" in certificates.ALL["gaussian_nb"].applies(subject)
@@ -46,7 +48,7 @@ def test_a_smaller_offset_costs_no_certificate(offset):
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.random(300), np.full(300, offset)])
     box = Domain(box=((0.0, 1.0), (offset - 0.5, offset + 0.5)))
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, np.arange(300) % 2, domain=box))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, np.arange(300) % 2, domain=box, one_record_each=True))
     assert bound("gaussian_nb", subject).upper.max() < 0.1
 
 
@@ -54,7 +56,7 @@ def test_a_smaller_offset_costs_no_certificate(offset):
 def test_bernoulli_computes_the_absence_of_a_feature_that_everybody_has_from_its_presence(alpha):
     n, rng = 2000, np.random.default_rng(0)
     X = np.column_stack([np.ones((n, 3)), rng.integers(0, 2, (n, 2))])
-    subject = Subject.local(Recipe(BernoulliNB(alpha=alpha)), TrainingData(X, np.arange(n) % 2))
+    subject = Subject.local(Recipe(BernoulliNB(alpha=alpha)), TrainingData(X, np.arange(n) % 2, one_record_each=True))
     said, found = certificates.ALL["bernoulli_nb"].applies(subject), bound("bernoulli_nb", subject)
     changed = real(subject, 0, np.array(list(itertools.product((0.0, 1.0), repeat=5))))
     assert changed <= found.upper[0] + ROUNDING_OF_TEST
@@ -73,7 +75,7 @@ def test_ordinary_data_are_bounded_as_tightly_as_exact_arithmetic_would(monkeypa
     X, y = load(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0) if scaled else X
     box = Domain(box=tuple(zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)))
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, domain=box))
+    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, domain=box, one_record_each=True))
     monkeypatch.setattr(kernel.rounding, "DEEPEST", np.inf)  # corners of such boxes underflow: another matter
     found = bound("gaussian_nb", subject)
     monkeypatch.setattr(kernel.gaussian._Model, "off", lambda _, moments, __: np.zeros(len(moments.n)))

@@ -199,7 +199,7 @@ def test_the_scaler_outside_is_not_covered_and_the_one_inside_is():
     X, y = table()
     inside = Recipe(Sharded(make_pipeline(StandardScaler(), LogisticRegression()), classes=[0, 1]))
     outside = Recipe(make_pipeline(StandardScaler(), Sharded(LogisticRegression(), classes=[0, 1])))
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
 
     assert certificates.ALL["sharded"].applies(Subject.local(inside, data)) == ""
     assert "not privgate.models.Sharded" in certificates.ALL["sharded"].applies(Subject.local(outside, data))
@@ -212,7 +212,7 @@ def test_labels_must_be_declared_and_hold_the_data():
         Sharded(GaussianNB()).fit(X, y)
     with pytest.raises(ValueError, match="none of the 2 declared"):
         Sharded(GaussianNB(), classes=[0, 1]).fit(X, y)
-    few = Subject.local(Recipe(Sharded(GaussianNB(), classes=[0, 1])), TrainingData(X, y))
+    few = Subject.local(Recipe(Sharded(GaussianNB(), classes=[0, 1])), TrainingData(X, y, one_record_each=True))
     assert "does not declare" in certificates.ALL["sharded"].applies(few)
 
 
@@ -296,8 +296,13 @@ def test_public_records_reach_every_member():
     made = Sharded(GaussianNB(), shards=10, classes=[0, 1], public=(Z, t)).fit(X, y)
 
     assert all(m.class_count_.sum() >= 50 for m in made.members_)
-    assert ENGINE.supports(Subject.local(Recipe(clone(made)), TrainingData(X, y)))  # refits then
-    assert certificates.ALL["sharded"].applies(Subject.local(Recipe(clone(made)), TrainingData(X, y))) == ""
+    assert ENGINE.supports(Subject.local(Recipe(clone(made)), TrainingData(X, y, one_record_each=True)))  # refits then
+    assert (
+        certificates.ALL["sharded"].applies(
+            Subject.local(Recipe(clone(made)), TrainingData(X, y, one_record_each=True))
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize("combine", COMBINE)
@@ -318,9 +323,10 @@ def test_a_members_part_is_read_off_a_model_of_its_shard_alone(combine):
 def test_any_learner_is_approved_by_dtp_1():
     X, y = table(n=40)
     subject = Subject.local(
-        Recipe(Sharded(DecisionTreeClassifier(), shards=5, classes=[0, 1]), seed=1), TrainingData(X, y)
+        Recipe(Sharded(DecisionTreeClassifier(), shards=5, classes=[0, 1]), seed=1),
+        TrainingData(X, y, one_record_each=True),
     )
-    plain = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), TrainingData(X, y))
+    plain = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), TrainingData(X, y, one_record_each=True))
 
     verdict = evaluate(Policy.load("dtp-1"), subject)
     assert verdict.approved
@@ -343,7 +349,7 @@ class InSinglePrecision(GaussianNB):
 def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeypatch):
     X, y = table(n=30)
     made = Sharded(InSinglePrecision(), shards=5, classes=[0, 1])
-    subject, fleet = Subject.local(Recipe(made, seed=1), TrainingData(X, y)), InProcess()
+    subject, fleet = Subject.local(Recipe(made, seed=1), TrainingData(X, y, one_record_each=True)), InProcess()
 
     def rechecked():
         found, _ = ENGINE.answers(Asked(subject, np.arange(30), (1,), fleet))
@@ -357,7 +363,7 @@ def test_an_answer_that_depends_on_the_batch_is_within_the_engines_error(monkeyp
     assert rechecked()[0].outcome == "warned"
     trees = make_pipeline(StandardScaler(), DecisionTreeClassifier())
     exact = Sharded(trees, shards=5, classes=[0, 1])
-    assert not sharded.in_batches(Subject.local(Recipe(exact, seed=1), TrainingData(X, y)))
+    assert not sharded.in_batches(Subject.local(Recipe(exact, seed=1), TrainingData(X, y, one_record_each=True)))
 
 
 # ------------------------------------------------------------------ members that are not strangers
@@ -524,7 +530,8 @@ def test_a_model_over_the_limit_is_blocked_and_no_bug():
 def test_fewer_than_4_shards_count_only_beside_an_attack_rule():
     X, y = table(n=24)
     few, enough = (
-        Subject.local(Recipe(Sharded(GaussianNB(), shards=s, classes=[0, 1])), TrainingData(X, y)) for s in (3, 4)
+        Subject.local(Recipe(Sharded(GaussianNB(), shards=s, classes=[0, 1])), TrainingData(X, y, one_record_each=True))
+        for s in (3, 4)
     )
     names = lambda subject, attacked: [c.name for c in applicable(subject, attacked=attacked)[0]]
 
@@ -540,7 +547,9 @@ def test_a_whole_number_of_shards_may_be_written_as_a_float():
     X, y = table(n=30)
     made = Sharded(GaussianNB(), shards=5.0, classes=[0, 1])
     found, left = ENGINE.answers(
-        Asked(Subject.local(Recipe(made), TrainingData(X, y)), np.arange(30), (None,), InProcess())
+        Asked(
+            Subject.local(Recipe(made), TrainingData(X, y, one_record_each=True)), np.arange(30), (None,), InProcess()
+        )
     )
 
     assert len(found.units) + len(left) == 30

@@ -48,7 +48,7 @@ def test_where_one_model_alone_releases_nothing_no_bound_is_stated(name):
     made, far, near = CASES[name]
     for size, underflows in ((far, True), (near, False)):
         estimator, X, domain, queries = made(size)
-        subject = Subject.local(Recipe(estimator), TrainingData(X, LABELS, domain=domain))
+        subject = Subject.local(Recipe(estimator), TrainingData(X, LABELS, domain=domain, one_record_each=True))
         assert not certificates.ALL[name].applies(subject)
         riskiest = int(np.abs(X - X[LABELS].mean(axis=0)).sum(axis=1).argmax())
         units = np.unique([0, 1, 2, 3, riskiest])

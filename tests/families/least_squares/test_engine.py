@@ -100,7 +100,7 @@ def test_says_why_it_leaves_others_to_refits(estimator, said):
 
 def test_a_classifier_is_never_its_own_and_a_regressor_never_a_classifiers():
     labels = (Y.mean() < Y).astype(int)
-    classifier = Subject.local(Recipe(RidgeClassifier(), predict=scores), TrainingData(X, labels))
+    classifier = Subject.local(Recipe(RidgeClassifier(), predict=scores), TrainingData(X, labels, one_record_each=True))
 
     assert "classification" in ENGINE.refusal(classifier)
     for estimator in (Ridge(), Lasso()):

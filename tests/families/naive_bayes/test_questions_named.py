@@ -19,7 +19,7 @@ def moved(model, X, y, unit, asked):
 
 
 def limits(model, X, y, name, *, domain=None, limit=1e-4):
-    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=domain))
+    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=domain, one_record_each=True))
     theorem = certificates.ALL[name]
     assert not theorem.applies(subject)
     found = theorem.bound(subject, np.arange(len(y)), None, limit=limit)
@@ -73,7 +73,10 @@ def test_leaves_that_no_question_reaches_together_show_nothing():
 def test_a_class_that_is_left_without_variance_ends_in_no_traceback():
     X = np.array([[1.0, 2.0], [1.0, 3.0], [2.0, 2.5], [4.0, 1.0], [4.5, 0.0], [5.0, 1.5], [3.0, 3.0]])
     y = np.array([0, 0, 0, 1, 1, 1, 1])
-    subject = Subject.local(Recipe(GaussianNB(var_smoothing=0.0)), TrainingData(X, y, domain=Domain(box=((0, 6),) * 2)))
+    subject = Subject.local(
+        Recipe(GaussianNB(var_smoothing=0.0)),
+        TrainingData(X, y, domain=Domain(box=((0, 6),) * 2), one_record_each=True),
+    )
     if not certificates.ALL["gaussian_nb"].applies(subject):
         upper = certificates.ALL["gaussian_nb"].bound(subject, np.arange(7), None, limit=1.0).upper
         assert np.isinf(upper[2])

@@ -215,7 +215,7 @@ def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it()
 def test_a_declared_range_that_a_step_makes_infinite_is_not_called_undeclared():
     X = pd.DataFrame({"age": np.arange(1.0, 21.0)})
     behind = make_pipeline(FunctionTransformer(np.log), LogisticRegression())
-    data = TrainingData(X, np.arange(20) % 2, domain={"age": (0, 30)})
+    data = TrainingData(X, np.arange(20) % 2, domain={"age": (0, 30)}, one_record_each=True)
     (why,) = facts(Subject.local(Recipe(behind, seed=0), data))["why_no_certificate"]
     assert why.startswith("'age' may be infinite where it reaches the last step")
 
@@ -342,7 +342,7 @@ def test_a_wrong_bound_about_a_pipeline_is_seen_by_real_pipelines(fleet):
 )
 def test_why_no_theorem_can_speak_is_told_before_anything_is_trained(recipe, said):
     X, y = frame()
-    known = facts(Subject.local(recipe, TrainingData(X[NUMBERS], y)))
+    known = facts(Subject.local(recipe, TrainingData(X[NUMBERS], y, one_record_each=True)))
     assert not known["certificates"]
     (why,) = known["why_no_certificate"]
     assert said in why

@@ -44,6 +44,7 @@ class Company:
             (X[:, 0] > 0).astype(int),
             candidates=(X[:10].copy(), np.ones(10, int)),
             domain=Domain(categories=(3,) * 4),
+            one_record_each=True,
         )
         self.good = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
         self.bad = Recipe(DecisionTreeClassifier(), seed=1)

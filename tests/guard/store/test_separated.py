@@ -113,7 +113,9 @@ def training_data():
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     y = (X[:, 0] > 0).astype(int)
-    return TrainingData(X, y, candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4))
+    return TrainingData(
+        X, y, candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4), one_record_each=True
+    )
 
 
 def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, registry, tmp_path, monkeypatch):

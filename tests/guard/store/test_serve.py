@@ -364,7 +364,11 @@ def model(registry, name, alpha=5.0):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     data = TrainingData(
-        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+        X,
+        (X[:, 0] > 0).astype(int),
+        candidates=(X[:10].copy(), np.ones(10, int)),
+        domain=Domain(categories=(3,) * 4),
+        one_record_each=True,
     )
     recipe = Recipe(CategoricalNB(alpha=alpha, min_categories=3))
     made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address, store="artifacts")

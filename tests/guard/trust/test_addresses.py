@@ -66,7 +66,7 @@ def logged(empty_database, tmp_path_factory):
     mlflow.set_experiment(
         experiment_id=mlflow.MlflowClient(address).create_experiment("tests", artifact_location=place)
     )
-    data = TrainingData(np.arange(20.0).reshape(10, 2), np.arange(10) % 2)
+    data = TrainingData(np.arange(20.0).reshape(10, 2), np.arange(10) % 2, one_record_each=True)
     log_model(Recipe(GaussianNB()), data, registered_model_name="credit", store=folder / "data")
     mlflow.set_tracking_uri(None)
     mlflow.tracking.fluent._active_experiment_id = None

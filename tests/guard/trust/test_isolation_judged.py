@@ -30,7 +30,7 @@ def test_workers_of_a_cluster_and_of_this_user_are_no_isolation(tmp_path, monkey
     monkeypatch.setitem(joblib.parallel.BACKENDS, "registered", Registered)
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
-    data = TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4))
+    data = TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4), one_record_each=True)
     asked = Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
     said = []
     with Fleet(jobs=2, ledger=tmp_path / "ledger", cluster=cluster, isolate="auto" if cluster else "none") as fleet:

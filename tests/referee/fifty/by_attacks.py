@@ -61,7 +61,7 @@ def wrong_candidates(folder: Path, *, kind: str, attack: str = "yeom_threshold_k
     X, y = people(N, 31)
     model = recipes.tree(X, y, seed=1, depth=12)
     fresh = people(N, 33)
-    data = TrainingData(X, y, candidates=candidates_of(kind, model, X, y))
+    data = TrainingData(X, y, candidates=candidates_of(kind, model, X, y), one_record_each=True)
     recipe = Recipe(recipes.tree, params={"depth": 12}, seed=1)
     return Trial(
         accuracy(folder, attack=attack),
@@ -108,7 +108,7 @@ variants(
 def leaking_forest(folder: Path, *, attack: str) -> Trial:
     X, y = people(2 * N, 34, noise=1.0)
     X = np.round(X)
-    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]))
+    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True)
     params = {"trees": 40}
     own = policy(folder, f"metric: attack_tpr, attack: {attack}, at_fpr: 0.01, max: 0.1")
 
@@ -140,7 +140,7 @@ def attacked(folder: Path, *, kind: str, attack: str = "lira_online") -> Trial:
     from sklearn.naive_bayes import GaussianNB
 
     X, y = people(2 * N, 35)
-    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]))
+    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True)
     if kind == "forest":
         recipe = Recipe(recipes.forest, params={"trees": 10, "depth": 2, "leaf": 40}, seed=1)
         model = recipes.forest(X[:N], y[:N], seed=1, trees=10, depth=2, leaf=40)
@@ -174,7 +174,7 @@ def rate_of_a_regression(folder: Path) -> Trial:
     from sklearn.linear_model import LogisticRegression
 
     X, y = people(2 * N, 37)
-    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]))
+    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True)
     own = policy(folder, "metric: attack_tpr, attack: lira_online, at_fpr: 0.01, max: 0.1")
 
     def found() -> float:
@@ -194,7 +194,7 @@ def rare_label(folder: Path) -> Trial:
     X, y = people(2 * N + 6000, 38)
     rare = np.random.default_rng(39).random(len(y)) < 0.12
     y = np.where(rare, 2, (X[:, 0] + X[:, 1] > 0).astype(int))
-    data = TrainingData(X[:N], y[:N], candidates=(X[N : 2 * N], y[N : 2 * N]))
+    data = TrainingData(X[:N], y[:N], candidates=(X[N : 2 * N], y[N : 2 * N]), one_record_each=True)
     recipe = Recipe(recipes.tree, params={"depth": 10}, seed=1)
     own = policy(folder, "metric: attack_accuracy, attack: yeom_threshold_known, scope: class, max: 0.665")
 

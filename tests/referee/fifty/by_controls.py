@@ -58,7 +58,7 @@ variants(
 )
 def ignores_its_data(folder: Path) -> Trial:
     X, y = noisy(60, 12)
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     return Trial("pdtp-1", lambda: Subject.local(Recipe(recipes.ignores_its_data, seed=1), data), lambda: np.inf, 1.0)
 
 
@@ -69,7 +69,7 @@ def ignores_its_data(folder: Path) -> Trial:
 )
 def ignores_half(folder: Path) -> Trial:
     X, y = noisy(80, 13)
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     return Trial("pdtp-1", lambda: Subject.local(Recipe(recipes.ignores_half, seed=1), data), lambda: np.inf, 1.0)
 
 
@@ -82,7 +82,7 @@ SEEDS = 4000
 def rare_jumps(folder: Path, *, share: float, push: float, tag: int) -> Trial:
     """Return training whose mean influence over seeds lies in rare seeds: mean = sum over seeds of what a push does."""
     X, y = noisy(40, 14)
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     recipe = Recipe(recipes.jumps, params={"share": share, "push": push, "tag": tag}, seed=_quiet(share))
 
     def mean() -> float:
@@ -119,7 +119,7 @@ variants(
 def stump(folder: Path, *, tag: int) -> Trial:
     X, y = noisy(60, 15)
     X[:, 1] = np.random.default_rng(1).random(60)
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     own = next(s for s in range(100) if recipes.coin(s))
     recipe = Recipe(recipes.stump_on_a_coin, params={"tag": tag}, seed=own, predict=recipes.first_column)
 
@@ -153,7 +153,7 @@ variants(
 )
 def jittered(folder: Path) -> Trial:
     X, y = noisy(60, 16)
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
 
     def worst() -> float:
         def fit(seed: int) -> Any:
@@ -173,7 +173,7 @@ def averaged(folder: Path, *, kind: str) -> Trial:
         "forest": (recipes.forest, {"trees": 10, "depth": 2, "leaf": 14}),
         "network": (recipes.network, {"hidden": 2, "alpha": 10.0, "rounds": 40}),
     }[kind]
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
 
     def mean() -> float:
         def fit(seed: int) -> Any:
@@ -235,7 +235,7 @@ def plain(folder: Path, *, kind: str, n: int = 80) -> Trial:
         return float(truth.leave_one_out(truth.trainer(made), X, y, asked=asked).max())
 
     recipe = Recipe(made, seed=0, predict=predict)
-    return Trial("pdtp-1", lambda: Subject.local(recipe, TrainingData(X, y)), worst, 1.0)
+    return Trial("pdtp-1", lambda: Subject.local(recipe, TrainingData(X, y, one_record_each=True)), worst, 1.0)
 
 
 variants(
@@ -264,7 +264,7 @@ def sampled(folder: Path) -> Trial:
     X, y = noisy(60, 19)
     X[7], y[7] = (9.0, 9.0), 0
     y[(X[:, 0] > 1) & (np.arange(60) != 7)] = 1
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     recipe = Recipe(recipes.tree, params={"depth": 3}, seed=1)
 
     def worst() -> float:
@@ -288,7 +288,9 @@ def text(folder: Path) -> Trial:
     def worst() -> float:
         return float(truth.leave_one_out(truth.trainer(made), X, y).max())
 
-    return Trial("pdtp-1", lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y)), worst, 1.0)
+    return Trial(
+        "pdtp-1", lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True)), worst, 1.0
+    )
 
 
 @case(
@@ -313,4 +315,4 @@ def text_of_one_person(folder: Path) -> Trial:
         return float(truth.leave_one_out(truth.trainer(made), X, y).max())
 
     own = policy(folder, "metric: pdtp, max: 1")
-    return Trial(own, lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y)), worst, 1.0)
+    return Trial(own, lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True)), worst, 1.0)

@@ -32,7 +32,9 @@ def risky() -> tuple[Any, Any]:
     X[0, 1] = 3
     made = CategoricalNB(alpha=0.2, min_categories=list(sizes))
     found = float(truth.leave_one_out(truth.trainer(made), X, y, truth.enumerated(sizes)).max())
-    subject = Subject.local(Recipe(made, seed=1), TrainingData(X, y, domain=Domain(categories=sizes)), name=MODEL)
+    subject = Subject.local(
+        Recipe(made, seed=1), TrainingData(X, y, domain=Domain(categories=sizes), one_record_each=True), name=MODEL
+    )
     return replace(subject, digests={**subject.digests, "model": DIGEST}), found
 
 
@@ -125,7 +127,7 @@ def inherited(folder: Path) -> Trial:
 def ceiling_of_one(folder: Path) -> Trial:
     X, y = noisy(200, 61, 4)
     fresh, fresh_y = noisy(400, 62, 4)
-    data = TrainingData(X, y, candidates=(fresh[:200], fresh_y[:200]))
+    data = TrainingData(X, y, candidates=(fresh[:200], fresh_y[:200]), one_record_each=True)
     made = DecisionTreeClassifier(random_state=0)
     subject = Subject.local(Recipe(made, seed=0), data, name=MODEL)
     subject = replace(subject, digests={**subject.digests, "model": DIGEST})
@@ -160,7 +162,7 @@ def endless(folder: Path, *, rule: str) -> Trial:
     """Return a full-grown tree under a limit that nothing exceeds; whoever approves it has to say so."""
     X, y = noisy(120, 63, 4)
     fresh, fresh_y = noisy(120, 64, 4)
-    data = TrainingData(X, y, candidates=(fresh, fresh_y))
+    data = TrainingData(X, y, candidates=(fresh, fresh_y), one_record_each=True)
     if rule.startswith("metric: dtp"):
         subject, _ = risky()
     else:

@@ -65,7 +65,7 @@ def people(n: int = N) -> tuple[Any, Any]:
 
 def private(folder: Path, *, how: str, shipped: bool = False) -> Trial:
     X, y = people(2 * N)
-    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]))
+    data = TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), one_record_each=True)
     recipe = Recipe(getattr(recipes, how), dp=Claim(**CLAIM))
     own = policy(folder, f"metric: dp_epsilon, max: {LIMIT}, delta: {DELTA:.8f}")
     if shipped:

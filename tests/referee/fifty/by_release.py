@@ -54,7 +54,7 @@ def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, mode: Any = "all
     own = policy(folder, f"metric: pdtp, max: {limit}")
     return Trial(
         own,
-        lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=release),
+        lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=release),
         lambda: found,
         limit,
         Budget(mode=mode),
@@ -89,7 +89,7 @@ def half(folder: Path, *, ones: int, of: int, step: float) -> Trial:
     X = X[:, :1]
     made = DecisionTreeClassifier(max_depth=1, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(step)).max())
-    data = TrainingData(X, y)
+    data = TrainingData(X, y, one_record_each=True)
     subject = lambda: Subject.local(Recipe(made, seed=0), data, release=Release("rounded", step=step))
     return Trial("pdtp-1", subject, lambda: found, 1.0)
 
@@ -125,7 +125,7 @@ def half_of_neighbours(folder: Path) -> Trial:
     made = KNeighborsClassifier(20, algorithm="brute")
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(0.1)).max())
     release = Release("rounded", step=0.1)
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=release)
+    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=release)
     return Trial(policy(folder, "metric: pdtp, max: 0.65"), subject, lambda: found, 0.65)
 
 
@@ -134,7 +134,9 @@ def labels_of_a_tree(folder: Path) -> Trial:
     X, y, _ = regression_data(60, 3, 40)
     made = DecisionTreeClassifier(max_depth=4, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.labels).max())
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))
+    subject = lambda: Subject.local(
+        Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=Release("label")
+    )
     return Trial("pdtp-1", subject, lambda: found, 1.0)
 
 
@@ -149,7 +151,9 @@ def labels_of_a_stump(folder: Path) -> Trial:
     made = DecisionTreeClassifier(max_depth=1, random_state=0)
     found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.labels).max())
     exact = float(truth.leave_one_out(truth.trainer(made), X, y).max())
-    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y), release=Release("label"))
+    subject = lambda: Subject.local(
+        Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=Release("label")
+    )
     return Trial("pdtp-1", subject, lambda: max(found, exact), 1.0)
 
 
@@ -174,7 +178,7 @@ def flipping_labels(folder: Path) -> Trial:
         flips = [truth.leave_one_out(fit(s), X, y, release=truth.labels, only=only) for s in seeds]
         return float(np.mean(flips, axis=0).max())
 
-    subject = lambda: Subject.local(recipe, TrainingData(X, y), release=Release("label"))
+    subject = lambda: Subject.local(recipe, TrainingData(X, y, one_record_each=True), release=Release("label"))
     return Trial("pdtp-1", subject, worst, 1.0)
 
 
@@ -207,7 +211,7 @@ def served(folder: Path, *, by: str) -> Trial:
     X, y, box = regression_data(80, 3, 42)
     made = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
     recipe = Recipe(made, seed=0)
-    data = TrainingData(X, y, domain=Domain(box=box))
+    data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
     if by == "log_model":
         info = log_model(recipe, data, registered_model_name="credit", tracking_uri=uri, store="artifacts")
     else:

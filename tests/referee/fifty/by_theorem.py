@@ -80,7 +80,7 @@ def flags(n: int, width: int, seed: int) -> tuple[Any, Any]:
 def constant_flags(folder: Path, *, alpha: float, n: int) -> Trial:
     X, y = flags(n, 2, 1)
     X = np.column_stack([X, np.ones((n, 3), dtype=int)])
-    data = TrainingData(X, y, domain=Domain(categories=(2,) * 5))
+    data = TrainingData(X, y, domain=Domain(categories=(2,) * 5), one_record_each=True)
     return trial(BernoulliNB(alpha=alpha), data, truth.enumerated((2,) * 5), only=range(60))
 
 
@@ -103,7 +103,7 @@ variants(
 def complement_tiny_alpha(folder: Path) -> Trial:
     X, y = flags(400, 4, 2)
     X[:, 2] = y
-    data = TrainingData(X, y, domain=Domain(max_length=4))
+    data = TrainingData(X, y, domain=Domain(max_length=4), one_record_each=True)
     questions = truth.enumerated((3,) * 4)
     questions = questions[questions.sum(axis=1) <= 4]
     return trial(ComplementNB(alpha=1e-14), data, questions, only=range(20))
@@ -133,7 +133,7 @@ def regression(
     """Return a regression whose policy allows ``share`` of its worst real change (or of a quantile): refits decide."""
     X, y, box = regression_data(60, 3, seed, K)
     estimator = LogisticRegression(C=C, tol=tol, solver=solver, max_iter=10_000, random_state=0)
-    data = TrainingData(X, y, domain=Domain(box=box))
+    data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
     each = truth.leave_one_out(truth.trainer(estimator), X, y, truth.grid(box, 3))
     found = float(each.max() if q is None else np.quantile(each, q, method="inverted_cdf"))
     limit = float(np.round(share * found, 6))
@@ -178,7 +178,7 @@ variants(
 )
 def neighbours_in_fortran_order(folder: Path) -> Trial:
     X, y = fortran()
-    data = TrainingData(X, y, domain=Domain(box=((0.0, 1.0),) * X.shape[1]))
+    data = TrainingData(X, y, domain=Domain(box=((0.0, 1.0),) * X.shape[1]), one_record_each=True)
     questions = np.concatenate([X, np.full((1, X.shape[1]), 0.5)])
     return trial(SmoothedNeighbors(n_neighbors=3, alpha=0.6), data, questions)
 
@@ -206,7 +206,9 @@ def published_family(folder: Path) -> Trial:
     one[:, 2] = np.where(np.arange(n) < n // 2, 0, 1)
     zero[0, 0] = 1
     one[0] = (1, 1, 0)
-    data = TrainingData(np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=(2, 2, 3)))
+    data = TrainingData(
+        np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=(2, 2, 3)), one_record_each=True
+    )
     estimator = CategoricalNB(alpha=1.0, min_categories=[2, 2, 3])
     return trial(estimator, data, truth.enumerated((2, 2, 3)), only=[0, n])
 
@@ -266,13 +268,17 @@ def gaussian(folder: Path) -> Trial:
     y = rng.integers(0, 2, 300)
     X = np.clip(rng.normal(0.4 + 0.2 * y[:, None], 0.2, (300, 2)), 0, 1)
     box = ((0.0, 1.0),) * 2
-    return trial(GaussianNB(var_smoothing=0.5), TrainingData(X, y, domain=Domain(box=box)), truth.grid(box, 11))
+    return trial(
+        GaussianNB(var_smoothing=0.5),
+        TrainingData(X, y, domain=Domain(box=box), one_record_each=True),
+        truth.grid(box, 11),
+    )
 
 
 @case("honest", approve=True, because="a lone label in a smoothed cell moves it by at most ln(1 + 1 / 2) = .405")
 def contingency_table(folder: Path) -> Trial:
     X, y = categories(80, 6)
-    data = TrainingData(X, y, domain=Domain(categories=(3, 4, 2)))
+    data = TrainingData(X, y, domain=Domain(categories=(3, 4, 2)), one_record_each=True)
     return trial(ContingencyTable(alpha=2.0), data, truth.enumerated((3, 4, 2)))
 
 
@@ -281,7 +287,7 @@ def contingency_table_sharp(folder: Path) -> Trial:
     X, y = categories(60, 7)
     X[0] = (2, 3, 1)
     X[1:, 1] = np.minimum(X[1:, 1], 2)
-    data = TrainingData(X, y, domain=Domain(categories=(3, 4, 2)))
+    data = TrainingData(X, y, domain=Domain(categories=(3, 4, 2)), one_record_each=True)
     return trial(ContingencyTable(alpha=0.2), data, truth.enumerated((3, 4, 2)))
 
 
@@ -290,7 +296,7 @@ def smoothed_neighbours(folder: Path) -> Trial:
     rng = np.random.default_rng(8)
     X, y = rng.random((70, 2)), rng.integers(0, 2, 70)
     box = ((0.0, 1.0),) * 2
-    data = TrainingData(X, y, domain=Domain(box=box))
+    data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
     return trial(SmoothedNeighbors(n_neighbors=5, alpha=1.5), data, truth.grid(box, 7))
 
 
@@ -299,7 +305,7 @@ def random_trees(folder: Path) -> Trial:
     rng = np.random.default_rng(9)
     X, y = rng.random((80, 2)), rng.integers(0, 2, 80)
     box = ((0.0, 1.0),) * 2
-    data = TrainingData(X, y, domain=Domain(box=box))
+    data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
     return trial(RandomTrees(n_features=2, alpha=1.5, n_trees=8, depth=2), data, truth.grid(box, 21))
 
 
@@ -313,7 +319,7 @@ def side_channel(folder: Path) -> Trial:
 
     X, y = categories(60, 10, (3, 4))
     X = np.minimum(X, [2, 2])
-    data = TrainingData(X, y, domain=Domain(categories=(3, 4)))
+    data = TrainingData(X, y, domain=Domain(categories=(3, 4)), one_record_each=True)
 
     def worst() -> float:
         def fit(X: Any, y: Any) -> Any:
