@@ -29,7 +29,7 @@ from privgate.training.fleet import Fleet
 # Measured where the plan does the same anyway (the first worker starts, a few people are left out), constants where
 # not.
 
-#: people without whom a training is timed, as the controls train without them; none where one takes this long, seconds
+#: trainings that are timed, of those that the controls make; none where one takes this long, seconds
 TIMED, LONG = 3, 10.0
 #: seconds until a first worker answers, where everything that would show it is remembered
 START = 1.5
@@ -63,8 +63,9 @@ def timed(run: Run) -> Paces:
     """Choose the run's seeds by a glance, and time a few trainings; a first one imports libraries and is no measure."""
     before, began = run.fleet.calls, time.monotonic()
     run = beforehand.choose_seeds(run, glance=True)
-    people = [depends.without(run.subject, person) for person in depends.draw_people(run.subject, TIMED)]
     whole = [reproduces.train_all(run.subject, repeat=r) for r in range(depends.ALIKE)]
+    people = [depends.without(run.subject, person) for person in depends.draw_people(run.subject)]
+    people += whole[len(people) - TIMED :]  # the controls make them anyway
     if run.fleet.calls == before and run.fleet.missing(run.subject, people):  # no seed was compared, no worker started
         run.fleet.fits(run.subject, whole[: 1 + _known(run, whole)][-1:], label="timing a few retrains")
     waited, first = time.monotonic() - began, run.fleet.calls - before

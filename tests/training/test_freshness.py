@@ -226,7 +226,8 @@ def test_what_a_place_broke_is_final_in_its_run_and_tried_by_the_next(tmp_path, 
         (again,) = first.fits(broken, out(1))
         if written_earlier:
             forge(first, broken, out(1), failed, own_key.read_bytes())
-    assert failed.problem == again.problem == "training raised ModuleNotFoundError: No module named 'shrunk'"
+    assert failed.problem == again.problem
+    assert failed.problem.startswith("training raised ModuleNotFoundError")
     for _ in range(2):
         with plain(tmp_path / "ledger", signable=signable) as mended:
             assert not mended.fits(broken, out(1))[0].problem
