@@ -50,7 +50,7 @@ class SeedControl(EvidenceModel):
     dependent: bool = Field(description="Another seed gives another model.")
     coins: Literal["seed", "order", "both"] = Field(
         default="seed",
-        description="What gives another model: the seed, the order of the records, or (in earlier versions) each of them.",
+        description="What gives another model: seed, order of the records, or (earlier versions) each.",
     )
     paired: int = Field(default=0, description="Seeds used, each with and without the person; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")

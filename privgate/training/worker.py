@@ -32,9 +32,10 @@ from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, lim
 LOADING_SECONDS = 120.0
 
 _PRIVGATE = str(Path(__file__).resolve().parents[1])
-#: files that are not the owner's: Python's, installed ones, and ours
+#: files that are not the owner's: Python's, installed ones, ours, and what C code names by a relative path
 _LIBRARIES = re.compile(
-    rf"^<|/(?:site|dist)-packages/|^{re.escape(sysconfig.get_path('stdlib'))}/|^{re.escape(_PRIVGATE)}/"
+    rf"^[^/<]|^<(?!dynamic-code)|/(?:site|dist)-packages/|^(?:{re.escape(sysconfig.get_path('stdlib'))}|"
+    rf"{re.escape(_PRIVGATE)})/"
 )
 
 _OPENED: dict[str, tuple[Opened, Rows]] = {}
@@ -295,7 +296,11 @@ def sentence(what: str, exc: BaseException) -> str:
 def _describe(exc: BaseException) -> str:
     """Return an error's class, the module that an import lacks, and the last line of the owner's code in it."""
     files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
-    own = [f"line {line} of {Path(file).name}" for file, line in files if not _LIBRARIES.search(file)]
+    own = [
+        f"line {line} of {'the function' if file.startswith('<') else Path(file).name}"
+        for file, line in files
+        if not _LIBRARIES.search(file)
+    ]
     absent = f" of {exc.name!r}" if isinstance(exc, ImportError) and exc.name else ""
     return (
         f"{type(exc).__name__}{absent} ({''.join(f'{place}; ' for place in own[-1:])}its message is in privgate's log)"

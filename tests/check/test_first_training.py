@@ -31,8 +31,11 @@ def unlearning(X, y, *, seed):
     ("trained", "said"),
     [
         (margins, "cannot be asked: LinearSVC has no predict_proba; give the recipe predict="),
-        (deaf, "prediction raised RuntimeError: … answers; let Recipe(predict=…) ask what fit returns, a Python"),
-        (unlearning, "cannot be trained on its own complete data: training raised RuntimeError: no warehouse"),
+        (deaf, "prediction raised RuntimeError (line "),
+        (
+            unlearning,
+            "cannot be trained on its own complete data: training raised RuntimeError (line ",
+        ),
     ],
 )
 def test_the_first_training_says_that_there_are_no_answers_and_nothing_else_is_trained(fleet, trained, said):

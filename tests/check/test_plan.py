@@ -169,7 +169,7 @@ def test_a_package_whose_list_of_names_is_empty_or_odd_is_found_by_its_files(tmp
 
 
 @pytest.mark.slow
-def test_a_forest_s_trainings_are_counted_those_with_other_coins_among_them():
+def test_a_forest_s_trainings_are_counted_those_at_other_seeds_among_them():
     many, labels = RNG.normal(size=(70, 2)), np.tile([0, 1], 35)
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=1), TrainingData(many, labels, one_record_each=True))
     with Fleet(jobs=1, ledger="none") as own:
@@ -178,8 +178,8 @@ def test_a_forest_s_trainings_are_counted_those_with_other_coins_among_them():
         made = own.calls
 
     assert verdict.evidence.influence.engines[0].engine == "refit"
-    followed = next(line for line in planned.said if "trainings with other coins" in line)
-    most = int(re.search(r"up to (\d+) where some people are above", followed)[1])
+    followed = next(line for line in planned.said if "trainings at other seeds" in line)
+    most = int(re.search(r"up to (\d+) trainings", followed)[1])
     assert planned.trainings / 2 < made < 2 * planned.trainings + most
 
 

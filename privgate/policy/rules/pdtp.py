@@ -9,7 +9,8 @@ each column's spread. Some models answer at exactly a training record as if it w
 asks so, the others about people are measured on the same questions, which can only tell more.
 
 Where training draws, the figure is about this code at this seed: the registered model's own pair. Above the limit is
-never met later; five other seeds refuse, or leave it open. A recipe without a recorded seed is judged on the mean over runs.
+never met later; five other seeds refuse, or leave it open. A recipe without a recorded seed is judged on the mean over
+runs.
 
 Request: ``pdtp(over="own" | "beside", aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``;
 ``q`` only with quantile, ``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with
