@@ -1,16 +1,14 @@
-"""``python -m advice``: search, apply, check; one row a model, each measured once and kept."""
+"""``python -m advice``: search; one row a model, each measured once and kept."""
 
 import json
 import time
 from pathlib import Path
 
 import click
-from privgate.advice.advice_page import page
-from privgate.advice.advice_search import Search
-from privgate.advice.apply import apply
 
 from advice.subjects import CASES, Case
-from privgate import Budget, Fleet, Policy, PrivgateError, Subject, evaluate, log_model, registry
+from privgate import Fleet, Policy, PrivgateError, Subject, log_model, registry
+from privgate.advice.search import advise
 
 
 @click.command()
@@ -30,17 +28,17 @@ def main(only: str, small: bool, seconds: float, jobs: int, out: Path) -> None: 
         click.echo(name, err=True)
         start = time.monotonic()
         try:
-            found = measured(name, case, case.small if small else case.n, seconds=seconds, jobs=jobs, out=out)
+            row = measure(name, case, case.small if small else case.n, seconds=seconds, jobs=jobs, out=out)
         except PrivgateError as exc:
-            found = {"said": str(exc)}
-        known[name] = {"name": name, "policy": case.policy, "minutes": (time.monotonic() - start) / 60, **found}
+            row = {"said": str(exc)}
+        known[name] = {"name": name, "policy": case.policy, "minutes": (time.monotonic() - start) / 60, **row}
         with rows.open("a") as f:
             f.write(json.dumps(known[name]) + "\n")
     click.echo(table([r for r in known.values() if only in r["name"]]))
 
 
-def measured(name: str, case: Case, n: int, *, seconds: float, jobs: int, out: Path) -> dict[str, object]:
-    """Return what became of one model: searched, the best applied, and that version checked."""
+def measure(name: str, case: Case, n: int, *, seconds: float, jobs: int, out: Path) -> dict[str, object]:
+    """Return what the search says of one model."""
     place = out / name.replace(", ", "-").replace(" ", "-")
     place.mkdir(exist_ok=True)
     uri = registry.local_registry(place / "registry")
@@ -48,60 +46,28 @@ def measured(name: str, case: Case, n: int, *, seconds: float, jobs: int, out: P
     log_model(recipe, data, registered_model_name="model", tracking_uri=uri, store="artifacts")
     subject = Subject.load("models:/model/1", tracking_uri=uri)
     with Fleet(jobs=jobs, ledger=place / "ledger") as fleet:
-        policy = Policy.load(case.policy)
-        search = Search(policy, subject, fleet, Budget(), case.measure, seconds=seconds, tell=_told)
-        advice = search.advice()
-        advice.write(place / "advice.json")
-        (place / "advice.html").write_text(page(advice), encoding="utf-8")
-        now, games = advice.points[0], [p for p in advice.points[1:] if p.change.kind == "release"]
-        row: dict[str, object] = {
-            "n": len(subject.data.units),
-            "measure": advice.measure,
-            "before": [now.value, now.limit, now.useful],
-            "candidates": len(advice.points) - 1,
-            "trainings": sum(p.trainings for p in advice.points),
-            "releases that pass": f"{sum(p.passes for p in games)} of {len(games)}",
-            "left": list(advice.left),
-        }
-        if not advice.best:
-            return {**row, "said": "nothing passes"}
-        best = advice.best[0]
-        _, info = apply(advice, best.number, tracking_uri=uri)
-        made = Subject.load(f"models:/model/{info.registered_model_version}", tracking_uri=uri)
-        verdict = evaluate(policy, made, fleet=fleet, limits=Budget())
+        advice = advise(Policy.load(case.policy), subject, fleet=fleet, seconds=seconds, tell=_tell)
+    best = advice.best
     return {
-        **row,
-        "said": best.change.says,
-        "after": [best.value, best.confirmed_value, best.useful, best.confirmed_useful],
-        "gate": verdict.outcome.value,
-        "all calls": fleet.calls,
+        "n": len(subject.data.units),
+        "said": advice.lines[-1] if best is None else best.change.says,
+        "before": advice.quality,
+        "after": "" if best is None else best.quality,
+        "gate": "" if advice.verdict is None else advice.verdict.outcome.value,
+        "cost": f"{len(advice.tried)} changes, {fleet.calls} trainings",
     }
 
 
-def _told(line: str) -> None:
+def _tell(line: str) -> None:
     click.echo(f"  {line}", err=True)
 
 
 def table(rows: list[dict[str, object]]) -> str:
     """Return the rows as Markdown."""
-    head = ("model, policy", "people", "risk", "change", "risk (search, whole check)", "usefulness", "the gate", "cost")
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    names = ("name", "policy", "n", "said", "before", "after", "gate", "cost", "minutes")
+    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
     for r in rows:
-        before, after = r.get("before"), r.get("after")
-        if not isinstance(before, list):
-            lines.append(f"| {r['name']} | | | {r['said']} | | | | |")
-            continue
-        then = after if isinstance(after, list) else (float("nan"),) * 4
-        cells = (
-            f"{r['name']} ({r['policy']})",
-            f"{r['n']}",
-            f"{before[0]:.3g} of {before[1]:g}",
-            f"{r['said']}",
-            f"{then[0]:.3g}, {then[1]:.3g}",
-            f"{r['measure']} {before[2]:.4f} to {then[2]:.4f}, on other folds {then[3]:.4f}",
-            f"{r.get('gate', '')}",
-            f"{r['candidates']} candidates, {r.get('all calls', r['trainings'])} trainings, {r['minutes']:.1f} min",
-        )
+        cells = [f"{r.get(name, ''):.1f}" if name == "minutes" else str(r.get(name, "")) for name in names]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

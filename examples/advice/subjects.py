@@ -26,15 +26,12 @@ class Case:
     small : int
         People where less time is given.
     policy : str
-    measure : str
-        Of usefulness; the usual one if empty.
     """
 
     make: Callable[[int], Made]
     n: int
     small: int
     policy: str
-    measure: str = ""
 
 
 def logistic(n: int) -> Made:

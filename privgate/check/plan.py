@@ -69,8 +69,8 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         f"{TRAINED[need][0]}: at most {count} trainings (rules: {', '.join(dict.fromkeys(wanted[need]))})"
         for need, count in needed.items()
     ]
-    if Need.LEAVE_ONE_OUT in needed and left_out.spared(run):
-        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
+    if Need.LEAVE_ONE_OUT in needed:
+        said += left_out.hints(run)
     total = sum(needed.values())
     return (
         TrainingPlan(

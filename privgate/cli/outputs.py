@@ -66,7 +66,7 @@ def ledger(where: str | None) -> None:
 
     opened = Ledger(where)
     if opened.folder is not None:
-        trial = f"trial/{uuid.uuid4().hex}"
+        trial = uuid.uuid4().hex
         opened.write(trial, b"")
         (opened.folder / trial).unlink()
 

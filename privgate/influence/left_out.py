@@ -70,6 +70,21 @@ def trainings(run: Run) -> int:
     return first + people * seeds
 
 
+def hints(run: Run) -> list[str]:
+    """Return what may make leaving people out cheaper, or too cheap for an approval."""
+    said = [modes.note(run)] if run.limits.mode == "max" else []
+    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
+    if spared(run):
+        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
+    if run.more_seeds and Need.UPPER_LIMIT in run.asked and not worth_more_seeds(run):
+        seeds = len(run.more_seeds)
+        said.append(
+            f"{seeds} runs, which an approval needs, are not within the budget: it can refuse, and end undecided at "
+            f"best; give --seeds {seeds} to measure fewer people on all of them"
+        )
+    return said
+
+
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
     return bool(run.attacked) and not (run.limits.full or beside.costs_no_fits(run))

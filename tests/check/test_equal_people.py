@@ -142,7 +142,7 @@ def checked(store, fleet, tmp_path, monkeypatch, capfd):
 
     def check(*row):
         name, model_id = model(*row[:-1], regression=row[-1] == "regression-1")
-        command = ["check", f"models:/{name}/1", "--policy", row[-1], "--report-dir", str(tmp_path), "--remembered"]
+        command = ["check", f"models:/{name}/1", "--policy", row[-1], "--report-dir", str(tmp_path)]
         capfd.readouterr()
         ended, printed = run(command), capfd.readouterr()
         assert ended in (0, 1, 5), printed.err

@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from privgate.check.costs import costs
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
-from privgate.check import check_plan as planning
+from privgate.check import plan as planning
+from privgate.check.plan import costs
 from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError
+from privgate.families import answering as families
 from privgate.influence import left_out, modes
 from privgate.report import report_document as rendering
 from privgate.run.run import Budget, Run
@@ -141,14 +142,14 @@ def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     assert verdict.evidence.influence.coverage.n_measured == 20
     assert next(iter(verdict.evidence.measurements.values())).n == 20
     assert any("undecided at best" in line for line in said)
-    assert any("ranking: 64 shadow models; then the 20 people" in line for line in said)
+    assert any("without single people: at most 84 trainings" in line for line in said)  # 64 that rank, and 20
     assert document["decision"] == "undecided: a ranking of people approves nothing"
     shares = verdict.evidence.influence.engines
     assert [(s.engine, s.answered, s.handed_on) for s in shares] == [("refit", 20, N - 20), ("screen", N - 20, 0)]
     assert len(document["units"]["worst"]) == 10
     for form in ("html", "markdown"):
         assert "creened, not certified" in rendering.render(document, form)
-    assert any("--mode all" in step["action"] for step in verdict.detail["next_steps"])
+    assert "check with --mode all" in told.message
 
 
 def test_a_ranking_never_approves_even_where_nobody_was_only_ranked(fleet, policy):
@@ -179,8 +180,9 @@ def test_the_plan_says_what_a_mode_costs(fleet, policy):
     assert any("only people who could hold the largest PDTP" in line for line in plan(LOGISTIC, "max"))
     ranked = plan(Recipe(stump, seed=1), "screen")
     assert any("undecided at best" in line for line in ranked)
-    assert any(line.startswith("20 retrains") for line in ranked)
-    assert any(line.startswith(f"{N} retrains") for line in plan(Recipe(stump, seed=1), "all"))
+    assert any("without single people: at most 84 trainings" in line for line in ranked)
+    every = plan(Recipe(stump, seed=1), "all")
+    assert any(f"without single people: at most {N + modes.FOLDS} trainings" in line for line in every)
 
 
 def test_a_large_problem_costs_less_by_its_maximum():
@@ -188,7 +190,10 @@ def test_a_large_problem_costs_less_by_its_maximum():
     data = TrainingData(rng.normal(size=(5000, 20)), rng.integers(0, 2, 5000), one_record_each=True)
     bench = [Run(Subject.local(LOGISTIC, data), None, Budget(mode=mode)) for mode in ("all", "max")]
 
-    every, quick = (planning.cost_of(b, np.arange(5000)).cpu_seconds for b in bench)
+    every, quick = (
+        families.first(b.subject)[0].cost(b.subject, np.arange(5000), b.seeds, mode=b.limits.mode).cpu_seconds
+        for b in bench
+    )
     assert quick < every / 20
 
 
@@ -240,10 +245,9 @@ def test_logistic_regression_that_no_theorem_follows_is_planned_so(fleet, policy
     subject = Subject.local(Recipe(LogisticRegression(C=0.1), seed=1), data)
     bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=Budget(max_retrains=7, mode="max"))
 
-    assert planning.first_engine(bench).name == "refit"
     assert bench.once(modes.used) == "all"
     assert len(bench.once(left_out.chosen_units)) == 7
-    _, said = planning.make(bench)
+    _, said = planning.make(bench, policy(LARGEST.format(1)))
     assert any("logistic does not answer here" in s and "solver='newton-cholesky', tol=1e-8" in s for s in said)
     (never,) = prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None).cannot_conclude
     assert "can never approve" in never
@@ -255,8 +259,8 @@ def test_the_price_of_all_seeds_is_told_before_they_are_trained(fleet, policy):
     subject = Subject.local(Recipe(stump, seed=1), TrainingData(X, Y, one_record_each=True))
     bench = prepare(policy(LARGEST.format(1)), subject, fleet=fleet, limits=None)
     bench = replace(bench, seeds=(1, 2), more_seeds=tuple(range(75)))
-    _, said = planning.make(bench)
-    assert any(f"{75 * N} retrains in all" in s for s in said)
+    planned, _ = planning.make(bench, policy(LARGEST.format(1)))
+    assert planned.leave_one_out == 75 * N + modes.FOLDS
 
-    _, said = planning.make(replace(bench, limits=Budget(max_retrains=2 * N), _made={}))
+    _, said = planning.make(replace(bench, limits=Budget(max_retrains=2 * N), _made={}), policy(LARGEST.format(1)))
     assert any("75 runs, which an approval needs, are not within the budget" in s for s in said)

@@ -5,14 +5,13 @@ A person is named instead of a command for the sandbox alone: nobody who trains 
 
 import numpy as np
 import pytest
-from privgate.advice.advice_search import Search
-from privgate.advice.apply import changed
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, registry
+from privgate.advice.search import advise
 from privgate.policy.rules.rule_base import next_step
 
 RNG = np.random.default_rng(3)
@@ -160,8 +159,7 @@ def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, tmp_pa
     searches = ["privgate advise" in str(step) for step in blocked.detail["next_steps"]]
     assert any(searches) == (followed is None)  # a search is proposed where a change of the model can approve
     if followed is None:
-        best = Search(policy, brought(), fleet, FEW).advice().best[0]
-        after = evaluate(policy, changed(brought(), best.change), fleet=fleet, limits=FEW)
+        after = advise(policy, brought(), fleet=fleet, limits=FEW, verdict=blocked).verdict
     else:
         after = evaluate(policy, followed(), fleet=fleet, limits=FEW)
     assert after.outcome.releases

@@ -8,7 +8,6 @@ import pytest
 from privgate import github
 from privgate.__main__ import run
 from privgate.cli import outputs
-from privgate.errors import UsageError
 from privgate.evidence import SeedNoise
 from privgate.training.fleet import Fleet
 
@@ -43,24 +42,17 @@ def said(capsys, arguments):
     [
         ("--report-dir", "taken/report", "taken/report cannot be written: Not a directory"),
         ("--report-dir", "/proc/privgate", "cannot be written"),
-        ("--ledger", "taken/ledger", "--ledger taken/ledger cannot be written: Not a directory"),
+        ("--ledger", "taken/ledger", "the ledger taken/ledger cannot be opened: Not a directory; say --ledger FOLDER"),
         ("--hash-key-file", "taken/hash.key", "hash key taken/hash.key cannot be read or made: Not a directory"),
-        ("--ledger", "s3://team/ledger", "--ledger s3://team/ledger"),
-        ("--ledger", "nonsense://team", "--ledger nonsense://team cannot be used"),
+        (
+            "--ledger",
+            "s3://team/ledger",
+            "the ledger s3://team/ledger is no folder of this machine; say --ledger FOLDER",
+        ),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_before_training(taken, capsys, command, option, value, words):
     assert words in said(capsys, [*command, option, value])
-
-
-def test_a_ledger_in_an_object_store_names_the_package_it_needs(taken, monkeypatch):
-    def missing(where):
-        raise ImportError("Install s3fs to access S3")
-
-    monkeypatch.setattr("privgate.training.storage.place", missing)
-
-    with pytest.raises(UsageError, match=r"pip install 'privgate\[s3\]'"):
-        outputs.ledger("s3://team/ledger")
 
 
 def test_a_report_whose_file_is_a_folder_is_refused(taken, capsys):

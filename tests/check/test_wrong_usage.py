@@ -74,7 +74,6 @@ WRONG = (
     ("policy suite nothere.csv --target y", 4, "nothere.csv"),
     ("verify {one}", 2, "--config"),
     ("sign . --policy dtp-1", 2, "--config"),
-    ("apply one", 2, "'one' is no whole number"),
     ("dp bounds --epsilon x --delta 1e-5", 2, "'x' is no number"),
     ("--verison", 2, "--version"),
 )

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from privgate.check.costs import costs
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
+from privgate.check.plan import costs
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
@@ -266,9 +266,9 @@ def counted(recipe, policy="attacks-1"):
     subject, made = Subject.local(recipe, DATA), []
 
     class Counting(Fleet):
-        def _train(self, subject, keys, fits):
-            made.extend([self.activity] * len(keys))
-            return super()._train(subject, keys, fits)
+        def _remember(self, name, answer):
+            made.append(self.activity)
+            return super()._remember(name, answer)
 
     with Counting(jobs=1, ledger="none") as fleet:
         verdict = evaluate(policy, subject, fleet=fleet)
@@ -289,7 +289,7 @@ def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
         "the released answers were not compared with those at other seeds: an attack is too strong anyway",
     )
     assert made <= 21
-    assert any("4 where one is far above its limit and 32 where all are far below" in line for line in planned.said)
+    assert made < planned.trainings
 
 
 def at_one_seed(X, y, *, seed):
@@ -322,4 +322,4 @@ def test_a_model_far_below_is_approved_with_less_than_fifty_trainings():
     verdict, made, planned = counted(Recipe(LogisticRegression(C=0.01)))
 
     assert verdict.approved
-    assert made == planned.trainings <= 50
+    assert made <= min(50, planned.trainings)

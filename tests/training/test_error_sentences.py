@@ -67,7 +67,9 @@ def failing(X, y, *, seed):
 
 
 def test_the_message_stays_in_the_log_of_the_workers(tmp_path):
-    data = TrainingData(np.array([[f"person {i}"] for i in range(20)], dtype=object), np.arange(20) % 2)
+    data = TrainingData(
+        np.array([[f"person {i}"] for i in range(20)], dtype=object), np.arange(20) % 2, one_record_each=True
+    )
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         fits = [Fit(1, np.array([0]), left_out=np.array([], dtype=np.int64))]
         (answer,) = fleet.fits(Subject.local(Recipe(failing, seed=1), data), fits)
