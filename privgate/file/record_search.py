@@ -17,6 +17,8 @@ CARRIED, PRINTED = 8, 64
 #: seconds of processor time in which records are searched for in other forms; more for each 10^7 bytes of records, and
 #: each 10^9 of the file
 SECONDS = 2.0
+#: numbers among which a record may begin anywhere; in larger arrays it is a row or a column
+_FLAT = 1 << 22
 #: letters of a text that is somebody's own, words by which it is looked up, and share of records that may have it
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
 #: letters that are compared one after the other with those of texts whose words were not met
@@ -91,10 +93,9 @@ class Records:
             if (mine := space.held(table)).any():
                 return mine
         held = np.zeros(self.n, dtype=bool)
-        for k, some in enumerate(space.windows(a.values.ravel())):
-            if k and self.late:
-                break
-            held |= space.held(some, straight=True)
+        if a.values.size <= _FLAT:
+            for some in space.windows(a.values.ravel()):
+                held |= space.held(some, straight=True)
         return held
 
     def find_texts(self, passages: list[str]) -> Bool:

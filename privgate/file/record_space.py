@@ -1,6 +1,6 @@
 """Records as they may have been written, to be looked up in whatever order of rows and columns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,8 @@ MANY = 20
 _TRIED = 512
 #: share of a column's numbers that are the records', where some of its rows are
 _FITS = 0.1
-#: places at which a record may begin: so many are compared whole, and places where every number fits, at a time
-_COMPARED, _WINDOWS = 1 << 14, 100_000
+#: places where a record may begin that are compared at a time
+_WINDOWS = 100_000
 #: what stands for a missing value, and for what whole numbers cannot hold
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
@@ -47,7 +47,6 @@ class RecordSpace:
         self.values = [_distinct(c) for c in self.made.T]
         #: below these, a column's values are rounded as if they were as large
         self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
-        self._maps: dict[tuple[int, str], Callable[..., NDArray[np.int64]]] = {}
 
     @cached_property
     def every(self) -> Float:
@@ -83,28 +82,13 @@ class RecordSpace:
 
     def windows(self, flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """Yield as many numbers as a record has, wherever one may begin in a row of numbers, in blocks."""
-        width, first = len(self.values), self.rarest[0]
-        flat = flat.astype(np.float64) if flat.dtype.itemsize > 8 else flat
-        if not self.whole:
-            return
-        start = self._likely(flat, first) - first
-        start = start[(start >= 0) & (start + width <= len(flat))]
-        for j in self.rarest[1:]:
-            if len(start) > _COMPARED:
-                start = start[self._likely(flat[start + j], j)]
-        if len(start) > _COMPARED:  # one number again and again says nothing
-            other = np.append(0, np.cumsum(flat[1:] != flat[:-1]))
-            start = start[other[start + width - 1] > other[start]]
-        start = start[self._code(first, _plain(flat[start + first])) >= 0]
+        width = len(self.values)
+        flat = _plain(flat)
+        start = np.arange(len(flat) - width + 1) if self.whole else np.zeros(0, dtype=np.int64)
+        for j in self.rarest:
+            start = start[self._code(j, flat[start + j]) >= 0]
         for k in range(0, len(start), _WINDOWS):
             yield flat[start[k : k + _WINDOWS, None] + np.arange(width)]
-
-    def _likely(self, flat: NDArray[Any], j: int) -> NDArray[np.int64]:
-        """Return where numbers may be a column's values, told by their bits."""
-        key = (j, flat.dtype.str)
-        if key not in self._maps:
-            self._maps[key] = _by_bits(self.values[j], self.small[j], self.near, flat.dtype)
-        return self._maps[key](flat)
 
     @np.errstate(all="ignore")
     def _any(self, column: Float) -> float:
@@ -185,37 +169,6 @@ class RecordSpace:
                 pairs.append((c, best))
                 free.discard(best)
         return pairs
-
-
-def _by_bits(own: Float, small: float, near: float, dtype: np.dtype[Any]) -> Callable[..., NDArray[np.int64]]:
-    """Return what says where in many numbers of a type those stand that may be as good as some value of a column.
-
-    Numbers that are near each other agree in their upper bits once they are moved away from zero, or stand beside each
-    other; a table says of each such pattern, hashed, whether a value has it.
-    """
-    native, size, kind = dtype.newbyteorder("="), 8 * dtype.itemsize, np.dtype(f"u{dtype.itemsize}").type
-    shift = int(np.ceil(np.log2(4 * near / np.finfo(native).eps))) if near else 0
-    moved, odd = native.type(small if near else 0), kind(0x9E3779B97F4A7C15 >> (64 - size) | 1)
-    off = 1.01 * near / (1 - near) * np.maximum(np.abs(own), small)
-    zero, missing = bool((np.abs(own) <= off).any()), bool(own[-1] >= _MISSING)
-    also = [0.0, -0.0] * zero + [np.nan, -np.nan, np.inf, -np.inf] * missing
-    with np.errstate(all="ignore"):
-        marks = np.concatenate([own, own - off, own + off, also] if near else [own, also]).astype(native)
-    down = max(0, size - min(21, int(np.log2(len(marks))) + 5))
-
-    @np.errstate(all="ignore")
-    def pattern(part: NDArray[Any]) -> NDArray[np.intp]:
-        made = (part + np.copysign(moved, part) if moved else part).view(kind)
-        return np.asarray((made >> kind(shift)) * odd >> kind(down), dtype=np.intp)
-
-    def where(flat: NDArray[Any]) -> NDArray[np.int64]:
-        parts = [np.ascontiguousarray(flat[k : k + (1 << 16)], dtype=native) for k in range(0, len(flat), 1 << 16)]
-        some = [(k << 16) + np.flatnonzero(table.take(pattern(part))) for k, part in enumerate(parts)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *some])
-
-    table = np.zeros(1 << (size - down), dtype=bool)
-    table[pattern(marks)] = True
-    return where
 
 
 def _shifts(rows: int, columns: int) -> NDArray[np.int64]:

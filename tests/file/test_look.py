@@ -407,14 +407,6 @@ def beside_trees(A):
     return made
 
 
-def between_weights(A):
-    """Return weights with each row somewhere between them."""
-    made = WEIGHTS.astype(A.dtype).ravel()
-    for k, row in zip(RNG.permutation(made.size // A.shape[1]), A, strict=False):
-        made[k * A.shape[1] : (k + 1) * A.shape[1]] = row
-    return made.reshape(WEIGHTS.shape)
-
-
 FORMS = {
     "as they are": lambda X: X,
     "single": lambda X: X.astype(np.float32),
@@ -427,8 +419,6 @@ HIDDEN = {
     "beside trees, turned": lambda A: pickle.dumps(beside_trees(A.T.copy())),
     "beside trees, joblib": lambda A: saved(lambda f: joblib.dump(beside_trees(A), f)),
     "beside trees, skops": lambda A: skops.io.dumps(beside_trees(A)),
-    "between weights": lambda A: pickle.dumps({"w": between_weights(A)}),
-    "between weights, safetensors": lambda A: safetensors([WEIGHTS.astype(A.dtype), between_weights(A)]),
     "beside weights, torch": lambda A: saved(lambda f: torch.save({"w": torch.tensor(A)}, f)),
     "beside weights, ONNX": lambda A: onnx([WEIGHTS[:100].astype(A.dtype), A]),
     "behind CatBoost's trees": lambda A: b"CBM1" + RNG.bytes(10_001) + A.tobytes(),
@@ -445,16 +435,10 @@ def test_records_in_a_model_are_found_in_every_form(hidden, form):
     assert not [u for u in unknown if "time was over" in u]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_single_record_between_weights_is_found(dtype):
-    assert seen(pickle.dumps({"w": between_weights(MANY_RECORDS[7:8].astype(dtype))}), MANY_RECORDS)[0] == 1
-
-
 def test_records_with_missing_values_are_found_scaled():
     X = np.where(RNG.random(MANY_RECORDS.shape) < 0.1, np.nan, MANY_RECORDS)
     A = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
-    for made in (A[:1000], between_weights(A[:1000])):
-        assert seen(pickle.dumps({"t": made}), X)[0] >= 990
+    assert seen(pickle.dumps({"t": A[:1000]}), X)[0] >= 990
 
 
 @pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
