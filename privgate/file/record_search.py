@@ -18,7 +18,7 @@ CARRIED, PRINTED = 8, 64
 #: each 10^9 of the file
 SECONDS = 2.0
 #: numbers among which a record may begin anywhere; in larger arrays it is a row or a column
-_FLAT = 1 << 22
+_FLAT = 1 << 20
 #: letters of a text that is somebody's own, words by which it is looked up, and share of records that may have it
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
 #: letters that are compared one after the other with those of texts whose words were not met
@@ -93,7 +93,7 @@ class Records:
             if (mine := space.held(table)).any():
                 return mine
         held = np.zeros(self.n, dtype=bool)
-        if a.values.size <= _FLAT:
+        if a.values.ndim == 1 and a.values.size <= _FLAT:
             for some in space.windows(a.values.ravel()):
                 held |= space.held(some, straight=True)
         return held
