@@ -18,7 +18,6 @@ ALLOWED = {
     ("training/task_limits.py", "scrub"): {"del os.environ", "os.environ.update"},
     ("training/task_limits.py", "scrubbed"): {"del os.environ", "os.environ.update"},
     ("training/worker.py", "start"): {"os.chdir", "signal.signal", "time.tzset"},
-    ("documents/limited.py", "_confine"): {"signal.signal"},  # a fork that reads one thing and ends
     ("training/warm_libraries.py", "begin"): {"signal.signal"},  # the server's own process, before it forks
     ("training/box/templates.py", "serve"): {"signal.signal"},  # the template's own process
     # a fork without other threads, as it enters a box

@@ -301,7 +301,7 @@ def measure(run: Run, request: Request) -> Measurement:
             raise MeasurementError(f"{file}: {len(errors)} expectations could not be evaluated, first {errors[0]}")
         counts.append(sum(not e.met for e in results))
         if not shown or counts[-1] > max(counts[:-1]):
-            shown = results
+            shown = tuple(results)
     kind: Kind = "exact" if len(set(counts)) == 1 else "bound"
     if run.averaged:  # a single seed measures the seed, and has no limits
         kind = "confidence" if (frame.get("seeds", np.ones(1)) > 1).all() else "point"

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,11 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Recipe, Subject, TrainingData
 from privgate.__main__ import run as main
 from privgate.controls import suite_drafts, suites
-from privgate.errors import MeasurementError, PolicyError, SubjectError
-from privgate.evidence import Request, SeedControl
+from privgate.errors import PolicyError, SubjectError
+from privgate.evidence import Request
 from privgate.influence import per_unit
-from privgate.policy.rules.table import Table
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}
 
@@ -77,29 +74,13 @@ def test_a_missing_column_is_an_error_and_not_a_violation():
     assert (first.met, first.error) == (False, "there is no column 'wage'")
 
 
-def test_a_column_that_has_to_exist_and_does_not_is_a_violation():
-    (first, *_) = run(people(), {"type": "expect_column_to_exist", "kwargs": {"column": "wage"}}).values()
-
-    assert (first.met, first.error) == (False, "")
-
-
-def test_pairs_of_columns_are_not_null_either():
-    pair = {
-        "type": "expect_column_pair_values_a_to_be_greater_than_b",
-        "kwargs": {"column_A": "age", "column_B": "since"},
-    }
-    found = run(people(since=[1.0, np.nan, 2.0, 3.0]), pair)
-
-    assert not found["expect_column_values_to_not_be_null(since)"].met
-
-
 def test_counts_come_out_and_values_do_not(caplog, capsys):
     secret = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     extremes = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 10}}
     distinct = {"type": "expect_column_distinct_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     order = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "name", "min_value": 1, "max_value": 2}}
     frame = people(age=[31337.0] * 4, name=["zz-secret", "x", "zz-secret", "x"])
-    data = TrainingData(frame, [0, 1, 0, 1], one_record_each=True)
+    data = TrainingData(frame, [0, 1, 0, 1])
 
     with caplog.at_level(logging.DEBUG):
         found = suites.check(data, suite(secret, extremes, distinct, order), file="s.json")
@@ -114,7 +95,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
 
 
 def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
-    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
+    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1])
     mild = {**AGE, "severity": "warning"}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
 
@@ -127,7 +108,7 @@ def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
 
 
 def test_a_row_minimum_is_added():
-    data = TrainingData(people(), [0, 1, 0, 1], one_record_each=True)
+    data = TrainingData(people(), [0, 1, 0, 1])
 
     assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
     assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
@@ -142,16 +123,14 @@ def test_a_row_minimum_is_added():
     ],
 )
 def test_every_table_has_named_columns(X, columns):
-    frame = suites.as_frame(TrainingData(X, [0, 1, 0], one_record_each=True))
+    frame = suites.as_frame(TrainingData(X, [0, 1, 0]))
 
     assert list(frame.columns) == columns
 
 
 @pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
 def test_records_without_columns_are_inconclusive(X):
-    assert (
-        suites.check(TrainingData(X, [0, 1, 0], one_record_each=True), suite(AGE), file="s").outcome == "inconclusive"
-    )
+    assert suites.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -173,27 +152,12 @@ def test_what_is_no_suite_is_refused_without_importing_anything(text, words):
         suites.parse(text, "s.json")
 
 
-@pytest.mark.parametrize(
-    ("expectation", "words"),
-    [
-        (
-            {"type": "expect_column_values_to_be_betwen", "kwargs": {"column": "a"}},
-            "did you mean 'expect_column_values_to_be_between'",
-        ),
-        ({"type": "expect_column_max_to_be_between", "kwargs": {"colum": "a"}}, r"expectations\.0 \(expect_column_max"),
-    ],
-)
-def test_an_expectation_that_does_not_exist_makes_the_policy_unusable(expectation, words):
-    with pytest.raises(PolicyError, match=words):
-        run(people(), expectation)
-
-
 # -- the rule ``table`` -----------------------------------------------------------------------------------------------
 
 
 def bench(text, **columns):
     made = Run(
-        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)),
+        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])),
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
@@ -215,53 +179,6 @@ def expect(**kwargs):
 ASKED = Request.of("table", suite="u.json@sha256:1")
 
 
-def test_the_table_of_units_is_counted_by_violated_expectations():
-    fine = per_unit.measure(bench(expect(max_value=0.5)), ASKED)
-    broken = per_unit.measure(bench(expect(max_value=0.25)), ASKED)
-
-    assert (fine.low, fine.high, fine.n) == (0.0, 0.0, 3)
-    assert (broken.low, broken.high) == (1.0, 1.0)
-    assert broken.behind.violated == ("small: 1 to 9 records",)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_and_infinity_in_the_table_are_violations(bad):
-    found = per_unit.measure(bench(expect(max_value=0.5), pdtp=np.array([0.1, 0.2, 0.3, bad])), ASKED)
-
-    assert found.low == 1.0
-
-
-def test_limits_of_a_figure_must_meet_the_suite_as_well():
-    wide = {"pdtp_low": np.zeros(4), "pdtp_high": np.array([0.1, 0.2, 0.3, np.inf])}
-    found = per_unit.measure(bench(expect(max_value=0.5), **wide), ASKED)
-    floor = per_unit.measure(bench(expect(min_value=0.05), **wide), ASKED)
-    surely = per_unit.measure(bench(expect(min_value=0.2), **wide), ASKED)
-    rule = Table(suite="u.json@sha256:1")
-
-    assert (found.value, found.low, found.high) == (0.0, 0.0, 1.0)
-    assert rule.judge(found).outcome is Outcome.INCONCLUSIVE
-    assert "0 to 1 expectations" in rule.judge(found).message
-    assert rule.judge(floor).outcome is Outcome.INCONCLUSIVE
-    assert rule.judge(surely).outcome is Outcome.FAILED
-
-
-def test_one_seed_of_training_that_depends_on_it_meets_no_suite():
-    one = replace(bench(expect(max_value=0.5), seeds=np.ones(4)), seed_control=SeedControl(dependent=True))
-
-    assert Table(suite="u.json@sha256:1").judge(per_unit.measure(one, ASKED)).outcome is Outcome.INCONCLUSIVE
-
-
-def test_a_table_that_misses_units_or_a_column_cannot_be_judged():
-    half = bench(expect(max_value=1))
-    half._made[per_unit.table] = {"unit": np.array(["0", "1"]), "pdtp": np.array([0.1, 0.2])}
-    with pytest.raises(MeasurementError, match="at least 1 of 4 people measured"):
-        per_unit.measure(half, ASKED)
-    with pytest.raises(MeasurementError, match="there is no column 'dtp_uper'"):
-        per_unit.measure(bench(expect(max_value=1, column="dtp_uper")), ASKED)
-    with pytest.raises(MeasurementError, match="did not come with the policy"):
-        per_unit.measure(bench(expect(max_value=1)), Request.of("table", suite="other"))
-
-
 # -- what was declared, as columns of any data set --------------------------------------------------------------------
 
 PEOPLE = suites.parse((Path(__file__).parents[2] / "policies" / "people.json").read_text(), "people.json")
@@ -275,29 +192,18 @@ def told_of(data, suite=PEOPLE):
 def test_the_shipped_suite_holds_for_any_data_set():
     y = [0, 1, 0, 1]
     for X in (np.eye(4), people(), ["a", "b", "c", "d"], sp.eye(4, format="csr"), np.zeros((4, 2, 2))):
-        assert told_of(TrainingData(X, y, one_record_each=True))[0] == "passed"
+        assert told_of(TrainingData(X, y))[0] == "passed"
 
 
 @pytest.mark.parametrize(
     ("data", "broken"),
     [
-        (TrainingData(np.eye(3), [0, 0, 1], one_record_each=True), "no label is one person's alone"),
+        (TrainingData(np.eye(3), [0, 0, 1]), "no label is one person's alone"),
         (TrainingData(np.eye(4), [0, 0, 1, 1], groups=["a", "b", "c", "c"]), "no label is one person's alone"),
-        (
-            TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3], one_record_each=True),
-            "every record lies",
-        ),
-        (
-            TrainingData(
-                np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True
-            ),
-            "every record lies",
-        ),
-        (
-            TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True),
-            "every record lies",
-        ),
-        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}, one_record_each=True), "every record lies"),
+        (TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3]), "every record lies"),
+        (TrainingData(np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
+        (TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
+        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}), "every record lies"),
     ],
 )
 def test_the_shipped_suite_finds_what_it_names(data, broken):
@@ -310,14 +216,14 @@ def test_the_shipped_suite_finds_what_it_names(data, broken):
 def test_a_column_of_the_data_cannot_pass_for_what_was_declared():
     frame = people(**{"privgate.people_with_label": [9, 9, 9, 9]})
 
-    assert told_of(TrainingData(frame, [0, 0, 0, 1], one_record_each=True))[0] == "failed"
+    assert told_of(TrainingData(frame, [0, 0, 0, 1]))[0] == "failed"
 
 
 def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
     from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
 
     names = ["zz-secret", "x", "zz-secret", "x"]
-    data = TrainingData(people(name=names), [0, 1, 0, 1], one_record_each=True)
+    data = TrainingData(people(name=names), [0, 1, 0, 1])
     one = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
     result = suites.check(data, suite(AGE, one, absent), file="s.json").detail["validation"]
@@ -345,7 +251,7 @@ def drawn(n=200):
         "note": [f"free text {i}" for i in range(n)],
         "gap": np.where(np.arange(n) % 5, 1.5, np.nan) * np.arange(n),
     })  # fmt: skip
-    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"), one_record_each=True)
+    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"))
 
 
 def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data():
@@ -383,25 +289,7 @@ def test_a_draft_holds_nobodys_own_value():
 @pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
 def test_nothing_is_drafted_of_records_without_columns(X):
     with pytest.raises(SubjectError, match="write the suite by hand"):
-        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
-
-
-def test_hostile_columns_are_drafted_as_they_are_and_empty_ones_ask_for_nothing():
-    frame = pd.DataFrame({
-        "void": [np.nan] * 4,
-        "'; drop\n\x1b[2J": [1.0, 2.0, 3.0, np.inf],
-        "../../etc": ["a", "b", "c", "d"],
-        "privgate.record": [1, 1, 1, 1],
-    })  # fmt: skip
-    made = suite_drafts.draft(TrainingData(frame, [0, 1, 0, 1], one_record_each=True), "mine")
-    asked = {e["kwargs"].get("column") for e in made["expectations"]}
-
-    assert "void" not in asked
-    assert suites.check(
-        TrainingData(frame, [0, 1, 0, 1], one_record_each=True),
-        suites.parse(json.dumps({**made, "meta": {}}), "m"),
-        file="m",
-    ).outcome in ("failed", "passed")
+        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1]), "mine")
 
 
 def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys):
