@@ -13,6 +13,8 @@ from privgate import Domain, Recipe, Subject, TrainingData, log_recipe
 from privgate.errors import SubjectError
 from privgate.run import reproduction, serving
 from privgate.training import asking
+from privgate.training.fleet import Fleet
+from privgate.training.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +122,21 @@ def test_an_honest_wrapper_is_asked_in_every_way(registry, survey, fleet):
     assert (found.outcome, found.detail["from_registered_model_elsewhere"]) == ("passed", 0.0)
 
 
-def test_nobody_knows_the_questions_of_a_run_to_be_signed(survey):
+def fleet_of(*, signable=False, secret=b"k" * 16):
+    return Fleet(1, Ledger("none", secret=secret), isolate="none", signable=signable)
+
+
+def test_nobody_without_the_ledgers_key_knows_the_questions_of_a_run_to_be_signed(survey):
     subject = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
 
-    def asked(*, signable):
-        wide, rows = reproduction.asked(subject, signable=signable)
+    def asked(**settings):
+        wide, rows = reproduction.asked(subject, fleet_of(**settings))
         return wide.data.pool()[0][rows]
 
-    np.testing.assert_array_equal(asked(signable=False), asked(signable=False))
-    np.testing.assert_array_equal(asked(signable=True), asked(signable=True))
-    assert not np.array_equal(asked(signable=True), asked(signable=False))
+    np.testing.assert_array_equal(asked(), asked(secret=b"q" * 16))
+    np.testing.assert_array_equal(asked(signable=True), asked(signable=True))  # which the next run finds remembered
+    assert not np.array_equal(asked(signable=True), asked())
+    assert not np.array_equal(asked(signable=True), asked(signable=True, secret=b"q" * 16))
     assert ((asked(signable=True) >= 0) & (asked(signable=True) <= 2)).all()
 
 
@@ -138,19 +145,19 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
 
     frame = pd.DataFrame({"a": np.arange(20.0), "b": pd.Categorical(list("xyzz") * 5)}, index=range(5, 25))
     subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2))
-    wide, rows = reproduction.asked(subject, signable=False)
+    wide, rows = reproduction.asked(subject, fleet_of())
     made = wide.data.pool()[0].iloc[rows]
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
     assert sum((a, str(b)) not in known for a, b in zip(made.a, made.b, strict=True)) > 20
     texts = Subject.local(Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2))
-    assert len(reproduction.asked(texts, signable=False)[1]) == 0
+    assert len(reproduction.asked(texts, fleet_of())[1]) == 0
 
 
 def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_percent():
     data = TrainingData(np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)))
     subject = Subject.local(Recipe(CategoricalNB()), data)
-    wide, rows = reproduction.asked(subject, signable=False)
+    wide, rows = reproduction.asked(subject, fleet_of())
     asked, far = wide.data.pool()[0][rows][:, 0], reproduction.stretch(subject, wide, rows)
     np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduction.FARTHEST))
     assert set(far) == {1.0, reproduction.FARTHEST}
