@@ -124,7 +124,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in found if p.outcome != "passed")]
     if stopped:
         ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
-        return Costs(fleet.calls, 0.0, [*said, f"in all: {fleet.calls} trainings"], ends)
+        return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
     run = controls.choose_seeds(run, glance=True)
     each = _time(run)
     planned, rules = make(run, policy, each=each)

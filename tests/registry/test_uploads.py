@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import privgate.registry as ours
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, log_model, report
-from privgate.advice.evaluate import evaluate
+from privgate.advice.search import evaluate
 
 BOX = [(-1, 1)] * 3
 RULES = """schema: privgate/policy/v1
