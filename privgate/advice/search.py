@@ -117,11 +117,8 @@ class Advice:
         if self.ended:
             said.append(self.ended)
         if self.best is None:
-            return (
-                said
-                if self.ended
-                else [*said, "no change that was tried keeps the policy: take another learner or policy"]
-            )
+            nothing = "no change that was tried keeps the policy: take another learner or policy"
+            return said if self.ended else [*said, nothing]
         if not self.approved:
             return [*said, f"{self.best.change.says}: a whole check does not approve it: {_why_not(self.verdict)}"]
         step = "a whole check approves this change of the recipe; train with it, log the model again, and check it:"
