@@ -52,7 +52,7 @@ from privgate.run import controls
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
-from privgate.training import isolation, plan
+from privgate.training import budget, isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome, Verdict
 from privgate.version import __version__
@@ -172,7 +172,7 @@ def evaluate(
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
-        drawn = partial(plan.order, run.subject, run.fleet)
+        drawn = partial(budget.order, run.subject, run.fleet)
         return judged(policy, evidence, observe=observe, subject=run.subject, order=drawn)
 
 
@@ -234,6 +234,11 @@ def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precond
         return [*told, held], [held]
     seen = provenance(run)
     return (told, []) if seen is None else ([*told, seen], preconditions.stopping([seen]))
+
+
+def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> planning.Costs:
+    """Return what a check would cost, what it can never conclude, and which shipped policies could."""
+    return planning.costs(unopened, policy, subject, fleet=fleet, limits=limits)
 
 
 def in_the_file(run: Run, policy: Policy) -> Precondition | None:

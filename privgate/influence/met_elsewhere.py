@@ -15,7 +15,7 @@ from privgate.influence.other_coins import full, usable
 from privgate.run import beside, coins
 from privgate.run.run import Noted, Run
 from privgate.statistics import leakage
-from privgate.training.plan import order
+from privgate.training.budget import order
 
 #: people who are looked at closest: those whom models with so many other coins rank first
 RANKED, FIRST = 5, 2
