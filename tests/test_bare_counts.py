@@ -15,7 +15,6 @@ PEOPLE = re.compile(
 #: how many were looked at, and how many there are: (file, what is counted)
 NOBODY = {
     # drawn for a control, a comparison or a refit
-    ("check/check_plan.py", "len(sample)"),
     ("families/recheck.py", "len(chosen)"),
     ("families/recheck.py", "len(made.units)"),
     ("influence/sensitivities.py", "all_units"),

@@ -18,10 +18,8 @@ ALLOWED = {
     ("training/task_limits.py", "scrub"): {"del os.environ", "os.environ.update"},
     ("training/task_limits.py", "scrubbed"): {"del os.environ", "os.environ.update"},
     ("training/worker.py", "start"): {"os.chdir", "signal.signal", "time.tzset"},
-    ("training/warm_libraries.py", "begin"): {"signal.signal"},  # the server's own process, before it forks
-    ("training/box/templates.py", "serve"): {"signal.signal"},  # the template's own process
-    # a fork without other threads, as it enters a box
-    ("training/box/templates.py", "_begin"): {"os.chdir", "os.environ.clear", "os.environ.update", "signal.signal"},
+    ("documents/limited.py", "_confine"): {"signal.signal"},  # a fork that reads one thing and ends
+    ("training/warm.py", "_import_libraries"): {"signal.signal"},  # the server's own process, before it forks
     ("training/task_limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}

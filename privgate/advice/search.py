@@ -111,12 +111,14 @@ class Advice:
         """Everything for people, the diff of the recipe last."""
         said = [f"as it stands: {self.quality}"] if self.quality else []
         said += [
-            f"{t.change.says}: {'passes' if t.passes else t.why} ({t.quality or 'not trained'})" for t in self.tried
+            f"{t.change.says}: {'keeps the policy' if t.passes else t.why} ({t.quality or 'not trained'})"
+            for t in self.tried
         ]
         if self.ended:
             said.append(self.ended)
         if self.best is None:
-            return said if self.ended else [*said, "no change that was tried passes: take another learner or policy"]
+            nothing = "no change that was tried keeps the policy: take another learner or policy"
+            return said if self.ended else [*said, nothing]
         if not self.approved:
             return [*said, f"{self.best.change.says}: a whole check does not approve it: {_why_not(self.verdict)}"]
         step = "a whole check approves this change of the recipe; train with it, log the model again, and check it:"
@@ -188,7 +190,7 @@ def advise(
                 break
             tried = _try(policy, subject, change, fleet, limits)
             advice.tried.append(tried)
-            tell(f"{change.says}: {'passes' if tried.passes else tried.why}")
+            tell(f"{change.says}: {'keeps the policy' if tried.passes else tried.why}")
             if tried.passes or (answers and math.isnan(tried.useful)):  # stronger ones answer worse
                 break
             answers = answers or not math.isnan(tried.useful)
@@ -346,7 +348,7 @@ def evaluate(
     if verdict.outcome.releases or _first(verdict) or not command:
         return verdict
     effect = (
-        "changes of one parameter are measured by the same rules; the most useful that passes is checked as a whole"
+        "changes of one parameter are measured by the same rules; the most useful that keeps them is checked as a whole"
     )
     calls = verdict.evidence.run.trace.training_calls if verdict.evidence.run.trace else 0
     count = sum(map(len, find_changes(subject.recipe.payload)))

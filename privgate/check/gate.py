@@ -50,7 +50,7 @@ from privgate.policy.rules import METRICS, Rule, about
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
-from privgate.training import isolation, plan
+from privgate.training import budget, isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome, Verdict
 from privgate.version import __version__
@@ -170,7 +170,7 @@ def evaluate(
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
-        drawn = partial(plan.order, run.subject, run.fleet)
+        drawn = partial(budget.order, run.subject, run.fleet)
         return judged(policy, evidence, observe=observe, subject=run.subject, order=drawn)
 
 
@@ -231,6 +231,11 @@ def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precond
     if (held := in_the_recipe(run) or file.find_keys(run)) is not None:
         return [*told, held], [held]
     return told, []
+
+
+def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> planning.Costs:
+    """Return what a check would cost, what it can never conclude, and which shipped policies could."""
+    return planning.costs(unopened, policy, subject, fleet=fleet, limits=limits)
 
 
 def in_the_file(run: Run, policy: Policy) -> Precondition | None:

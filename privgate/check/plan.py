@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privgate.check.beforehand import beforehand, choose_seeds, count_trainings, stopping, untrained
-from privgate.check.prepare import facts, misfit, prepare
+from privgate.check.prepare import described, facts, misfit, prepare
 from privgate.controls import depends, reproduces
 from privgate.errors import MeasurementError
-from privgate.evidence import TrainingPlan
+from privgate.evidence import Precondition, TrainingPlan
 from privgate.influence import indirect_queries, left_out
 from privgate.policy import Policy
 from privgate.policy.judging import conditions
@@ -17,8 +17,8 @@ from privgate.policy.rules import Rule
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
+from privgate.training.budget import span, time_training
 from privgate.training.fleet import Fleet
-from privgate.training.plan import span, time_training
 
 
 def _audit(run: Run) -> int:
@@ -60,8 +60,7 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         Seconds of one training; 0 where none was timed.
     """
     needed, wanted = dict[Need, int](), dict[Need, list[str]]()
-    for rule in policy.asked_of(conditions({"task": run.subject.task, "recipe": run.subject.recipe.payload,
-                                            "theorems": list(run.theorems)})).rules:  # fmt: skip
+    for rule in policy.asked_of(conditions(described(run.subject, run.theorems))).rules:  # fmt: skip
         for need, count in rule_trainings(rule, run).items():
             needed[need] = count
             wanted.setdefault(need, []).append(rule.name)
@@ -105,17 +104,18 @@ class Costs:
     ends: str = ""
 
 
-def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
+Begin = Callable[[Run, Policy], tuple[list[Precondition], list[Precondition]]]
+
+
+def costs(begin: Begin, policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
     """Return what a check would cost, what it can never conclude, and which shipped policies could.
 
     What a check does before it leaves anybody out is done, because it may end there; a few trainings show how long one
-    takes. All are remembered.
+    takes. All are remembered. ``begin`` looks at what is stored: what is found, and what of it ends the check.
     """
-    from privgate.check.gate import identity, unopened  # which tells this plan when it starts
-
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    found, stopped = unopened(run, policy.asked_of(conditions(identity(run))))
+    found, stopped = begin(run, policy.asked_of(conditions(described(subject, run.theorems))))
     if not stopped:
         found += untrained(run, policy)
         stopped = beforehand(found)
@@ -125,7 +125,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in found if p.outcome != "passed")]
     if stopped:
         ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
-        return Costs(fleet.calls, 0.0, [*said, f"in all: {fleet.calls} trainings"], ends)
+        return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
     run = choose_seeds(run, glance=True)
     each = _time(run)
     planned, rules = make(run, policy, each=each)

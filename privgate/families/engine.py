@@ -94,8 +94,6 @@ class Asked:
         Asks the last engine instead, and may leave units over; not used by mode "screen", which ranks.
     rehearsed : bool
         Nobody is judged by the answers: fast engines are not re-checked.
-    elsewhere : bool
-        A search for questions that tell more: engines were compared before, see ``recheck``.
     """
 
     subject: Subject
@@ -112,7 +110,6 @@ class Asked:
     asker: Asker | None = None
     refitting: Refitting | None = None
     rehearsed: bool = False
-    elsewhere: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "units", np.asarray(self.units, dtype=np.int64))

@@ -32,10 +32,7 @@ def recheck(engine: Engine, asked: Asked, made: Retrained) -> tuple[Precondition
     Parameters
     ----------
     asked : Asked
-        ``limits``, ``drawn`` and ``asker`` say who is trained without, and what else these models are asked. With
-        ``elsewhere`` the answers are about other questions than each unit's own records, about which the engine was
-        compared before: where the refits of ``WORST`` chosen units are kept, and nothing can be signed, they are asked
-        alone.
+        ``limits``, ``drawn`` and ``asker`` say who is trained without, and what else these models are asked.
     made : Retrained
         What the engine answered.
 

@@ -34,7 +34,7 @@ class Refit(Engine):
         return ""
 
     def cost(self, subject: Subject, units: Index, seeds: Seeds, *, mode: str = "all") -> Cost:
-        """Return the number of calls; their time is unknown until one was made (``training.plan`` times a sample)."""
+        """Return the number of calls; their time is unknown until one was made (``training.budget`` times a sample)."""
         size = getattr(subject.data.X, "nbytes", 0)
         return Cost(fits=len(seeds) * (len(units) + 1), cpu_seconds=float("nan"), memory_bytes=2 * int(size))
 

@@ -291,7 +291,7 @@ class _State:
         row_unit = np.repeat(np.arange(len(mine)), [len(m) for m in mine])
         pool_rows = np.concatenate(mine)
         asked_for = (row_unit, pool_rows)
-        put = Asked(subject, self.units, self.seeds, self.fleet, asked_for, elsewhere=True)
+        put = Asked(subject, self.units, self.seeds, self.fleet, asked_for)
         found = families.answer(put).retrained
         self.asked += len(pool_rows)
         value, pool = per_query(found), subject.data.pool()[0]

@@ -23,24 +23,24 @@ from privgate.influence import changes as residuals
 from privgate.run import beside
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
-from privgate.training import plan
+from privgate.training import budget
 
 #: people above a limit who are refitted at other seeds
 MOST_PAIRED = 30
 
 
-def selection(run: Run) -> plan.Selection:
+def selection(run: Run) -> budget.Selection:
     """Return the units to measure: all, or a random sample fixed before anything is looked at.
 
     A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
     """
     limits = run.limits
     if run.once(modes.limits) is not None:
-        return plan.select(run.subject, run.fleet, run.seeds, sample=modes.SAMPLE)
+        return budget.select(run.subject, run.fleet, run.seeds, sample=modes.SAMPLE)
     unlimited = limits.max_retrains is None and limits.budget_seconds is None
     if (unlimited and (run.sample is None or run.sample >= run.n_units)) or beside.costs_no_fits(run):
-        return plan.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
-    return plan.select(
+        return budget.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
+    return budget.select(
         run.subject,
         run.fleet,
         run.seeds,
@@ -99,7 +99,7 @@ class Found(Noted):
     answered : families.Answered
     seeds : tuple of (int or None)
         Paired seeds that the work ended with.
-    chosen : plan.Selection
+    chosen : budget.Selection
         Of whom models were wanted, in the end.
     decided_by : str
         The rule that was broken when the work ended early; empty if it did not.
@@ -109,7 +109,7 @@ class Found(Noted):
 
     answered: families.Answered = field(kw_only=True)
     seeds: Seeds = field(kw_only=True)
-    chosen: plan.Selection = field(kw_only=True)
+    chosen: budget.Selection = field(kw_only=True)
     decided_by: str = ""
     witness: Witness | None = None
 

@@ -304,21 +304,6 @@ def pairs(
     return d.svg
 
 
-def tradeoff(name: str, title: str, desc: str, *, points: Sequence[tuple[float, float]], ylabel: str) -> str:
-    """Return usefulness over risk as a share of its limit, points numbered from 0; right of the limit is refused."""
-    with Drawing(name, title, desc) as d:
-        ax = d.axes
-        ax.plot([p[0] for p in points], [p[1] for p in points], color=SERIES[0], marker="o", linestyle="none")
-        for i, place in enumerate(points):
-            ax.annotate(str(i), place, xytext=(6, 5), textcoords="offset points", color=INK)
-        ax.margins(0.15)
-        ax.set_xlabel("risk, as a share of the limit")
-        ax.set_ylabel(ylabel)
-        ax.grid()
-        d.limit(1.0, "limit")
-    return d.svg
-
-
 def curve(name: str, title: str, desc: str, *, points: Sequence[tuple[float, float]], xlabel: str, ylabel: str) -> str:
     """Return a falling step line with its points, for example capacity over a required probability."""
     with Drawing(name, title, desc) as d:

@@ -22,8 +22,8 @@ from privgate.families.listed import alike
 from privgate.run.run import Run
 from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
 from privgate.subject.subject import Subject
+from privgate.training.budget import order
 from privgate.training.fit import Answer, Fit
-from privgate.training.plan import order
 
 #: steps, as shares of a column's spread; rounded to a power of ten, as people type them
 NEAR, WIDER = 1e-4, 1e-2

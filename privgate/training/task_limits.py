@@ -129,26 +129,14 @@ ALLOWED_PREFIXES = ("LC_", "PYTHON", "COVERAGE_PROCESS_")
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 
 #: several processes that each start several threads are many times slower than one thread each
-ONE_THREAD: Mapping[str, str] = dict.fromkeys(
-    (
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "NUMBA_NUM_THREADS",
-        # a library that asks for more than it is told: XGBoost with n_jobs=-1, LightGBM by its scikit-learn interface,
-        # which without the second counts cores with another process and then waits for them, 40 s a training
-        "OMP_THREAD_LIMIT",
-        "LOKY_MAX_CPU_COUNT",
-        "POLARS_MAX_THREADS",
-        "RAYON_NUM_THREADS",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    ),
-    "1",
-)
+ONE_THREAD: Mapping[str, str] = dict.fromkeys((
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
+    # a library that asks for more than it is told: XGBoost with n_jobs=-1, LightGBM by its scikit-learn interface,
+    # which without it counts cores with another process and then waits for them, 40 s a training
+    "OMP_THREAD_LIMIT",
+), "1")  # fmt: skip
 
 
 def allowed(name: str) -> bool:

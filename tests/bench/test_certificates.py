@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_limits
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.families import certificates
-from privgate.influence import risky_removal
 from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
@@ -158,7 +157,7 @@ def test_all_records_of_adult(shared_data):
 
 
 def test_a_census_of_1_6_million_records():
-    """Certified maximum DTP over all records and the removal curve, next to one fit of the library."""
+    """Certified maximum DTP over all records, next to one fit of the library."""
     rng = np.random.default_rng(0)
     n, sizes = 1_600_000, (100, 7, 5, 2)
     age = np.clip(rng.normal(40, 18, n), 0, 99).astype(int)
@@ -175,20 +174,12 @@ def test_a_census_of_1_6_million_records():
         started = time.process_time()
         found = certificates.ALL["categorical_nb"].bound(subject, np.arange(n), None)
         certify = time.process_time() - started
-        started = time.process_time()
-        curve = risky_removal.remove_risky(subject, limit=0.05, budget=100)
-        remove = time.process_time() - started
     note(
         figure="census",
         records=n,
         one_fit=round(fit, 3),
         certify_all=round(certify, 2),
-        remove_100=round(remove, 2),
         largest=round(float(found.upper.max()), 4),
         exact=bool(found.exact[found.upper.argmax()]),
-        curve=[round(v, 4) for v in curve.upper[::10].tolist()],
-        best=curve.best,
-        stopped=curve.stopped,
     )
-    assert curve.upper[0] == pytest.approx(found.upper.max())
-    assert curve.upper[curve.best] == curve.upper.min()
+    assert np.isfinite(found.upper).all()

@@ -1,6 +1,5 @@
 """Generic refits next to the loops that users write: scaling, overhead, and the ledger at a million entries."""
 
-import hashlib
 import os
 import sys
 import time
@@ -17,10 +16,10 @@ from privgate.families.refit import ENGINE, full_fits
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training import context, plan
+from privgate.training.box import wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
-from privgate.training.ledger import Ledger
+from privgate.training.ledger import Ledger, encode
 from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
@@ -51,7 +50,8 @@ def spent(work):
 
 
 def workers_cpu(fleet):
-    return sum(lane.submit(time.process_time).result() for lane in fleet.pool._free)
+    used = (lane.worker.ask(time.process_time, most=1000, seconds=60) for lane in fleet.pool._free)
+    return sum(wire.json_value(body, lane.worker.nonce) for body, lane in zip(used, fleet.pool._free, strict=True))
 
 
 def warm(fleet, subject, n):
@@ -113,62 +113,23 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
     n = 48_842
     X, y = design(n, 8)
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
-    fits = [*plan.leave_out_fits(subject, np.arange(n), (None,)), *full_fits(subject, (None,))]
+    rows = [np.array([t]) for t in range(n)]
+    fits = [*(Fit(None, r, left_out=r) for r in rows), *full_fits(subject, (None,))]
     log_p = np.log(np.random.default_rng(2).dirichlet([1, 1], size=n))
     with Fleet(ledger=tmp_path) as first:
-        keys = first.keys(subject, fits)
-        bodies = [Answer(log_p[i : i + 1]) for i in range(n)] + [Answer(log_p)]
-        first.ledger.write((k, context.encode(a)) for k, a in zip(keys, bodies, strict=True))
+        names = first.names(subject, fits)
+        _, named = spent(lambda: first.names(subject, fits))
+        for name, i in zip(names, [*range(n), slice(None)], strict=True):
+            first.ledger.write(name, encode(Answer(log_p[i].reshape(-1, 2))))
     fresh = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
 
     start = time.perf_counter()
     with Fleet(ledger=tmp_path) as second:
+        missing = second.missing(fresh, fits)
+        _, looked = spent(lambda: second.missing(fresh, fits))
         found, _ = ENGINE.answers(Asked(fresh, np.arange(n), (None,), second))
         seconds = time.perf_counter() - start
-        note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, load=os.getloadavg()[0])
-        assert second.calls == 0
+        note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, name_cpu=named,
+             find_cpu=looked, load=os.getloadavg()[0])  # fmt: skip
+        assert second.calls == missing == 0
     np.testing.assert_array_equal(found.log_without[0], log_p)
-
-
-def test_a_ledger_of_a_million_entries(tmp_path):
-    """Open it, and find which of a million calls are missing; half of them are there."""
-    million = 1_000_000
-    ledger = Ledger(tmp_path)
-    body = context.encode(Answer(np.log([[0.25, 0.75]])))
-    own = hashlib.sha256(b"context").digest()
-    fits = [Fit(1, np.array([t]), left_out=np.array([t])) for t in range(million)]
-    keys = [context.key(own, f.encoding) for f in fits]
-    for start in range(0, million, 100_000):
-        others = [hashlib.sha256(b"%d" % i).digest() for i in range(start, start + 50_000)]
-        ledger.write((k, body) for k in [*keys[start : start + 50_000], *others])
-        ledger.flush()
-
-    n = 48_842
-    X, y = design(n, 8)
-    subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
-    subject.training_digest  # the data's digest is the gate's business, not the plan's
-
-    def open_and_plan():
-        with Fleet(ledger=tmp_path) as fleet:
-            assert fleet.missing(subject, plan.leave_out_fits(subject, np.arange(n), (None,))) == n
-
-    whole, whole_cpu = min(spent(open_and_plan) for _ in range(3))
-    opened, opened_cpu = min(spent(lambda: Ledger(tmp_path)) for _ in range(3))
-    ledger = Ledger(tmp_path)
-    found, found_cpu = min(spent(lambda: ledger.find(keys)) for _ in range(3))
-    _, named_cpu = spent(lambda: [context.key(own, f.encoding) for f in fits])
-    read, _ = spent(lambda: ledger.read(keys[:50_000]))
-    note(
-        bench="ledger of a million entries",
-        entries=len(ledger),
-        open_and_plan_48842_units_seconds=whole,
-        open_and_plan_48842_units_cpu=whole_cpu,
-        open_seconds=opened,
-        open_cpu=opened_cpu,
-        find_a_million_seconds=found,
-        find_a_million_cpu=found_cpu,
-        name_a_million_cpu=named_cpu,
-        read_and_verify_50000_seconds=read,
-        missing=int((~ledger.find(keys)).sum()),
-        load=os.getloadavg()[0],
-    )

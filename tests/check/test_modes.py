@@ -11,7 +11,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.check import plan as planning
-from privgate.check.plan import costs
+from privgate.check.gate import costs
 from privgate.check.prepare import prepare
 from privgate.cli import cli
 from privgate.errors import ExitCode, UsageError

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import plan as planning
-from privgate.check.plan import costs
+from privgate.check.gate import costs
 from privgate.check.prepare import prepare
 from privgate.influence import modes
 from privgate.run import controls

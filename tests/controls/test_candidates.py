@@ -169,7 +169,9 @@ def test_how_many_were_compared_does_not_tell_how_many_were_left_out_on_both_sid
     X, Z = numbers(rng, 60), numbers(rng, 40)
     Z[:k] = X[:k]
     y = rng.integers(0, 2, 60)
-    found = from_the_same(TrainingData(X, y, candidates=(Z, np.append(y[:k], rng.integers(0, 2, 40 - k)))))
+    found = from_the_same(
+        TrainingData(X, y, candidates=(Z, np.append(y[:k], rng.integers(0, 2, 40 - k))), one_record_each=True)
+    )
 
     # 100 - 2k were compared, and any share of them in full digits names their number
     assert set(re.findall(r"\d+", found.message)) <= {"0", "5", f"{100 * found.detail['auc']:02.0f}"}
@@ -201,8 +203,8 @@ def test_what_moves_candidates_without_the_model_is_seen():
     X, far = numbers(rng), numbers(rng)
     far[:, 3] += 20.0
     y = rng.integers(0, 2, N)
-    one_class = TrainingData(X, y, candidates=(numbers(rng), np.ones(N, dtype=int)))
-    shifted = TrainingData(X, y, candidates=(far, rng.integers(0, 2, N)))
+    one_class = TrainingData(X, y, candidates=(numbers(rng), np.ones(N, dtype=int)), one_record_each=True)
+    shifted = TrainingData(X, y, candidates=(far, rng.integers(0, 2, N)), one_record_each=True)
 
     for moved in (one_class, shifted):
         assert pool.built(moved).shift.clear
@@ -226,7 +228,7 @@ def test_candidates_made_from_members_or_picked_beside_them_are_seen(made):
     rng = np.random.default_rng(11)
     X = numbers(rng)
     y = rng.integers(0, 2, N)
-    found = TrainingData(X, y, candidates=(made(X, rng), y))
+    found = TrainingData(X, y, candidates=(made(X, rng), y), one_record_each=True)
 
     with pytest.raises(MeasurementError, match=r"made from members, or picked beside them|nearly equal"):
         pool.of(found)
@@ -239,7 +241,7 @@ def test_members_hidden_among_few_candidates_count_as_found(n, copy):
     rng = np.random.default_rng(12)
     X, Z = numbers(rng, n), numbers(rng, n)
     Z[:15] = copy(X[:15])
-    p = pool.built(TrainingData(X, rng.integers(0, 2, n), candidates=(Z, rng.integers(0, 2, n))))
+    p = pool.built(TrainingData(X, rng.integers(0, 2, n), candidates=(Z, rng.integers(0, 2, n)), one_record_each=True))
 
     # labels differ for half of them: exact copies of features with another label are near ones
     assert p.hidden >= 15 / n or p.refusal
@@ -247,7 +249,9 @@ def test_members_hidden_among_few_candidates_count_as_found(n, copy):
 
 def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
     rng = np.random.default_rng(2)
-    few = TrainingData(numbers(rng), rng.integers(0, 2, N), candidates=(numbers(rng, 10), rng.integers(0, 2, 10)))
+    few = TrainingData(
+        numbers(rng), rng.integers(0, 2, N), candidates=(numbers(rng, 10), rng.integers(0, 2, 10)), one_record_each=True
+    )
 
     assert pool.built(few).shift is None
     assert (from_the_same(few).outcome, near_overlap(few).outcome) == ("warned", "passed")

@@ -80,7 +80,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
     distinct = {"type": "expect_column_distinct_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     order = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "name", "min_value": 1, "max_value": 2}}
     frame = people(age=[31337.0] * 4, name=["zz-secret", "x", "zz-secret", "x"])
-    data = TrainingData(frame, [0, 1, 0, 1])
+    data = TrainingData(frame, [0, 1, 0, 1], one_record_each=True)
 
     with caplog.at_level(logging.DEBUG):
         found = suites.check(data, suite(secret, extremes, distinct, order), file="s.json")
@@ -95,7 +95,7 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
 
 
 def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
-    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1])
+    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
     mild = {**AGE, "severity": "warning"}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
 
@@ -108,7 +108,7 @@ def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
 
 
 def test_a_row_minimum_is_added():
-    data = TrainingData(people(), [0, 1, 0, 1])
+    data = TrainingData(people(), [0, 1, 0, 1], one_record_each=True)
 
     assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
     assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
@@ -123,14 +123,16 @@ def test_a_row_minimum_is_added():
     ],
 )
 def test_every_table_has_named_columns(X, columns):
-    frame = suites.as_frame(TrainingData(X, [0, 1, 0]))
+    frame = suites.as_frame(TrainingData(X, [0, 1, 0], one_record_each=True))
 
     assert list(frame.columns) == columns
 
 
 @pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
 def test_records_without_columns_are_inconclusive(X):
-    assert suites.check(TrainingData(X, [0, 1, 0]), suite(AGE), file="s").outcome == "inconclusive"
+    assert (
+        suites.check(TrainingData(X, [0, 1, 0], one_record_each=True), suite(AGE), file="s").outcome == "inconclusive"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_what_is_no_suite_is_refused_without_importing_anything(text, words):
 
 def bench(text, **columns):
     made = Run(
-        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1])),
+        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)),
         Fleet(),
         suites={"u.json@sha256:1": text},
     )
@@ -192,18 +194,29 @@ def told_of(data, suite=PEOPLE):
 def test_the_shipped_suite_holds_for_any_data_set():
     y = [0, 1, 0, 1]
     for X in (np.eye(4), people(), ["a", "b", "c", "d"], sp.eye(4, format="csr"), np.zeros((4, 2, 2))):
-        assert told_of(TrainingData(X, y))[0] == "passed"
+        assert told_of(TrainingData(X, y, one_record_each=True))[0] == "passed"
 
 
 @pytest.mark.parametrize(
     ("data", "broken"),
     [
-        (TrainingData(np.eye(3), [0, 0, 1]), "no label is one person's alone"),
+        (TrainingData(np.eye(3), [0, 0, 1], one_record_each=True), "no label is one person's alone"),
         (TrainingData(np.eye(4), [0, 0, 1, 1], groups=["a", "b", "c", "c"]), "no label is one person's alone"),
-        (TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3]), "every record lies"),
-        (TrainingData(np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
-        (TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)]), "every record lies"),
-        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}), "every record lies"),
+        (
+            TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3], one_record_each=True),
+            "every record lies",
+        ),
+        (
+            TrainingData(
+                np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True
+            ),
+            "every record lies",
+        ),
+        (
+            TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True),
+            "every record lies",
+        ),
+        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}, one_record_each=True), "every record lies"),
     ],
 )
 def test_the_shipped_suite_finds_what_it_names(data, broken):
@@ -216,14 +229,14 @@ def test_the_shipped_suite_finds_what_it_names(data, broken):
 def test_a_column_of_the_data_cannot_pass_for_what_was_declared():
     frame = people(**{"privgate.people_with_label": [9, 9, 9, 9]})
 
-    assert told_of(TrainingData(frame, [0, 0, 0, 1]))[0] == "failed"
+    assert told_of(TrainingData(frame, [0, 0, 0, 1], one_record_each=True))[0] == "failed"
 
 
 def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
     from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
 
     names = ["zz-secret", "x", "zz-secret", "x"]
-    data = TrainingData(people(name=names), [0, 1, 0, 1])
+    data = TrainingData(people(name=names), [0, 1, 0, 1], one_record_each=True)
     one = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": ["x"]}}
     absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
     result = suites.check(data, suite(AGE, one, absent), file="s.json").detail["validation"]
@@ -251,7 +264,7 @@ def drawn(n=200):
         "note": [f"free text {i}" for i in range(n)],
         "gap": np.where(np.arange(n) % 5, 1.5, np.nan) * np.arange(n),
     })  # fmt: skip
-    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"))
+    return TrainingData(frame, np.where(np.arange(n) % 3, "yes", "no"), one_record_each=True)
 
 
 def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data():
@@ -289,7 +302,7 @@ def test_a_draft_holds_nobodys_own_value():
 @pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
 def test_nothing_is_drafted_of_records_without_columns(X):
     with pytest.raises(SubjectError, match="write the suite by hand"):
-        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1]), "mine")
+        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
 
 
 def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys):

@@ -251,9 +251,7 @@ def formats(folder):
     ).text()
     refused = seal(world.claims.summary("1"), world.signer).text()
     ledger = Ledger(folder / "ledger")
-    ledger.write([(bytes([i]) * 32, bytes([i]) * 99) for i in range(8)])
-    ledger.flush()
-    (segment,) = (folder / "ledger").rglob("*.seg")
+    ledger.write("subject/answer", b"an answer")
 
     def trusting(content):
         return world.counts(stranger, TrustStore.load(world.write("trust.json", content)))
@@ -269,9 +267,8 @@ def formats(folder):
         return not policy.digest
 
     def remembering(content):
-        segment.write_bytes(content)
-        bodies = Ledger(folder / "ledger").read([bytes([i]) * 32 for i in range(8)])
-        return any(b is not None and bytes(b) != bytes([i]) * 99 for i, b in enumerate(bodies))
+        (folder / "ledger" / "subject" / "answer").write_bytes(content)
+        return Ledger(folder / "ledger").read("subject/answer") not in {None, b"an answer"}
 
     for name in ("model.pkl", "conda.yaml", "python_env.yaml"):
         world.write(name, b"")
@@ -297,7 +294,7 @@ def formats(folder):
         Format("evidence", text["report"], evident, honest["report"]),
         Format("recipe", text["recipe"], world.subject, RECIPE),
         Format("MLmodel", MLMODEL.encode(), stored),
-        Format("ledger", segment.read_bytes(), remembering),
+        Format("ledger", (folder / "ledger" / "subject" / "answer").read_bytes(), remembering),
         *_shown(world),
         *_asked_for(),
     ]  # fmt: skip

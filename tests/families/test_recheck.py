@@ -1,11 +1,9 @@
 """The re-check catches an engine that is wrong, and says so."""
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from privgate.training.context import Freshness
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Recipe, Subject
@@ -14,7 +12,6 @@ from privgate.families.engine import Asked
 from privgate.families.recheck import _gaps, choose, recheck
 from privgate.families.refit import Refit
 from privgate.families.retrained import Retrained, Status
-from privgate.training import kept
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
@@ -152,21 +149,6 @@ def test_a_difference_as_large_as_the_tolerance_is_no_disagreement(subject, flee
     for tolerance, outcome in ((worst, "passed"), (np.nextafter(worst, 0), "warned")):
         engine.tolerance = tolerance
         assert recheck(engine, asked, made)[0].outcome == outcome
-
-
-def test_a_signed_run_asks_about_others_than_those_whose_models_are_kept(subject, fleet):
-    engine, fleet.freshness = BY_NAME["logistic"], Freshness(recalled=1)
-    made, _ = engine.answers(Asked(subject, np.arange(300), (None,), fleet))
-    asked = Asked(subject, np.arange(300), (None,), fleet)
-
-    for fleet.signable in (False, True):
-        chosen = choose(asked, made)
-        six = [Fit(None, np.arange(0), left_out=subject.data.units[k]) for k in chosen[:6]]
-        names = [name for own in kept.names(fleet._about(subject), six) for name in own]
-        fleet.ledger.write([(name, b"a model") for name in names])
-        fleet.freshness.models = dict.fromkeys(names, hashlib.sha256(b"a model").digest())  # made by this process
-        checked, _ = recheck(engine, replace(asked, elsewhere=True), made)
-        assert checked.detail["units_checked"] == (len(chosen) if fleet.signable else 6)
 
 
 def test_answers_of_another_shape_are_infinitely_far():

@@ -15,10 +15,11 @@ import pytest
 
 from privgate import Subject
 from privgate.__main__ import run
+from privgate.errors import PrivgateWarning
 from privgate.guard import statement
 from privgate.registry import reports
 from privgate.report.report_schema import read
-from privgate.training.ledger import VARIABLE, Ledger
+from privgate.training.ledger import VARIABLE
 
 KEPT = Path(__file__).parent / "data" / "earlier.tar.xz"
 #: within the year for which it was approved
@@ -79,13 +80,13 @@ def test_a_report_is_signed_again_and_told_again(earlier, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["income", pytest.param("rare", marks=pytest.mark.slow)])
-def test_the_check_comes_to_the_same_end_and_uses_the_ledger(earlier, tmp_path, name):
+def test_the_check_comes_to_the_same_end_and_ignores_the_old_ledger_by_one_sentence(earlier, tmp_path, name):
     folder, address = earlier
     ledger = shutil.copytree(folder / "ledger", tmp_path / "ledger")
-    assert not Ledger(ledger).damaged
-    options = ["--policy", "dtp-1@1", "--remembered", "--ledger", str(ledger), "--no-attach", "--jobs", "1"]
+    options = ["--policy", "dtp-1@1", "--ledger", str(ledger), "--no-attach", "--jobs", "1"]
 
-    ended = run(["check", f"models:/{name}/1", *options, "--report-dir", str(tmp_path), "--tracking-uri", address])
+    with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read") as told:
+        ended = run(["check", f"models:/{name}/1", *options, "--report-dir", str(tmp_path), "--tracking-uri", address])
 
     before = reports.attached(f"models:/{name}/1", tracking_uri=address)
     now = json.loads((tmp_path / "report.json").read_text())
@@ -93,4 +94,5 @@ def test_the_check_comes_to_the_same_end_and_uses_the_ledger(earlier, tmp_path, 
     dtp = [next(m for m in d["evidence"]["measurements"] if m["request"]["metric"] == "dtp") for d in (before, now)]
     np.testing.assert_allclose(dtp[1]["low"], dtp[0]["low"], rtol=1e-9)
     np.testing.assert_allclose(dtp[1]["high"], dtp[0]["high"], rtol=1e-6)
-    assert now["evidence"]["run"]["remembered"]["remembered"] > 0
+    assert now["evidence"]["run"]["remembered"]["remembered"] == 0
+    assert len([w for w in told if "whose answers are not read" in str(w.message)]) == 1

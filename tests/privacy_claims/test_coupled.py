@@ -2,7 +2,9 @@
 
 import math
 import re
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from privgate.privacy_claims import accountant, watch_coupled
 from privgate.privacy_claims.accountant import Mechanism, gaussian_renyi, scale_epsilon
 from privgate.privacy_claims.observe import watched
 from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
-from privgate.training import payload, warm, worker
+from privgate.training import payload, worker
 from privgate.training.task_limits import TaskLimits
 from tests.privacy_claims import coupled_recipes as recipes
 from tests.privacy_claims import dp_recipes
@@ -154,10 +156,10 @@ for name, value in (("DOUBLE", numpy.float64), ("DTYPE", numpy.float32)):
 
 @pytest.fixture(scope="module")
 def process():
-    made = warm.executor(worker.WorkerSettings())
+    made = ProcessPoolExecutor(1, get_context("spawn"), worker.start, (worker.WorkerSettings(),))
     made.submit(exec, OLD_NAMES).result()
     yield made
-    warm.end(made, kill=True)
+    made.shutdown(cancel_futures=True)
 
 
 def seen(process, fit, folder, data, claim):

@@ -3,6 +3,8 @@
 import importlib.util
 import math
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
 from privgate.evidence import Observation
 from privgate.privacy_claims.observe import is_remembered, observe, remembered, watched
-from privgate.training import payload, warm, worker
+from privgate.training import payload, worker
 from privgate.training.fleet import Fleet
 from privgate.training.task_limits import TaskLimits
 
@@ -34,10 +36,10 @@ def training():
 @pytest.fixture(autouse=True, scope="module")
 def process():
     """One worker process for the whole file: user code never runs in this one, and starting torch takes seconds."""
-    made = warm.executor(worker.WorkerSettings())
+    made = ProcessPoolExecutor(1, get_context("spawn"), worker.start, (worker.WorkerSettings(),))
     Shared.process = made
     yield made
-    warm.end(made, kill=True)
+    made.shutdown(cancel_futures=True)
 
 
 class Shared:

@@ -1,7 +1,9 @@
 """The law: every broken training "with differential privacy" is refused or charged, every honest one passes."""
 
 import bisect
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from privgate.privacy_claims.standing import GuaranteeBasis, contradictions
 from privgate.privacy_claims.watch_noise import Noise
 from privgate.privacy_claims.watch_sampling import Draws, matched, used
 from privgate.privacy_claims.watch_transcript import codes, owners
-from privgate.training import payload, warm, worker
+from privgate.training import payload, worker
 from privgate.training.task_limits import TaskLimits
 from tests.privacy_claims import dp_recipes as recipes
 
@@ -56,9 +58,9 @@ RANDOM = {
 
 @pytest.fixture(scope="module")
 def process():
-    made = warm.executor(worker.WorkerSettings())
+    made = ProcessPoolExecutor(1, get_context("spawn"), worker.start, (worker.WorkerSettings(),))
     yield made
-    warm.end(made, kill=True)
+    made.shutdown(cancel_futures=True)
 
 
 def people(groups=None, n=100):

@@ -232,7 +232,7 @@ FRAME = pd.DataFrame(PEOPLE, columns=list("abc")).assign(who=np.arange(120) // 3
 
 @pytest.fixture
 def undeclared(registry):
-    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120), one_record_each=True)
+    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120), one_record_each=False)
     log_model(Recipe(LogisticRegression(), seed=1), data, registered_model_name="monthly", store="artifacts")
     return data
 

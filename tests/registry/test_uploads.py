@@ -10,13 +10,13 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from privgate.advice.evaluate import evaluate
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
 import privgate.registry as ours
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, log_model, report
+from privgate.advice.search import evaluate
 
 BOX = [(-1, 1)] * 3
 RULES = """schema: privgate/policy/v1

@@ -17,7 +17,7 @@ from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.plan import order
+from privgate.training.budget import order
 from tests.in_process import InProcess
 
 N = 40

@@ -8,7 +8,6 @@ from privgate.report.report_schema import ReportDocument
 #: modules in the order of the report; each has ``section(doc) -> Section | None``
 CATALOGUE = (
     "findings",
-    "advice",
     "model",
     "data",
     "units",

@@ -5,14 +5,10 @@ registry password, ledger and ``/proc``. In a box it runs as nobody, without net
 what it answers comes back as numbers, never as a pickle.
 
 ==============  =====================================================================================================
-``bubblewrap``  is it here, does it work, and the command line that makes a box: what is seen inside
-``limits``      what code inside may take: processes, memory, files
-``syscalls``    what it may not ask the kernel
-``inside``      the worker in the box: takes calls from its parent, answers in numbers or JSON
-``templates``   what such workers are forked from, so that libraries are imported once
+``bubblewrap``  is it here, does it work, the command line that makes a box, and what code inside may take and ask
+``inside``      the worker: takes calls from its parent, answers in numbers or JSON
 ``wire``        those answers as bytes, and reading them back from somebody who may lie
-``process``     one boxed worker, seen from outside
-``pool``        boxed workers for a fleet: one recipe's code never meets another's, nor a stored model
+``boxes``       workers seen from outside, in a box or not: one recipe's code never meets another's, nor a stored model
 ==============  =====================================================================================================
 
 What a box does not promise: the kernel is shared, so a hole in it is a way out; training code may lie about its own

@@ -164,8 +164,7 @@ def boxed(shown: Sequence[Path], *, memory: int = 0, log: Path | None = None, ne
         settings = f"{theirs.fileno()}, {int(memory)}, network={bool(network)}"
         words = bubblewrap.python(f"from privgate.training.box.inside import main; main({settings})")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        line = bubblewrap.line(shown, network=network)
-        process = bubblewrap.start(line, words, theirs.fileno(), network=network, **streams)
+        process = bubblewrap.start(shown, words, theirs.fileno(), network=network, **streams)
         keeper = threading.Thread(target=_keep, args=(process.stdout, log), daemon=True)
         keeper.start()
 

@@ -26,32 +26,14 @@ from privgate.training.task_limits import ONE_THREAD, limit_memory
 
 #: (x86_64, aarch64): numbers of the system calls that are refused
 _REFUSED: Mapping[str, tuple[int, int]] = {
-    "ptrace": (101, 117),
-    "pivot_root": (155, 41),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "kexec_load": (246, 104),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "unshare": (272, 97),
-    "perf_event_open": (298, 241),
-    "open_by_handle_at": (304, 265),
-    "setns": (308, 268),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "bpf": (321, 280),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "pidfd_getfd": (438, 438),
-    "mount_setattr": (442, 442),
-}
+    "ptrace": (101, 117), "pivot_root": (155, 41), "mount": (165, 40), "umount2": (166, 39),
+    "kexec_load": (246, 104), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "unshare": (272, 97), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265), "setns": (308, 268),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "bpf": (321, 280),
+    "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "pidfd_getfd": (438, 438), "mount_setattr": (442, 442),
+}  # fmt: skip
 #: (x86_64, aarch64): what makes sockets, and the kinds that a namespace of networks holds: all others reach the host,
 #: the machine that it runs on, or the kernel's own services
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
@@ -258,8 +240,13 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]
 
 
-def line(shown: Sequence[Path], *, network: bool) -> list[str]:
-    """Return the command line of a box.
+def start(
+    shown: Sequence[Path], words: Sequence[str], *given: int, network: bool = False, **streams: Any
+) -> "subprocess.Popen[bytes]":
+    """Start a program in a box, with descriptors that it is given; ``shown`` and ``network`` as for ``command``.
+
+    The filter of system calls holds from the beginning, and for bubblewrap's own first process: code inside is the same
+    user there, and could write to the memory of whatever is without it.
 
     Raises
     ------
@@ -268,23 +255,13 @@ def line(shown: Sequence[Path], *, network: bool) -> list[str]:
     """
     if (program := shutil.which("bwrap")) is None:
         raise UsageError(found().why)
-    return command(program, shown, network=network)
-
-
-def start(
-    line: Sequence[str], words: Sequence[str], *given: int, network: bool = False, **streams: Any
-) -> "subprocess.Popen[bytes]":
-    """Start a program in a box, with descriptors that it is given.
-
-    The filter of system calls holds from the beginning, and for bubblewrap's own first process: code inside is the same
-    user there, and could write to the memory of whatever is without it.
-    """
     code, filtered = _filter(network=network), os.memfd_create("filter")
+    own, *rest = command(program, shown, network=network)
     try:
         os.write(filtered, code)
         os.lseek(filtered, 0, os.SEEK_SET)
         return subprocess.Popen(  # noqa: S603  our own command line, without a shell
-            [line[0], *(("--seccomp", str(filtered)) if code else ()), *line[1:], *words],
+            [own, *(("--seccomp", str(filtered)) if code else ()), *rest, *words],
             env=environment(),
             pass_fds=(*given, filtered),
             cwd="/",

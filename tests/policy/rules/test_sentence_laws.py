@@ -5,9 +5,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from privgate.advice.probe import of
 
 from privgate import report
+from privgate.advice.search import _why_not
 from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
 from privgate.policy.rules import ALL
@@ -136,8 +136,8 @@ def test_nothing_that_renders_depends_on_which_of_the_hidden_counts_is_true(rule
 @pytest.mark.parametrize("rule", SHARES + FILES, ids=lambda r: r.request().key)
 @pytest.mark.parametrize("counts", [range(1, 10), range(N - 9, N)])
 def test_no_hidden_count_follows_from_advice(rule, counts):
-    """What a search prints of a model, and what it compares: the risk of each candidate."""
+    """What a search prints of a change that does not pass."""
     per = 1 if rule.metric == "file_records" else N
     for side in (0, N):
-        risks = {repr(of(told(rule.with_limit(side / per), count / per, count / per)[-1])) for count in counts}
+        risks = {_why_not(told(rule.with_limit(side / per), count / per, count / per)[-1]) for count in counts}
         assert len(risks) == 1

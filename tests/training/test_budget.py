@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privgate.errors import MeasurementError, UsageError
-from privgate.training import plan
+from privgate.training import budget
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import encode
@@ -17,33 +17,33 @@ def out(row):
 
 def test_one_training_is_timed_by_a_few_that_are_remembered(fleet, subject):
     fits = [out(row) for row in range(20)]
-    each = plan.time_training(subject(pause=0.05), fits, fleet)
+    each = budget.time_training(subject(pause=0.05), fits, fleet)
 
     assert 0.05 <= each < 5
-    assert fleet.calls == plan.TIMED
-    assert plan.time_training(subject(pause=0.05), fits, fleet) == each
-    assert fleet.calls == plan.TIMED
+    assert fleet.calls == budget.TIMED
+    assert budget.time_training(subject(pause=0.05), fits, fleet) == each
+    assert fleet.calls == budget.TIMED
 
 
 def test_a_recipe_that_never_trains_has_no_cost(fleet, subject):
     with pytest.raises(MeasurementError, match="none of 1 timed retrains succeeded: training raised"):
-        plan.time_training(subject(trouble="raises"), [out(7)], fleet)
+        budget.time_training(subject(trouble="raises"), [out(7)], fleet)
 
 
 def test_a_budget_draws_units_and_a_larger_one_keeps_them(fleet, subject):
-    small = plan.select(subject(), fleet, (1, 2), max_retrains=11)
-    large = plan.select(subject(), fleet, (1, 2), max_retrains=21)
+    small = budget.select(subject(), fleet, (1, 2), max_retrains=11)
+    large = budget.select(subject(), fleet, (1, 2), max_retrains=21)
 
     assert (len(small.units), len(large.units)) == (5, 10)
     assert set(small.units) < set(large.units)
     assert "5 of 20 people" in small.lost
     assert "nothing of the largest risk" in small.lost
-    np.testing.assert_array_equal(small.units, plan.select(subject(), fleet, (3, 4), max_retrains=11).units)
-    assert set(small.units) != set(plan.select(subject(other=1), fleet, (1, 2), max_retrains=11).units)
+    np.testing.assert_array_equal(small.units, budget.select(subject(), fleet, (3, 4), max_retrains=11).units)
+    assert set(small.units) != set(budget.select(subject(other=1), fleet, (1, 2), max_retrains=11).units)
 
 
 def test_a_budget_that_reaches_for_everybody_loses_nothing(fleet, subject):
-    chosen = plan.select(subject(), fleet, (1,), budget_seconds=1e6)
+    chosen = budget.select(subject(), fleet, (1,), budget_seconds=1e6)
 
     np.testing.assert_array_equal(chosen.units, np.arange(20))
     assert chosen.lost == ""
@@ -51,14 +51,14 @@ def test_a_budget_that_reaches_for_everybody_loses_nothing(fleet, subject):
 
 def test_a_budget_in_seconds_is_turned_into_units_by_a_timed_sample(fleet, subject):
     slow = subject(pause=0.25)
-    chosen = plan.select(slow, fleet, (1,), budget_seconds=2.5)
+    chosen = budget.select(slow, fleet, (1,), budget_seconds=2.5)
 
     assert 1 <= len(chosen.units) <= 10
 
 
 def test_a_budget_for_nobody_is_refused(fleet, subject):
     with pytest.raises(UsageError, match="single person"):
-        plan.select(subject(), fleet, (1, 2, 3), max_retrains=2)
+        budget.select(subject(), fleet, (1, 2, 3), max_retrains=2)
 
 
 def test_the_usual_time_leaves_out_the_first_import(subject):
@@ -66,5 +66,5 @@ def test_the_usual_time_leaves_out_the_first_import(subject):
         for name, seconds in zip(fleet.names(subject(), [out(1), out(2)]), (7.3, 0.4), strict=True):
             fleet.ledger.write(name, encode(Answer(np.zeros((1, 2)), seconds)))
 
-        assert plan.remembered_seconds(subject(), [out(1), out(2), out(3)], fleet) == 0.4
-        assert plan.remembered_seconds(subject(), [out(3)], fleet) == 0.0
+        assert budget.remembered_seconds(subject(), [out(1), out(2), out(3)], fleet) == 0.4
+        assert budget.remembered_seconds(subject(), [out(3)], fleet) == 0.0
