@@ -10,11 +10,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate.check import beforehand
 from privgate.check import plan as planning
 from privgate.check.gate import costs
 from privgate.check.prepare import prepare
 from privgate.influence import modes
-from privgate.run import controls
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
 from privgate.training.fleet import Fleet
@@ -95,8 +95,10 @@ def test_a_stronger_rule_costs_what_it_says_and_controls_are_counted_beside():
     subject = Subject.local(Recipe(GaussianNB(), seed=1), ATTACKED)
     with Fleet(1, "none", isolate="none") as own:
         planned = costs(Policy.load("attacks-1"), subject, fleet=own, limits=Budget(shadow_models=40, full=True))
-        run = controls.choose_seeds(prepare(Policy.load("attacks-1"), subject, fleet=own, limits=Budget()), glance=True)
-        assert planned.trainings == 40 + controls.trainings(run)
+        run = beforehand.choose_seeds(
+            prepare(Policy.load("attacks-1"), subject, fleet=own, limits=Budget()), glance=True
+        )
+        assert planned.trainings == 40 + beforehand.count_trainings(run)
     assert any("shadow models on random halves of the pool: at most 40 trainings" in line for line in planned.said)
 
 

@@ -5,7 +5,8 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.check.prepare import prepare, too_few
+from privgate.check.beforehand import too_few
+from privgate.check.prepare import prepare
 from privgate.evidence import COLUMNS
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain

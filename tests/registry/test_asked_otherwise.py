@@ -10,9 +10,8 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, log_recipe
+from privgate.controls import client_answers, reproduces, served
 from privgate.errors import SubjectError
-from privgate.run import reproduction, serving
-from privgate.training import asking
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
 
@@ -79,7 +78,7 @@ def models(data):
 @pytest.mark.attack("6 a wrapper that looks at how it is asked", "check", "found")
 def test_who_asks_otherwise_is_answered_the_same(registry, survey, fleet, when, way):
     subject = logged("two", TwoFaced(*models(survey), when), survey)
-    (found,) = serving.preconditions(subject, fleet)
+    (found,) = served.check_served(subject, fleet)
     assert (found.outcome, f"something else to who asks {way}" in found.message) == ("inconclusive", True), found
 
 
@@ -103,9 +102,9 @@ def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, sur
     shown, kept = models(survey)
     subject = logged("elsewhere", TwoFaced(Elsewhere(shown, kept, survey.X), kept, lambda X: False), survey)
     fleet.signable = signable
-    (found,) = serving.preconditions(subject, fleet)
+    (found,) = served.check_served(subject, fleet)
     assert found.outcome == "passed", found  # both faces of the wrapper are the same
-    found = reproduction.reproduces(subject, fleet)
+    found = reproduces.reproduces(subject, fleet)
     assert found.outcome == "inconclusive", found
     assert "on its records and not elsewhere" in found.message
 
@@ -114,11 +113,11 @@ def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, sur
 def test_an_honest_wrapper_is_asked_in_every_way(registry, survey, fleet):
     shown, _ = models(survey)
     subject = logged("honest", TwoFaced(shown, shown, alone), survey)
-    (found,) = serving.preconditions(subject, fleet)
+    (found,) = served.check_served(subject, fleet)
     assert found.outcome == "passed", found
     assert found.detail["ways"] == 6  # numbers in an array are no table or matrix to be made an array
     assert found.detail["questions"] > 60
-    found = reproduction.reproduces(subject, fleet)
+    found = reproduces.reproduces(subject, fleet)
     assert (found.outcome, found.detail["from_registered_model_elsewhere"]) == ("passed", 0.0)
 
 
@@ -130,7 +129,7 @@ def test_nobody_without_the_ledgers_key_knows_the_questions_of_a_run_to_be_signe
     subject = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
 
     def asked(**settings):
-        wide, rows = reproduction.asked(subject, fleet_of(**settings))
+        wide, rows = reproduces.ask_beyond(subject, fleet_of(**settings))
         return wide.data.pool()[0][rows]
 
     np.testing.assert_array_equal(asked(), asked(secret=b"q" * 16))
@@ -145,7 +144,7 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
 
     frame = pd.DataFrame({"a": np.arange(20.0), "b": pd.Categorical(list("xyzz") * 5)}, index=range(5, 25))
     subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2, one_record_each=True))
-    wide, rows = reproduction.asked(subject, fleet_of())
+    wide, rows = reproduces.ask_beyond(subject, fleet_of())
     made = wide.data.pool()[0].iloc[rows]
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
@@ -153,7 +152,7 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
     texts = Subject.local(
         Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2, one_record_each=True)
     )
-    assert len(reproduction.asked(texts, fleet_of())[1]) == 0
+    assert len(reproduces.ask_beyond(texts, fleet_of())[1]) == 0
 
 
 def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_percent():
@@ -161,14 +160,14 @@ def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_per
         np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)), one_record_each=True
     )
     subject = Subject.local(Recipe(CategoricalNB()), data)
-    wide, rows = reproduction.asked(subject, fleet_of())
-    asked, far = wide.data.pool()[0][rows][:, 0], reproduction.stretch(subject, wide, rows)
-    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduction.FARTHEST))
-    assert set(far) == {1.0, reproduction.FARTHEST}
-    assert reproduction.REPRODUCED * reproduction.FARTHEST <= 0.01
+    wide, rows = reproduces.ask_beyond(subject, fleet_of())
+    asked, far = wide.data.pool()[0][rows][:, 0], reproduces._measure_stretch(subject, wide, rows)
+    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduces.FARTHEST))
+    assert set(far) == {1.0, reproduces.FARTHEST}
+    assert reproduces.REPRODUCED * reproduces.FARTHEST <= 0.01
 
 
-@pytest.mark.parametrize("way", [asking.WHOLE, *asking.WAYS])
+@pytest.mark.parametrize("way", [client_answers.WHOLE, *client_answers.WAYS])
 @pytest.mark.parametrize("kind", ["whole numbers", "fractions", "frame", "sparse", "text"])
 def test_each_record_is_asked_about_once_in_every_way(way, kind):
     import pandas as pd
@@ -182,9 +181,9 @@ def test_each_record_is_asked_about_once_in_every_way(way, kind):
         "sparse": sp.csr_matrix(table), "text": [str(i) for i in range(7)],
     }[kind]  # fmt: skip
     try:
-        asked = list(asking.parts(X, 7, way))
+        asked = list(client_answers.split(X, 7, way))
     except SubjectError:
-        assert way in asking.WAYS[3:]
+        assert way in client_answers.WAYS[3:]
         return
     assert sorted(np.concatenate([rows for rows, _ in asked])) == list(range(7))
     for rows, part in asked:
@@ -200,12 +199,12 @@ def test_no_way_is_asked_in_which_records_cannot_be_sent(survey):
     rows = np.arange(5)
 
     for subject in (numbers, Subject.local(Recipe(DecisionTreeClassifier()), broken)):
-        ways = serving._ways(subject, rows)
-        for way in asking.WAYS:
+        ways = served._list_ways(subject, rows)
+        for way in client_answers.WAYS:
             if way in ways:
-                assert sum(len(chosen) for chosen, _ in asking.parts(subject.data.X[rows], 5, way)) == 5
+                assert sum(len(chosen) for chosen, _ in client_answers.split(subject.data.X[rows], 5, way)) == 5
             else:
                 with pytest.raises(SubjectError, match="cannot be sent"):
-                    list(asking.parts(subject.data.X[rows], 5, way))
+                    list(client_answers.split(subject.data.X[rows], 5, way))
         assert "as an array" not in ways
         assert ("as numbers of another type" in ways) is (subject is numbers)
