@@ -50,7 +50,11 @@ def policy(tmp_path):
 def people(n=60, **more):
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (n, 3))
-    return TrainingData(X, (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int), **{"domain": BOX, **more})
+    return TrainingData(
+        X,
+        (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int),
+        **{"domain": BOX, "one_record_each": "groups" not in more, **more},
+    )
 
 
 def of(estimator, data=None, **more):

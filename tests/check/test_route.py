@@ -46,14 +46,8 @@ def copied_weights(X, y, *, seed):
     return model.fit(np.array([[0, 0], [1, 1], [2, 3], [0, 2]]), np.array([0, 1, 0, 1]))
 
 
-def half_ignored(X, y, *, seed):
-    """Train on the first half of whatever arrives, and say nothing about it."""
-    return CategoricalNB(min_categories=SIZES).fit(X[: len(X) // 2], y[: len(X) // 2])
-
-
-@pytest.mark.parametrize("cheat", [copied_weights, half_ignored])
-def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(fleet, cheat):
-    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(cheat, seed=1), DATA), fleet=fleet)
+def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(fleet):
+    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(copied_weights, seed=1), DATA), fleet=fleet)
 
     outcomes = {f.rule: f.outcome for f in verdict.findings}
     assert outcomes["precondition:depends_on_data"] in (Outcome.INCONCLUSIVE, Outcome.FAILED)
@@ -196,7 +190,6 @@ def test_after_a_control_that_stops_everything_nothing_more_is_trained_or_advise
 
 
 MANY, LABELS = RNG.normal(size=(260, 3)), RNG.integers(0, 2, 260)
-SERIES = RNG.permutation(np.lib.stride_tricks.sliding_window_view(RNG.normal(size=163), 4))
 SUITE = '{"expectations": [{"type": "expect_column_max_to_be_between", "kwargs": {"column": "%s", "max_value": 0}}]}'
 #: (training records, candidates, keys of the policy, what is said): known before anything is trained
 NEVER = {
@@ -208,7 +201,6 @@ NEVER = {
     "no candidates": (MANY[:160], None, "", "no candidates: attacks need people who were not trained on"),
     "members for candidates": (MANY[:160], MANY[:100], "", "needs 20 candidates, and"),
     "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "members, stored once more"),
-    "windows of a series": (SERIES, MANY[:100, [0, 1, 2, 0]], "", "one record is no person"),
 }
 
 

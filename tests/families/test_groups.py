@@ -34,7 +34,9 @@ def test_every_person_equals_a_refit_of_ridge(estimator, wide):
         if isinstance(estimator, LinearRegression):
             return  # no penalty: declined
         X = rng.normal(size=(90, 120))
-    subject = Subject.local(Recipe(estimator, predict=softmax_scores), TrainingData(X, y, groups=groups))
+    subject = Subject.local(
+        Recipe(estimator, predict=softmax_scores), TrainingData(X, y, groups=groups, one_record_each=groups is None)
+    )
 
     made, handed_on = BY_NAME["ridge"].answers(Asked(subject, np.arange(len(subject.data.units)), (None,), None))
 

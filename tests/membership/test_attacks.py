@@ -31,7 +31,7 @@ def made(n=240, m=240, d=25, noise=1.5, seed=0, **data):
     rng = np.random.default_rng(seed)
     X = (rng.random((n + m, d)) < 0.4).astype(np.int8)
     y = (X[:, :4].sum(axis=1) + noise * rng.random(n + m) > 2.2).astype(int)
-    return TrainingData(X[:n], y[:n], **{"candidates": (X[n:], y[n:]), **data})
+    return TrainingData(X[:n], y[:n], **{"candidates": (X[n:], y[n:]), "one_record_each": "groups" not in data, **data})
 
 
 def bench(estimator=None, data=None, models=16, **fleet):

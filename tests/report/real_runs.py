@@ -62,7 +62,13 @@ def numbers(n=80, seed=2, **more):
 
 def _people(X, y, n, *, candidates=False, **more):
     outside = (X[n:], y[n:]) if candidates else None
-    return TrainingData(X[:n], y[:n], ids=[f"P-{i:05d}" for i in range(n)], candidates=outside, **more)
+    return TrainingData(
+        X[:n],
+        y[:n],
+        ids=[f"P-{i:05d}" for i in range(n)],
+        candidates=outside,
+        **{"one_record_each": "groups" not in more, **more},
+    )
 
 
 class Workshop:

@@ -54,7 +54,8 @@ def subject_of(rng):
     groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.25 else None
     domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
     return Subject.local(
-        Recipe(LogisticRegression(**settings), seed=0), TrainingData(X, y, domain=domain, groups=groups)
+        Recipe(LogisticRegression(**settings), seed=0),
+        TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None),
     )
 
 

@@ -22,7 +22,10 @@ CASES = {
 
 
 def subject_of(estimator, X, y, **more):
-    return Subject.local(Recipe(estimator), TrainingData(np.asarray(X, dtype=float), np.asarray(y), **more))
+    return Subject.local(
+        Recipe(estimator),
+        TrainingData(np.asarray(X, dtype=float), np.asarray(y), **{"one_record_each": "groups" not in more, **more}),
+    )
 
 
 def log_p(estimator, X, y, asked):

@@ -20,7 +20,9 @@ WORDS = Domain(max_length=9)
 
 
 def subject(estimator, X, domain=None, y=Y, groups=None):
-    return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups))
+    return Subject.local(
+        Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
+    )
 
 
 def bound(name, s):

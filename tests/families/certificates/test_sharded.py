@@ -220,7 +220,7 @@ def test_somebody_in_several_shards_is_charged_for_each():
     X, y = table(n=60)
     groups = np.repeat(np.arange(20), 3)
     made = Sharded(GaussianNB(), shards=10, classes=[0, 1])
-    subject = Subject.local(Recipe(made), TrainingData(X, y, groups=groups))
+    subject = Subject.local(Recipe(made), TrainingData(X, y, groups=groups, one_record_each=groups is None))
     found = certificates.ALL["sharded"].bound(subject, np.arange(20), None)
     shard = made.shard_of(X)
     held = [len(set(shard[groups == g])) for g in range(20)]
@@ -514,7 +514,9 @@ def test_a_snapshot_that_brings_its_own_libraries_is_no_subject_of_the_theorem(n
 def verdict_of(policy, groups=None, **params):
     X, y = table(n=24)
     made = Sharded(DecisionTreeClassifier(), **{"shards": 5, "classes": [0, 1], **params})
-    return evaluate(policy, Subject.local(Recipe(made, seed=1), TrainingData(X, y, groups=groups)))
+    return evaluate(
+        policy, Subject.local(Recipe(made, seed=1), TrainingData(X, y, groups=groups, one_record_each=groups is None))
+    )
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ X, Y = RNG.normal(size=(N, 2)), np.arange(N) % 2
 def subject(base=None, records=X, **more):
     groups = more.pop("groups", None)
     model = Sharded(GaussianNB() if base is None else base, shards=4, classes=[0, 1], **more)
-    return Subject.local(Recipe(model, seed=0), TrainingData(records, Y, groups=groups))
+    return Subject.local(Recipe(model, seed=0), TrainingData(records, Y, groups=groups, one_record_each=groups is None))
 
 
 def frame(values):
