@@ -18,17 +18,16 @@ NOBODY = {
     ("families/recheck.py", "len(chosen)"),
     ("families/recheck.py", "len(made.units)"),
     ("influence/sensitivities.py", "all_units"),
-    ("run/changed.py", "len(relabel)"),
-    ("run/serving.py", "len(rows)"),
-    ("run/serving.py", "len(rows) - len(out)"),
+    ("controls/depends.py", "len(labels)"),
+    ("controls/served.py", "len(rows)"),
+    ("controls/served.py", "len(rows) - outside"),
     ("training/worker.py", "len(queries)"),
     # all there are
     ("membership/distance.py", "len(inside)"),
     ("membership/distance.py", "len(outside)"),
-    ("run/data_checks.py", "len(X)"),
-    ("run/data_checks.py", "len(data.units)"),
-    ("run/data_checks.py", "len(heads)"),
-    ("run/data_checks.py", "total"),
+    ("controls/data.py", "len(X)"),
+    ("controls/data.py", "len(data.units)"),
+    ("controls/data.py", "len(heads)"),
     # rows of a table
     ("report/sections/units.py", "len(rows)"),
 }

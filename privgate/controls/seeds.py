@@ -161,7 +161,7 @@ def choose(
     if own is not None:
         text = describe(moved[kind], kind)
         return Seeds((own,), dependent=True, moved_by=moved[kind], compared=compared, message=text, by=kind)
-    return _pair_runs(subject, moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
+    return _pair_runs(moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
 
 
 def describe(moved: float, by: str = "seed") -> str:
@@ -170,7 +170,7 @@ def describe(moved: float, by: str = "seed") -> str:
     return f"{what} moves predictions by up to {moved:.2g}; {AT}"
 
 
-def _pair_runs(subject: Subject, moved: float, compared: int, count: int | None, people: int) -> Seeds:
+def _pair_runs(moved: float, compared: int, count: int | None, people: int) -> Seeds:
     pairs = pairs_needed(people) if count is None else count
     text = f"another run moves predictions by up to {moved:.2g}; everybody is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()

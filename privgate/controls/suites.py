@@ -305,4 +305,5 @@ def _write_validation(
 
 
 def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
+    """Return one expectation as JSON values."""
     return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}

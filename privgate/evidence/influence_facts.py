@@ -131,8 +131,8 @@ class RunPart(EvidenceModel):
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
     single_median: Number | None = Field(
         default=None,
-        description="Median change of a probability when single records are relabelled, fraction; null where "
-        "the control did not run.",
+        description="Median change of a probability when single records are relabelled, fraction; only earlier "
+        "versions measured it.",
     )
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")

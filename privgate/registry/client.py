@@ -79,8 +79,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     if not make:
         _present(tracking_uri)
     with answering("connecting to MLflow"):
-        made = MlflowClient(tracking_uri=tracking_uri)
-    return made
+        return MlflowClient(tracking_uri=tracking_uri)
 
 
 def _present(tracking_uri: str | None) -> None:
