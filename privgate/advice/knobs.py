@@ -34,43 +34,26 @@ _HISTOGRAMS: tuple[Knob, ...] = (
 )
 _NETWORK: tuple[Knob, ...] = (_PENALTY, ("max_iter", "lower", (100, 50, 20, 10, 5, 2)))
 
-#: class name -> its knobs, the one that costs least usefulness first
-KNOBS: Mapping[str, tuple[Knob, ...]] = {
-    "LogisticRegression": (_C,),
-    "LinearSVC": (_C,),
-    "SVC": (_C,),
-    "SVR": (_C,),
-    "SGDClassifier": (_PENALTY,),
-    "Ridge": (_RIDGE,),
-    "RidgeClassifier": (_RIDGE,),
-    "KernelRidge": (_RIDGE,),
-    "Lasso": (_PENALTY,),
-    "ElasticNet": (_PENALTY,),
-    "MLPClassifier": _NETWORK,
-    "MLPRegressor": _NETWORK,
-    "BernoulliNB": (_SMOOTHING,),
-    "CategoricalNB": (_SMOOTHING,),
-    "ComplementNB": (_SMOOTHING,),
-    "MultinomialNB": (_SMOOTHING,),
-    "GaussianNB": (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),),
-    "LinearDiscriminantAnalysis": (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),),
-    "KNeighborsClassifier": (_NEIGHBOURS,),
-    "KNeighborsRegressor": (_NEIGHBOURS,),
-    "DecisionTreeClassifier": _FOREST,
-    "DecisionTreeRegressor": _FOREST,
-    "RandomForestClassifier": _FOREST,
-    "RandomForestRegressor": _FOREST,
-    "ExtraTreesClassifier": _FOREST,
-    "ExtraTreesRegressor": _FOREST,
-    "GradientBoostingClassifier": _BOOSTING,
-    "GradientBoostingRegressor": _BOOSTING,
-    "HistGradientBoostingClassifier": _HISTOGRAMS,
-    "HistGradientBoostingRegressor": _HISTOGRAMS,
-    "LGBMClassifier": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
-    "LGBMRegressor": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
-    "XGBClassifier": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
-    "XGBRegressor": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
-}
+_LIGHTGBM: tuple[Knob, ...] = (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS)
+_XGBOOST: tuple[Knob, ...] = (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS)
+#: class names -> their knobs, the one that costs least usefulness first
+_OF_CLASSES: tuple[tuple[str, tuple[Knob, ...]], ...] = (
+    ("LogisticRegression LinearSVC SVC SVR", (_C,)),
+    ("Ridge RidgeClassifier KernelRidge", (_RIDGE,)),
+    ("SGDClassifier Lasso ElasticNet", (_PENALTY,)),
+    ("MLPClassifier MLPRegressor", _NETWORK),
+    ("BernoulliNB CategoricalNB ComplementNB MultinomialNB", (_SMOOTHING,)),
+    ("GaussianNB", (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),)),
+    ("LinearDiscriminantAnalysis", (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),)),
+    ("KNeighborsClassifier KNeighborsRegressor", (_NEIGHBOURS,)),
+    ("DecisionTreeClassifier DecisionTreeRegressor RandomForestClassifier RandomForestRegressor", _FOREST),
+    ("ExtraTreesClassifier ExtraTreesRegressor", _FOREST),
+    ("GradientBoostingClassifier GradientBoostingRegressor", _BOOSTING),
+    ("HistGradientBoostingClassifier HistGradientBoostingRegressor", _HISTOGRAMS),
+    ("LGBMClassifier LGBMRegressor", _LIGHTGBM),
+    ("XGBClassifier XGBRegressor", _XGBOOST),
+)
+KNOBS: Mapping[str, tuple[Knob, ...]] = {name: own for names, own in _OF_CLASSES for name in names.split()}
 #: what a theorem wants beside the knob: the same model, trained to its minimum
 BESIDE: Mapping[str, Mapping[str, float | str]] = {"LogisticRegression": {"solver": "newton-cholesky", "tol": 1e-8}}
 #: parameters of a training function, by name: what its author calls C or max_depth is taken for that
