@@ -120,8 +120,8 @@ def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
             if present is not None and direction == "lower" and present <= 0:
                 present = None  # as LightGBM has no limit of depth
             stronger = [v for v in values if present is None or (v < present if direction == "lower" else v > present)]
-            beside = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
-            after = [{name: v, **{k: w for k, w in beside.items() if params.get(k) != w}} for v in stronger]
+            settled = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
+            after = [{name: v, **{k: w for k, w in settled.items() if params.get(k) != w}} for v in stronger]
             if after:
                 yield [Change(place, learner, {k: params.get(k) for k in a}, a) for a in after]
 
