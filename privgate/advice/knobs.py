@@ -13,18 +13,19 @@ Direction = Literal["lower", "higher"]
 #: parameter, the direction in which it protects, and at most six values from weak to strong
 Knob = tuple[str, Direction, tuple[float, ...]]
 
-_C: Knob = ("C", "lower", (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4))
-_RIDGE: Knob = ("alpha", "higher", (10.0, 100.0, 1e3, 1e4, 1e5, 1e6))
-_PENALTY: Knob = ("alpha", "higher", (1e-3, 0.01, 0.1, 1.0, 10.0, 100.0))
-_SMOOTHING: Knob = ("alpha", "higher", (2.0, 5.0, 10.0, 20.0, 50.0, 100.0))
-_LEAF: Knob = ("min_samples_leaf", "higher", (5, 20, 50, 100, 300, 1000))
-_DEPTH: Knob = ("max_depth", "lower", (6, 4, 3, 2, 1))
-_RATE: Knob = ("learning_rate", "lower", (0.05, 0.03, 0.02, 0.01))
-_ROUNDS: Knob = ("n_estimators", "lower", (80, 50, 30, 20, 10, 5))
-_L2: Knob = ("reg_lambda", "higher", (3.0, 10.0, 100.0, 1e3, 1e4))
-_NEIGHBOURS: Knob = ("n_neighbors", "higher", (10, 20, 50, 100, 200, 500))
+_C: Knob = ("C", "lower", (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4))  # inverse of the penalty
+_RIDGE: Knob = ("alpha", "higher", (10.0, 100.0, 1e3, 1e4, 1e5, 1e6))  # penalty of squares
+_PENALTY: Knob = ("alpha", "higher", (1e-3, 0.01, 0.1, 1.0, 10.0, 100.0))  # penalty
+_SMOOTHING: Knob = ("alpha", "higher", (2.0, 5.0, 10.0, 20.0, 50.0, 100.0))  # counts added to each cell
+_LEAF: Knob = ("min_samples_leaf", "higher", (5, 20, 50, 100, 300, 1000))  # records
+_DEPTH: Knob = ("max_depth", "lower", (6, 4, 3, 2, 1))  # questions
+_RATE: Knob = ("learning_rate", "lower", (0.05, 0.03, 0.02, 0.01))  # share of a step
+_ROUNDS: Knob = ("n_estimators", "lower", (80, 50, 30, 20, 10, 5))  # trees
+_L2: Knob = ("reg_lambda", "higher", (3.0, 10.0, 100.0, 1e3, 1e4))  # penalty
+_NEIGHBOURS: Knob = ("n_neighbors", "higher", (10, 20, 50, 100, 200, 500))  # records
 _FOREST = (_LEAF, _DEPTH)
 _BOOSTING = (_LEAF, _DEPTH, _RATE, _ROUNDS)
+#: penalty, records, questions, share of a step, trees
 _HISTOGRAMS: tuple[Knob, ...] = (
     ("l2_regularization", "higher", _L2[2]),
     _LEAF,
@@ -32,9 +33,12 @@ _HISTOGRAMS: tuple[Knob, ...] = (
     _RATE,
     ("max_iter", "lower", _ROUNDS[2]),
 )
+#: penalty, and passes over the data
 _NETWORK: tuple[Knob, ...] = (_PENALTY, ("max_iter", "lower", (100, 50, 20, 10, 5, 2)))
 
+#: records in a leaf
 _LIGHTGBM: tuple[Knob, ...] = (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS)
+#: weight in a leaf, which of a balanced label is a quarter a record
 _XGBOOST: tuple[Knob, ...] = (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS)
 #: class names -> their knobs, the one that costs least usefulness first
 _OF_CLASSES: tuple[tuple[str, tuple[Knob, ...]], ...] = (
