@@ -13,18 +13,19 @@ Direction = Literal["lower", "higher"]
 #: parameter, the direction in which it protects, and at most six values from weak to strong
 Knob = tuple[str, Direction, tuple[float, ...]]
 
-_C: Knob = ("C", "lower", (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4))
-_RIDGE: Knob = ("alpha", "higher", (10.0, 100.0, 1e3, 1e4, 1e5, 1e6))
-_PENALTY: Knob = ("alpha", "higher", (1e-3, 0.01, 0.1, 1.0, 10.0, 100.0))
-_SMOOTHING: Knob = ("alpha", "higher", (2.0, 5.0, 10.0, 20.0, 50.0, 100.0))
-_LEAF: Knob = ("min_samples_leaf", "higher", (5, 20, 50, 100, 300, 1000))
-_DEPTH: Knob = ("max_depth", "lower", (6, 4, 3, 2, 1))
-_RATE: Knob = ("learning_rate", "lower", (0.05, 0.03, 0.02, 0.01))
-_ROUNDS: Knob = ("n_estimators", "lower", (80, 50, 30, 20, 10, 5))
-_L2: Knob = ("reg_lambda", "higher", (3.0, 10.0, 100.0, 1e3, 1e4))
-_NEIGHBOURS: Knob = ("n_neighbors", "higher", (10, 20, 50, 100, 200, 500))
+_C: Knob = ("C", "lower", (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4))  # inverse of the penalty
+_RIDGE: Knob = ("alpha", "higher", (10.0, 100.0, 1e3, 1e4, 1e5, 1e6))  # penalty of squares
+_PENALTY: Knob = ("alpha", "higher", (1e-3, 0.01, 0.1, 1.0, 10.0, 100.0))  # penalty
+_SMOOTHING: Knob = ("alpha", "higher", (2.0, 5.0, 10.0, 20.0, 50.0, 100.0))  # counts added to each cell
+_LEAF: Knob = ("min_samples_leaf", "higher", (5, 20, 50, 100, 300, 1000))  # records
+_DEPTH: Knob = ("max_depth", "lower", (6, 4, 3, 2, 1))  # questions
+_RATE: Knob = ("learning_rate", "lower", (0.05, 0.03, 0.02, 0.01))  # share of a step
+_ROUNDS: Knob = ("n_estimators", "lower", (80, 50, 30, 20, 10, 5))  # trees
+_L2: Knob = ("reg_lambda", "higher", (3.0, 10.0, 100.0, 1e3, 1e4))  # penalty
+_NEIGHBOURS: Knob = ("n_neighbors", "higher", (10, 20, 50, 100, 200, 500))  # records
 _FOREST = (_LEAF, _DEPTH)
 _BOOSTING = (_LEAF, _DEPTH, _RATE, _ROUNDS)
+#: penalty, records, questions, share of a step, trees
 _HISTOGRAMS: tuple[Knob, ...] = (
     ("l2_regularization", "higher", _L2[2]),
     _LEAF,
@@ -32,45 +33,31 @@ _HISTOGRAMS: tuple[Knob, ...] = (
     _RATE,
     ("max_iter", "lower", _ROUNDS[2]),
 )
+#: penalty, and passes over the data
 _NETWORK: tuple[Knob, ...] = (_PENALTY, ("max_iter", "lower", (100, 50, 20, 10, 5, 2)))
 
-#: class name -> its knobs, the one that costs least usefulness first
-KNOBS: Mapping[str, tuple[Knob, ...]] = {
-    "LogisticRegression": (_C,),
-    "LinearSVC": (_C,),
-    "SVC": (_C,),
-    "SVR": (_C,),
-    "SGDClassifier": (_PENALTY,),
-    "Ridge": (_RIDGE,),
-    "RidgeClassifier": (_RIDGE,),
-    "KernelRidge": (_RIDGE,),
-    "Lasso": (_PENALTY,),
-    "ElasticNet": (_PENALTY,),
-    "MLPClassifier": _NETWORK,
-    "MLPRegressor": _NETWORK,
-    "BernoulliNB": (_SMOOTHING,),
-    "CategoricalNB": (_SMOOTHING,),
-    "ComplementNB": (_SMOOTHING,),
-    "MultinomialNB": (_SMOOTHING,),
-    "GaussianNB": (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),),
-    "LinearDiscriminantAnalysis": (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),),
-    "KNeighborsClassifier": (_NEIGHBOURS,),
-    "KNeighborsRegressor": (_NEIGHBOURS,),
-    "DecisionTreeClassifier": _FOREST,
-    "DecisionTreeRegressor": _FOREST,
-    "RandomForestClassifier": _FOREST,
-    "RandomForestRegressor": _FOREST,
-    "ExtraTreesClassifier": _FOREST,
-    "ExtraTreesRegressor": _FOREST,
-    "GradientBoostingClassifier": _BOOSTING,
-    "GradientBoostingRegressor": _BOOSTING,
-    "HistGradientBoostingClassifier": _HISTOGRAMS,
-    "HistGradientBoostingRegressor": _HISTOGRAMS,
-    "LGBMClassifier": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
-    "LGBMRegressor": (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS),
-    "XGBClassifier": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
-    "XGBRegressor": (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS),
-}
+#: records in a leaf
+_LIGHTGBM: tuple[Knob, ...] = (_L2, ("min_child_samples", "higher", (50, 100, 300, 1000)), _DEPTH, _ROUNDS)
+#: weight in a leaf, which of a balanced label is a quarter a record
+_XGBOOST: tuple[Knob, ...] = (_L2, ("min_child_weight", "higher", (5.0, 20.0, 100.0, 500.0)), _DEPTH, _ROUNDS)
+#: class names -> their knobs, the one that costs least usefulness first
+_OF_CLASSES: tuple[tuple[str, tuple[Knob, ...]], ...] = (
+    ("LogisticRegression LinearSVC SVC SVR", (_C,)),
+    ("Ridge RidgeClassifier KernelRidge", (_RIDGE,)),
+    ("SGDClassifier Lasso ElasticNet", (_PENALTY,)),
+    ("MLPClassifier MLPRegressor", _NETWORK),
+    ("BernoulliNB CategoricalNB ComplementNB MultinomialNB", (_SMOOTHING,)),
+    ("GaussianNB", (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),)),
+    ("LinearDiscriminantAnalysis", (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),)),
+    ("KNeighborsClassifier KNeighborsRegressor", (_NEIGHBOURS,)),
+    ("DecisionTreeClassifier DecisionTreeRegressor RandomForestClassifier RandomForestRegressor", _FOREST),
+    ("ExtraTreesClassifier ExtraTreesRegressor", _FOREST),
+    ("GradientBoostingClassifier GradientBoostingRegressor", _BOOSTING),
+    ("HistGradientBoostingClassifier HistGradientBoostingRegressor", _HISTOGRAMS),
+    ("LGBMClassifier LGBMRegressor", _LIGHTGBM),
+    ("XGBClassifier XGBRegressor", _XGBOOST),
+)
+KNOBS: Mapping[str, tuple[Knob, ...]] = {name: own for names, own in _OF_CLASSES for name in names.split()}
 #: what a theorem wants beside the knob: the same model, trained to its minimum
 BESIDE: Mapping[str, Mapping[str, float | str]] = {"LogisticRegression": {"solver": "newton-cholesky", "tol": 1e-8}}
 #: parameters of a training function, by name: what its author calls C or max_depth is taken for that
@@ -137,8 +124,8 @@ def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
             if present is not None and direction == "lower" and present <= 0:
                 present = None  # as LightGBM has no limit of depth
             stronger = [v for v in values if present is None or (v < present if direction == "lower" else v > present)]
-            beside = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
-            after = [{name: v, **{k: w for k, w in beside.items() if params.get(k) != w}} for v in stronger]
+            settled = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
+            after = [{name: v, **{k: w for k, w in settled.items() if params.get(k) != w}} for v in stronger]
             if after:
                 yield [Change(place, learner, {k: params.get(k) for k in a}, a) for a in after]
 

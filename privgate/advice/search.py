@@ -226,8 +226,10 @@ def _try(policy: Policy, subject: Subject, change: Change, fleet: Fleet, limits:
     """Measure one change; one that cannot be trained, or answers no better than without features, never passes."""
     tried = Tried(change)
     try:
-        made = _changed(subject, change)
-        rehearsal = Rehearsal(made.recipe, made.data, None, made.release, made.name, digests=made.digests)
+        changed = _changed(subject, change)
+        rehearsal = Rehearsal(
+            changed.recipe, changed.data, None, changed.release, changed.name, digests=changed.digests
+        )
         useful, worst, quality = cross_validate(rehearsal, fleet)
         tried = replace(tried, quality=quality)
         if not useful > worst:
@@ -241,8 +243,8 @@ def _try(policy: Policy, subject: Subject, change: Change, fleet: Fleet, limits:
 
 def _why_not(verdict: Verdict | None) -> str:
     """Return the first finding that blocks."""
-    found = [] if verdict is None else [f for f in map(verdict.said, verdict.findings) if f.mode == "enforce"]
-    return next((f.message for f in found if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)), "")
+    findings = [] if verdict is None else [f for f in map(verdict.said, verdict.findings) if f.mode == "enforce"]
+    return next((f.message for f in findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)), "")
 
 
 def cross_validate(subject: Subject, fleet: Fleet) -> tuple[float, float, str]:

@@ -115,25 +115,25 @@ def costs(begin: Begin, policy: Policy, subject: Subject, *, fleet: Fleet, limit
     """
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    found, stopped = begin(run, policy.asked_of(conditions(described(subject, run.theorems))))
+    findings, stopped = begin(run, policy.asked_of(conditions(described(subject, run.theorems))))
     if not stopped:
-        found += untrained(run, policy)
-        stopped = beforehand(found)
+        findings += untrained(run, policy)
+        stopped = beforehand(findings)
     if not stopped:
-        found.append(reproduces.reproduces(subject, fleet))
-        stopped = stopping(found)
-    said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in found if p.outcome != "passed")]
+        findings.append(reproduces.reproduces(subject, fleet))
+        stopped = stopping(findings)
+    said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
     if stopped:
         ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
         return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
     run = choose_seeds(run, glance=True)
     each = _time(run)
     planned, rules = make(run, policy, each=each)
-    beside = count_trainings(run)
-    total = beside + planned.retrains
+    control_count = count_trainings(run)
+    total = control_count + planned.retrains
     seconds = total * each / fleet.workers
     said += rules
-    said.append(f"controls: {beside} trainings (the recipe reproduces the model; it depends on its data; seeds)")
+    said.append(f"controls: {control_count} trainings (the recipe reproduces the model; it depends on its data; seeds)")
     said.append(f"in all: at most {total} trainings of {span(each)}, {span(seconds)} (workers: {fleet.workers})")
     return Costs(total, seconds, [*said, *_alternatives(run, known, each)])
 

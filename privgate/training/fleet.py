@@ -198,7 +198,10 @@ class Fleet:
         """Return what is held of each answer, by name: remembered, or trained now."""
         answers = {name: hold(known) for name in different if (known := self._recall(name)) is not None}
         if calls := [(name, fit) for name, fit in different.items() if name not in answers]:
-            keep = lambda name, answer: hold(self._remember(name, answer))  # noqa: E731  one line
+
+            def keep(name: str, answer: Answer) -> Answer:
+                return hold(self._remember(name, answer))
+
             try:
                 answers |= Batch(self.pool, self._ship(subject), calls, keep, self.report).run()
             except BaseException:

@@ -130,12 +130,12 @@ class Batch:
 
     def run(self) -> dict[str, Answer]:
         """Return name -> answer for every call."""
-        begun = told = time.monotonic()
+        begun = reported = time.monotonic()
         total = len(self._calls)
         self._report(0, total, float("nan"))
         while (done := len(self._answers)) < total:
-            if (now := time.monotonic()) - told > 0.1:
-                told = now
+            if (now := time.monotonic()) - reported > 0.1:
+                reported = now
                 self._report(done, total, (now - begun) * (total - done) / done if done else float("nan"))
             while chunk := self._next_chunk():
                 self._pool.submit(self._shipped, chunk)

@@ -70,6 +70,9 @@ def test_nobody_knows_about_which_records_a_served_model_is_asked():
     class Listening:
         signable, asked = True, []
 
+        def drawn(self, subject, purpose):  # as by a key that nobody knows
+            return np.random.default_rng()
+
         def registered(self, subject, rows, **_):
             self.asked.append(rows)
             return Answer(np.zeros((0, 2)), problem="that is all")

@@ -1,7 +1,6 @@
 """A share of people from a random sample: who is in it nobody can choose, and what it shows is stated."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,25 +121,6 @@ def test_a_sample_that_leaves_the_limit_open_grows_once():
     assert (found.n, found.population) == (N, N)
     assert found.low == found.high == 3 / N
     assert verdict.approved, [f.message for f in verdict.findings]
-
-
-@pytest.mark.parametrize(("deadline", "wanted"), [(np.inf, [299, N]), (0.0, [299])])
-def test_a_search_whose_time_is_over_draws_no_more_people(monkeypatch, deadline, wanted):
-    """It would end with fewer people than it had."""
-    seen = []
-
-    def answered(run, units, witness, before=None):
-        seen.append(len(units))
-        return SimpleNamespace(left=(), retrained=None, rechecks=())
-
-    monkeypatch.setattr(left_out, "_answered", answered)
-    monkeypatch.setattr(left_out, "undecided", lambda *_: True)
-    monkeypatch.setattr(left_out.on_edges, "refitted", lambda _, found: found)
-    with Fleet(jobs=1, ledger="none") as own:
-        run = replace(prepare(SHARE, subject(), fleet=own, limits=Budget()), deadline=deadline)
-        left_out.found(run)
-
-    assert seen == wanted
 
 
 class Careless(refit.Refit):

@@ -197,11 +197,11 @@ def plain(settings: worker.WorkerSettings) -> Worker:
 def _keep(said: Any, log: Path | None) -> None:
     """Write the beginning of what a worker prints to a file, and let the rest go; it must never wait for a reader."""
     out = None if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    left = MOST_LOGGED
+    room = MOST_LOGGED
     try:
         while part := said.read1(1 << 16):
-            if out is not None and left > 0:
-                left -= os.write(out, part[:left])
+            if out is not None and room > 0:
+                room -= os.write(out, part[:room])
     except (OSError, ValueError):
         return
     finally:

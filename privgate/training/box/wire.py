@@ -34,13 +34,13 @@ def frame(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def encoded(nonce: bytes, made: Any) -> bytes:
+def encoded(nonce: bytes, result: Any) -> bytes:
     """Return what a call gave as a reply: answers, one answer, or a JSON value."""
-    if isinstance(made, Answer):
-        made = [made]
-    if isinstance(made, list) and all(isinstance(a, Answer) for a in made):
-        return b"".join([nonce, b"A", _COUNT.pack(len(made)), *(_entry(a) for a in made)])
-    return nonce + b"J" + json.dumps(made).encode()
+    if isinstance(result, Answer):
+        result = [result]
+    if isinstance(result, list) and all(isinstance(a, Answer) for a in result):
+        return b"".join([nonce, b"A", _COUNT.pack(len(result)), *(_entry(a) for a in result)])
+    return nonce + b"J" + json.dumps(result).encode()
 
 
 def _entry(answer: Answer) -> bytes:
