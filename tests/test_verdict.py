@@ -139,7 +139,7 @@ def changed(**numbers):
     [
         (changed(low="small"), "measurements.0.low: Input should be a valid number"),
         (changed(low=None), "measurements.0.low: Input should be a valid number"),
-        (changed(kind="sure"), "measurements.0.kind: Input should be 'exact', 'bound', 'confidence' or 'point'"),
+        (changed(kind="sure"), "measurements.0.kind: Input should be 'exact', 'bound', 'confidence', 'point' or"),
         (changed(detail={}), "measurements.0.detail: Unexpected keyword argument"),
         (changed(behind={"paired_seeds": "many"}), "measurements.0.behind.BehindInfluence.paired_seeds"),
         (changed(behind={"paired_seeds": 2, "searched": 9}), "measurements.0.behind"),

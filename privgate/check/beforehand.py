@@ -50,7 +50,7 @@ def check_people(policy: Policy, subject: Subject) -> Precondition:
     name, data = "people_declared", subject.data
     if data.people_declared:
         by = f", as {data.declared_by} declared" if data.declared_by else ""
-        return Precondition(name, "passed", f"{len(data.units)} people: {data.people_declared}{by}")
+        return Precondition(name, "passed", f"whose each record is: {data.people_declared}{by}")
     step = f"run `privgate adopt {subject.uri} --one-record-each`, or with `--groups COLUMN`"
     if not subject.uri:
         step = "pass TrainingData(..., one_record_each=True), or groups=…"

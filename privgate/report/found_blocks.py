@@ -92,7 +92,6 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
     s, p, c = doc.subject, doc.policy, doc.context
     items = [
         ("fact.data", _data(doc)),
-        ("fact.people", _people(doc.subject)),
         ("fact.source", plain(c.data_source, 120) or say("not_stated")),
         ("fact.purpose", plain(c.purpose, 200) or say("not_stated")),
         ("fact.owner", plain(c.owner, 80) or say("not_stated")),
@@ -151,7 +150,8 @@ def short(digest: Any) -> str:
 
 
 def _data(doc: ReportDocument) -> str:
-    told = (plain(doc.context.data_name, 60), counts(doc.subject), short(doc.subject.digests.get("data")))
+    subject = doc.subject
+    told = (plain(doc.context.data_name, 60), counts(subject), _people(subject), short(subject.digests.get("data")))
     return ", ".join(t for t in told if t)
 
 
@@ -159,7 +159,7 @@ def _people(subject: SubjectFacts) -> str:
     """Return what was declared about whose the records are, and by whom."""
     declared, by = (plain(subject.people.get(key, ""), 60) for key in ("declared", "by"))
     if not declared:
-        return say("people.undeclared")
+        return "" if subject.n_units < subject.n_records else say("people.undeclared")
     return say("people.declared", declared=declared, by=by or say("not_stated"))
 
 

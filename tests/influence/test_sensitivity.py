@@ -28,6 +28,7 @@ def fleet(tmp_path_factory):
 
 
 def subject_of(estimator, release=None, **options):
+    options = {"one_record_each": "groups" not in options, **options}
     return Subject.local(Recipe(estimator, seed=0), TrainingData(X, Y, **options), release=release)
 
 

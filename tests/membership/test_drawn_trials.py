@@ -29,7 +29,7 @@ def people(seed=0, groups=None):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N + OUTSIDE, 4))
     y = (rng.random(len(X)) < 0.5).astype(int)
-    return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), groups=groups)
+    return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), groups=groups, one_record_each=groups is None)
 
 
 def attacked(data=None, fleet=None, trials=MOST):
