@@ -175,16 +175,16 @@ def make(run: Run, *, closely: bool = False, each: float = 0.0, broken: bool = F
 
 def _differential_privacy(run: Run, said: list[str]) -> int:
     """Return how many trainings the rules on differential privacy need."""
-    from privgate.privacy_claims.audit import effort_of
-    from privgate.privacy_claims.observe import RERUNS, is_remembered
+    from privgate.claims.audit import effort_of
+    from privgate.claims.observe import RERUNS, is_known
 
     if run.subject.recipe.payload["dp"] is None:
         return 0
     count = 0
     if Need.RERUNS in run.asked:
-        known = is_remembered(run.subject, run.fleet)
+        known = is_known(run.subject, run.fleet)
         count += 0 if known else RERUNS
-        said.append(f"differential privacy: {RERUNS} reruns {'were watched before' if known else 'are watched'}")
+        said.append(f"differential privacy: {'a training was watched before' if known else 'a training is watched'}")
     if Need.AUDIT in run.asked:
         trainings = effort_of(run).trainings
         count += trainings

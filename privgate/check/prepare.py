@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from privgate.claims import accounting
 from privgate.errors import MeasurementError, SubjectError, UsageError
 from privgate.evidence import Count, Measurement, Precondition, Request
 from privgate.evidence.telling import SMALL_CELL
@@ -279,6 +280,8 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
     found += controls.static(subject)
     if not run.limits.full and (why := too_few(policy, run)):
         found.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
+    if Need.CLAIM in run.asked and subject.recipe.payload["dp"] is not None and not accounting.has_accountant():
+        found.append(Precondition("dp_extra", "inconclusive", accounting.EXTRA))
     if not any(p.outcome == "failed" for p in found):
         found += serving.preconditions(subject, run.fleet)
     return found

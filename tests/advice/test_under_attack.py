@@ -21,7 +21,7 @@ from privgate.check.costs import costs
 from privgate.check.prepare import prepare
 from privgate.evidence import Evidence, Measurement
 from privgate.membership import board
-from privgate.privacy_claims.audit import AuditEffort, effort_of
+from privgate.claims.audit import AuditEffort, effort_of
 from privgate.verdict import Outcome, Verdict
 
 needs_dp = pytest.mark.skipif(
