@@ -17,7 +17,7 @@ from privgate.kernel import Refused
 #: people of a report, at most
 _PEOPLE = 1 << 27
 #: families whose limits are no person's
-_NOBODYS = ("sample", "transcript")
+_NOBODYS = ("sample",)
 
 
 def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Yes]:

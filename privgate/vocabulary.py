@@ -76,7 +76,7 @@ TERMS = (
     Word("delta", "The probability with which that promise may not hold."),
     Word(
         "deletion capacity",
-        "How many people, each used with the chance named, can be erased before a full retraining is due.",
+        "How many people can be erased before a full retraining is due.",
     ),
     Word("interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
     Word("engine", "A way to get the model without a person that is faster than training again."),

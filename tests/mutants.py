@@ -33,7 +33,7 @@ MODULES = {
     "guard/checks.py": "guard",
     "guard/statement.py": "guard",
     "families/recheck.py": "families",
-    "privacy_claims/accountant.py": "privacy_claims",
+    "claims/accounting.py": "claims",
     "evidence/telling.py": "report",
     "documents/strict_json.py": "documents",
     "digest.py": "documents",

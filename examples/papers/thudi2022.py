@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from papers.pictures import Picture, Series
 from papers.table import Row, Table
-from privgate.privacy_claims import tradeoff
-from privgate.privacy_claims.tradeoff import Gaussian, positive_accuracy
+from privgate.claims import bounds as published
+from privgate.claims.bounds import positive_accuracy
+from privgate.claims.tradeoff import Gaussian
 from privgate.training.fleet import Fleet
 
 #: priors and epsilons of curves; the stored text of the paper has lost its own
@@ -39,7 +40,7 @@ def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterat
                  Picture("thudi-3", "prior p", "largest positive accuracy",
                          [line(f"epsilon = {v:g}", p, partial(ours, epsilon=v)) for v in EPSILONS]))  # fmt: skip
     yield figure_4()
-    theirs = tradeoff.sablayrolles_positive_accuracy
+    theirs = published.sablayrolles_positive_accuracy
     yield figure("5: Theorem 1 and Sablayrolles",
                  [Row("smallest lead of Theorem 1 on the drawn grid", None,
                       min(theirs(v, q) - ours(q, epsilon=v) for q in p for v in e))],
@@ -68,8 +69,8 @@ def figure_2(e: Float) -> Table:
     """Return Figure 2: three bounds on accuracy, at the prior 1/2."""
     bounds: dict[str, Curve] = {
         "Thudi, Theorem 1": partial(ours, 0.5),
-        "Erlingsson": tradeoff.erlingsson_accuracy,
-        "Sablayrolles": partial(tradeoff.sablayrolles_positive_accuracy, prior=0.5),
+        "Erlingsson": published.erlingsson_accuracy,
+        "Sablayrolles": partial(published.sablayrolles_positive_accuracy, prior=0.5),
     }
     printed = {1.0: (0.7311, 0.8161, 0.75), 2.0: (0.8808, 0.9323, 1.0)}
     rows = [Row(f"{name}: epsilon = {v:g}", due, f(v)) for v, dues in printed.items()

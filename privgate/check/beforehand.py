@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from privgate.check.prepare import described
+from privgate.claims import accounting
 from privgate.controls import depends, opened, reproduces, seeds, served, strangers
 from privgate.controls.data import check_data
 from privgate.errors import MeasurementError
@@ -40,6 +41,8 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
     controls += _check_recipe(subject)
     if not run.limits.full and (why := too_few(policy, run)):
         controls.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
+    if Need.CLAIM in run.asked and subject.recipe.payload["dp"] is not None and not accounting.has_accountant():
+        controls.append(Precondition("dp_extra", "inconclusive", accounting.EXTRA))
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)
     return controls

@@ -311,9 +311,9 @@ def against_pdtp(run: Run) -> AgainstPdtp | None:
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     if run.subject.recipe.payload["dp"] is None:
         return None
-    from privgate.privacy_claims import claim_measures
+    from privgate.claims import standing
 
-    return claim_measures.part(run, attacks)
+    return standing.part(run, attacks)
 
 
 def judged(

@@ -22,15 +22,15 @@ from privgate.training.fleet import Fleet
 
 
 def _audit(run: Run) -> int:
-    from privgate.privacy_claims.audit import AuditEffort
+    from privgate.claims.audit import AuditEffort
 
     return AuditEffort().trainings if run.subject.recipe.dp is not None else 0
 
 
 def _reruns(run: Run) -> int:
-    from privgate.privacy_claims.observe import RERUNS, is_remembered
+    from privgate.claims.observe import RERUNS, is_known
 
-    return 0 if run.subject.recipe.dp is None or is_remembered(run.subject, run.fleet) else RERUNS
+    return 0 if run.subject.recipe.dp is None or is_known(run.subject, run.fleet) else RERUNS
 
 
 #: what a rule needs that is trained -> (what it is called, how many trainings)

@@ -13,12 +13,12 @@ Measure = Callable[[Run, Request], Measurement]
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
     "dtp": "privgate.influence.dtp_measures:every_query",
-    "deletion_capacity": "privgate.privacy_claims.deletion_measure:measure",
+    "deletion_capacity": "privgate.claims.deletion:measure",
     "attack_advantage": "privgate.membership.attack_measures:advantage",
-    "dp_epsilon": "privgate.privacy_claims.claim_measures:epsilon",
-    "dp_attack_accuracy_bound": "privgate.privacy_claims.claim_measures:attack_accuracy",
+    "dp_epsilon": "privgate.claims.guarantee:epsilon",
+    "dp_attack_accuracy_bound": "privgate.claims.guarantee:attack_accuracy",
     "attack_tpr": "privgate.membership.attack_measures:members_found",
-    "dp_epsilon_lower_bound": "privgate.privacy_claims.audit:measure",
+    "dp_epsilon_lower_bound": "privgate.claims.audit:measure",
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",
     "generalization_gap": "privgate.membership.attack_measures:measure_gap",
     "sensitivity": "privgate.influence.sensitivities:measure",

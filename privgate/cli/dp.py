@@ -3,27 +3,23 @@
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from privgate.cli import outputs, shared
-from privgate.cli.dp_audit import ADJACENCY, audit
-from privgate.documents import LARGE, strict_json
+from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
 #: a share of the pool at which whole numbers of deletions can be covered at all
 CAPACITY_PRIOR = 1e-4
+ADJACENCY = click.Choice(["add_remove", "replace_one"])
 _SAMPLING = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
 
 
 @click.group()
 def dp() -> None:
-    """Differential privacy: bounds on every attack, goals, deletions, audits and pictures."""
-
-
-dp.add_command(audit)
+    """Differential privacy: bounds on every attack, goals, deletions and audits."""
 
 
 @dp.command()
@@ -54,7 +50,7 @@ dp.add_command(audit)
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.privacy_claims.guarantee_table import bounds_table
+    from privgate.claims.tradeoff import bounds_table
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
@@ -84,7 +80,7 @@ def bounds(**o: Any) -> int:
 
 def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
     """Return (ε, exact curve or None, where ε is from)."""
-    from privgate.privacy_claims.accountant import recompute
+    from privgate.claims.accounting import recompute
 
     if o["noise_multiplier"] is None:
         if o["epsilon"] is None:
@@ -99,7 +95,7 @@ def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
 
 
 def _mechanism(o: dict[str, Any]) -> Any:
-    from privgate.privacy_claims.accountant import Mechanism
+    from privgate.claims.accounting import Mechanism
 
     if o["sample_rate"] < 1 and o["sampling"] is None:
         raise UsageError("a sample rate below 1 needs --sampling: poisson, fixed_size, shuffled or unknown")
@@ -148,7 +144,8 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 @shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.privacy_claims import accountant as goals
+    from privgate.claims import accounting, bounds
+    from privgate.claims.deletion import epsilon_for_capacity
 
     chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
     if len(chosen) != 1:
@@ -158,30 +155,22 @@ def solve(**o: Any) -> int:
         if o["adjacency"] != "add_remove":
             raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
         prior = o["prior"] or CAPACITY_PRIOR
-        epsilon = goals.epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
+        epsilon = epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
         words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each person was used with "
         words += f"probability at most {prior:g}"
         words += "" if o["prior"] else " (assumed; pass --prior)"
         words += ", except with probability 0.001 over the training's randomness" if delta else ""
     elif goal == "max_accuracy":
-        epsilon = goals.epsilon_for_accuracy(o["max_accuracy"], o["prior"] or 0.5, delta=delta)
+        epsilon = bounds.epsilon_for_accuracy(o["max_accuracy"], o["prior"] or 0.5, delta=delta)
         words = f"no attack right in more than {o['max_accuracy']:g} of cases at prior {o['prior'] or 0.5:g}"
     else:
         if delta > 0 and o["fpr"] is None:
             raise UsageError("--ppv with delta above 0 needs --fpr, or pass --delta 0")
-        epsilon = goals.epsilon_for_positive_accuracy(o["ppv"], o["prior"] or 0.5, delta=delta, fpr=o["fpr"])
+        epsilon = bounds.epsilon_for_positive_accuracy(o["ppv"], o["prior"] or 0.5, delta=delta, fpr=o["fpr"])
         words = f"no positive answer right in more than {o['ppv']:g} of cases at prior {o['prior'] or 0.5:g}"
     sigma = math.nan
     if delta > 0:
-        sigma = goals.noise_multiplier(
-            epsilon,
-            delta,
-            sample_rate=o["sample_rate"],
-            steps=o["steps"],
-            sampling=o["sampling"],
-            adjacency=o["adjacency"],
-            records=o["records"],
-        )
+        sigma = accounting.noise_multiplier(epsilon, delta, _mechanism({**o, "noise_multiplier": 1.0}))
     answer = {
         "goal": words,
         "epsilon": epsilon,
@@ -215,54 +204,115 @@ def _scale(epsilon: float) -> str:
 @shared.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
-    from privgate.privacy_claims.accountant import deletion_capacity, group_capacity
+    from privgate.claims.deletion import deletion_capacity, group_capacity
 
     priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
-    found = [[deletion_capacity(epsilon, p, r, delta=delta) for p in priors] for r in rhos]
+    found = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
+    close = {
+        e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=1e-5 if delta else 0.0).people for e in (1, 4)
+    }
     if as_json:
-        rows = [{"rho": c.rho, "prior": c.prior, "capacity": c.records} for row in found for c in row]
-        click.echo(json.dumps({"epsilon": epsilon, "delta": delta, "capacity": rows}, indent=1))
+        rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in found.items()]
+        answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
+        click.echo(json.dumps({**answer, "without_prior": {f"epsilon {e}": m for e, m in close.items()}}, indent=1))
         return 0
     click.secho(f"deletion requests covered, epsilon {epsilon:g} at delta {delta:g}, add/remove", bold=True)
+    within = " at delta 1e-05" if delta else ""
+    for e, people in close.items():
+        click.echo(f"  {people:,} stay within epsilon {e}{within} of a model that never saw them, whoever was drawn")
+    click.echo("or, where the training set is drawn from a pool, as likely as rho never used (Thudi et al.):")
     click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
-    for row in found:
-        click.echo(f"  {row[0].rho:<7g}" + "".join(f"{c.records:>12,}" for c in row))
+    for r in rhos:
+        click.echo(f"  {r:<7g}" + "".join(f"{found[r, p]:>12,}" for p in priors))
     click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
     click.echo("membership nor on the model; inclusion is independent and the training size not published")
     if delta:
         click.echo("except for models of total probability 0.001: with delta above 0 no statement holds for all")
-    elif epsilon:
-        click.echo(
-            f"beside it, group privacy: {group_capacity(epsilon, 1.0)} requests stay within epsilon 1 of a model"
-        )
-        click.echo("that never saw them (Sekhari et al.'s notion of unlearning, pure, constants explicit)")
     return 0
 
 
 @dp.command()
+@click.argument("training")
+@click.option("--data", "data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
+@click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
+@click.option("--epsilon", type=float, default=None, help="The claim that is audited.")
+@click.option("--delta", type=float, required=True)
+@click.option("--adjacency", type=ADJACENCY, required=True, help="What neighbors of the claim differ in.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the SVG files."
+    "--runs", type=click.IntRange(min=2), default=80, show_default=True, help="Counted trainings of each kind."
 )
 @click.option(
-    "--report", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None, help="report.json"
+    "--tuning", type=click.IntRange(min=2), default=20, show_default=True, help="Trainings that fix the test."
 )
-def figures(*, out: Path, report: Path | None) -> int:
-    """Draw bounds against epsilon, deletion capacity and a trade-off curve with attacks under it, as SVG.
+@click.option(
+    "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
+)
+@click.option("--confidence", type=float, default=0.999, show_default=True)
+@shared.jobs
+@click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
+@shared.as_json
+def audit(*, training: str, data: str, **o: Any) -> int:
+    """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
 
-    The first are figures 2, 3, 5, 6 and 7 of Thudi et al. (2022).
-
-    With --report, also the curve of a checked model with the attacks that were measured on it.
+    Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
-    from privgate.evidence import Evidence
-    from privgate.privacy_claims import guarantee_table as drawn
+    from privgate.claims import audit as audits
+    from privgate.run.run import Run
+    from privgate.subject.claim import Claim
+    from privgate.subject.data import TrainingData
+    from privgate.subject.recipe import Recipe
+    from privgate.subject.subject import Subject
+    from privgate.training.fleet import Fleet
 
-    made = drawn.draw(outputs.folder(out, "--out"))
-    if report is not None:
-        try:
-            evidence = Evidence.from_payload(strict_json.read(report, LARGE)["evidence"])
-        except (OSError, *strict_json.GARBLED) as exc:
-            raise UsageError(f"{report} is no report.json of privgate: {strict_json.why(exc)}") from exc
-        made.append(drawn.draw_report(evidence, out))
-    for path in made:
-        click.echo(str(path))
-    return 0
+    claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
+    recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
+    effort = audits.AuditEffort(o["tuning"], o["runs"], o["canaries"])
+    outputs.ledger(o["ledger"])
+    with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
+        run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
+        found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+    broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
+    answer = {
+        "epsilon_at_least": found.epsilon,
+        "confidence": found.confidence,
+        "broken": broken,
+        **found.runs.payload(),
+    }
+    if o["as_json"]:
+        click.echo(json.dumps(answer, indent=1))
+        return int(broken)
+    many, single = found.runs.many_runs, found.runs.one_run
+    click.secho(
+        f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})", bold=True
+    )
+    click.echo(
+        f"  many runs  {many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false "
+        f"alarms: {many.epsilon:.4g}"
+    )
+    if single is not None:
+        click.echo(f"  one run    {single.right} of {single.guesses} guesses right: {single.epsilon:.4g}")
+    if broken:
+        click.secho(f"  the claim of {o['epsilon']:g} is contradicted", fg="red")
+    elif o["epsilon"] is not None:
+        click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
+    return int(broken)
+
+
+def _imported(reference: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        found = strict_json.loads(text)
+    except DocumentError as exc:
+        raise UsageError(f"--params {exc}") from exc
+    if not isinstance(found, dict):
+        raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
+    return found

@@ -14,50 +14,34 @@ from privgate.evidence.telling import EvidenceModel, Number
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Sampling, clipping, noise and steps of one or more reruns; the worst of them.
+    """Sampling, noise and steps of a watched training; what earlier versions saw beside that is passed over.
 
     Parameters
     ----------
     library : {"opacus", "diffprivlib", ""}
         Which library was seen at work; empty if none, then nothing else is known.
     runs, records : int
-        Training records are those handed to the recipe.
-    steps : int
-        Noised releases of one run, batches that came out empty included.
-    noise_multiplier : float
-        Smallest of all steps: standard deviation of the noise really added, over the clipping norm.
-    noiseless_steps, unclipped_steps : int
-        Steps whose sum was released without noise, or was not the sum of clipped gradients.
+        Trainings that were watched; training records that were handed to the recipe.
+    steps, noiseless_steps : int
+        Updates of the model, or releases, and those without noise, or with noise that anybody can draw again.
+    noise_multiplier, noise_stated : float
+        Standard deviation of the noise over the clipping norm, as added and as stated: smallest of all steps.
+    noise_share, noise_error : float
+        Deviation that was measured, as a share of the stated one, and its standard error.
     max_grad_norm : float
         Largest clipping norm of all steps.
     sampling : {"poisson", "shuffled", "unknown", ""}
         As drawn: "shuffled" if each epoch passes through the records once.
     sample_rate : float
-        Expected share of the records in a batch; raised where batches were larger than it explains.
+        Expected share of the records in a batch.
     passes : int
         Passes over the records that were begun, where batches are shuffled; 0 where they are not.
-    bypassed_updates : int
-        Updates of a model by an optimizer, or with gradients, that no mechanism released.
-    noise_repeats, same_model_twice : bool
-        Noise of one run or step came again in another; two reruns without a seed answered the same queries identically.
-    noise_defect : str
-        Why the steps are not what they look like, in words.
+    populations : tuple of int
+        Records that batches were drawn from in each training; 0 where that is not known.
     spends : tuple of (epsilon, delta)
-        What a budget accountant recorded in one run.
+        What a budget accountant recorded.
     hazards : tuple of str
-        What the libraries warned of, or what weakens the guarantee, in words.
-    leaks : tuple of str
-        How records reach the model beside the noised steps, in words.
-    rows, copies : int
-        Most entries that one person has in what batches are drawn from, and as a multiple of that person's records.
-    replays : int
-        Reruns on other records with the same noised gradients or releases; 0 if nothing was compared.
-    by_number : str
-        What follows the number of records, or why that was not looked at, in words.
-    scales : tuple of (steps, numbers, ratio, moved)
-        Steps whose noise has another deviation when somebody leaves, the ratio, and how many deviations the sum moves.
-    entered : float
-        Sum of epsilon over mechanisms whose input one record changes, where more than was spent.
+        What the libraries warned of, in words.
     leftovers : {"", "rerun", "stored"}
         Where gradients of single records hang on the network that training returns, or that is registered.
     problem : str
@@ -68,43 +52,20 @@ class Observation:
     runs: int = 0
     records: int = 0
     steps: int = 0
-    noise_multiplier: Number = float("nan")
     noiseless_steps: int = 0
+    noise_multiplier: Number = float("nan")
+    noise_stated: Number = float("nan")
+    noise_share: Number = float("nan")
+    noise_error: Number = float("nan")
     max_grad_norm: Number = float("nan")
-    unclipped_steps: int = 0
     sampling: str = ""
     sample_rate: Number = float("nan")
     passes: int = 0
-    bypassed_updates: int = 0
-    noise_repeats: bool = False
-    noise_defect: str = ""
-    same_model_twice: bool = False
+    populations: tuple[int, ...] = ()
     spends: tuple[tuple[float, float], ...] = ()
     hazards: tuple[str, ...] = ()
-    leaks: tuple[str, ...] = ()
-    rows: int = 0
-    copies: int = 0
-    replays: int = 0
-    by_number: str = ""
-    scales: tuple[tuple[int, int, float, float], ...] = ()
-    entered: float = 0.0
     leftovers: str = ""
     problem: str = ""
-
-    @property
-    def broken(self) -> str:
-        """Why no finite ε holds for what was seen, in words; empty if one may."""
-        if self.noise_repeats:
-            return f"the noise repeats ({self.runs} reruns): whoever reruns the training can subtract it"
-        if self.same_model_twice:
-            return f"{self.runs} reruns without a seed gave the same model: the noise is not random"
-        if self.noiseless_steps:
-            return f"{self.noiseless_steps} of {self.steps} steps got no noise"
-        if self.unclipped_steps:
-            return f"gradients of single records were not clipped in {self.unclipped_steps} of {self.steps} steps"
-        if self.bypassed_updates:
-            return f"{self.bypassed_updates} updates of the model bypassed the noised gradients"
-        return self.noise_defect or next(iter(self.leaks), "")
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; NaN stays a float."""
@@ -199,7 +160,7 @@ class DeletionRow(EvidenceModel):
     prior: Number = Field(description="Probability that a person was used at all, at most.")
     capacity: Number = Field(description="People; larger is better.")
     failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
-    sentence: str = ""
+    sentence: str = Field(default="", description="Written by earlier versions only.")
 
 
 class ClaimsPart(EvidenceModel):
@@ -211,5 +172,5 @@ class ClaimsPart(EvidenceModel):
     curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
     points: tuple[TradeoffPoint, ...] = Field(default=(), description="Tests carried out, for the same chart.")
     audit: AuditRuns | None = Field(default=None, description="null where no rule asks for one.")
-    deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the policy's prior.")
-    deletion_by_prior: tuple[DeletionRow, ...] = ()
+    deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")
+    deletion_by_prior: tuple[DeletionRow, ...] = Field(default=(), description="Written by earlier versions only.")

@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import construction, counts, gaussian, logistic, sample, squares, transcript
+from privgate.kernel import construction, counts, gaussian, logistic, sample, squares
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
 FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "construction": construction.bound,
     "sample": sample.bound,
-    "transcript": transcript.bound,
     "logistic": logistic.bound,
     "squares": squares.bound,
     "categorical": counts.categorical,

@@ -229,7 +229,7 @@ CAUSES: Mapping[str, Cause] = {
     "leave_one_out_moves": "influence",
     "people": "people",
     "recipe": "recipe",
-    "recorded_seed": "claim",
+    "recorded_seed": "guarantee",
     "remembers_nothing": "recipe",
     "reproduces": "seed",
     "served": "serving",
@@ -244,7 +244,7 @@ _ENDED: Mapping[str, Cause] = {
     "and the data hold": "data",
 }
 #: their own message names a command, which succeeds
-_SAYS_ITS_STEP = frozenset({"attacked", "mode", "opened_files", "people_declared", "task"})
+_SAYS_ITS_STEP = frozenset({"attacked", "dp_extra", "mode", "opened_files", "people_declared", "task"})
 #: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
 _NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause
@@ -256,7 +256,7 @@ def _precondition(found: Precondition) -> Finding:
     outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
     title = found.name.replace("_", " ")
     ended = next((cause for words, cause in _ENDED.items() if words in found.message), None)
-    cause = ended or CAUSES.get(found.name) or ("claim" if found.name.startswith("dp_") else "data")
+    cause = ended or CAUSES.get(found.name) or ("guarantee" if found.name.startswith("dp_") else "data")
     said = found.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in found.message)
     advice = "" if outcome.releases or said else next_step(cause)
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)

@@ -116,10 +116,7 @@ def _size(doc: ReportDocument) -> str:
     asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
     if "replace_one" in (claim.adjacency, *asked):
         return say("size.public")
-    seen = doc.evidence.claims.observation
-    if seen is None or seen.problem or not seen.replays:
-        return say("size.not_looked_at")
-    return say("size.doubtful", why=seen.by_number) if seen.by_number else say("size.secret")
+    return say("size.not_looked_at")
 
 
 def accuracy(doc: ReportDocument) -> str:

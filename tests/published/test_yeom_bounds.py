@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privgate.privacy_claims import tradeoff
+from privgate.claims import bounds
 
 
 @pytest.mark.parametrize(
@@ -13,15 +13,15 @@ from privgate.privacy_claims import tradeoff
     [(0.1, 0.1052, 0.0952, 0.0500), (1, 1.718, 0.632, 0.462), (2, 6.39, 0.865, 0.762)],
 )
 def test_theorem_1_as_printed_and_what_replaces_it(epsilon, printed, improved, tight):
-    assert tradeoff.yeom_advantage(epsilon) == pytest.approx(min(1.0, printed), abs=5e-4)
-    assert 2 * tradeoff.erlingsson_accuracy(epsilon) - 1 == pytest.approx(improved, abs=5e-4)
-    assert tradeoff.advantage(epsilon) == pytest.approx(tight, abs=5e-4)
+    assert bounds.yeom_advantage(epsilon) == pytest.approx(min(1.0, printed), abs=5e-4)
+    assert 2 * bounds.erlingsson_accuracy(epsilon) - 1 == pytest.approx(improved, abs=5e-4)
+    assert bounds.advantage(epsilon) == pytest.approx(tight, abs=5e-4)
 
 
 def test_theorem_1_says_nothing_from_ln_2_on():
-    assert tradeoff.yeom_advantage(math.log(2)) == pytest.approx(1.0)
-    assert tradeoff.yeom_advantage(50.0) == 1.0
-    assert tradeoff.yeom_accuracy(5.0) == 1.0
+    assert bounds.yeom_advantage(math.log(2)) == pytest.approx(1.0)
+    assert bounds.yeom_advantage(50.0) == 1.0
+    assert bounds.yeom_accuracy(5.0) == 1.0
 
 
 def test_theorem_2_the_loss_adversary_gains_the_generalization_gap():
@@ -32,4 +32,4 @@ def test_theorem_2_the_loss_adversary_gains_the_generalization_gap():
 
 
 def test_corollary_3_a_small_epsilon_forces_a_small_gap():
-    assert tradeoff.generalization_gap(1.0, 2.0) == pytest.approx(2 * 0.4621, abs=1e-4)
+    assert bounds.generalization_gap(1.0, 2.0) == pytest.approx(2 * 0.4621, abs=1e-4)

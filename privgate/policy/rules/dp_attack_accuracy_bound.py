@@ -4,7 +4,7 @@ Limit ``max`` in [0.5, 1] on the accuracy of any adversary whose prior probabili
 ``prior``; max(sigma(eps), p, 1-p) for pure guarantees and the forms of (eps, delta) and Gaussian guarantees otherwise
 (Thudi et al., 2022, theorem 1 and corollary 1; docs/mathematics.md, section 7.2). Unlike the attack rules this
 speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps that were
-seen; that training reaches its records by no other way is compared in reruns, which finds mistakes and proves nothing.
+seen; that training reaches its records by no other way is not looked at.
 
 Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. Fraction; kind "bound".
 
@@ -21,7 +21,7 @@ from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.policy.policy_part import OpenFraction
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import wrong
 
 METRIC = Metric(
@@ -30,6 +30,7 @@ METRIC = Metric(
     question="claim",
     reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
     unit="fraction",
+    answers=ANY_ANSWERS,
     worst=1.0,
     needs=GUARANTEED,
     limits_attacks=True,

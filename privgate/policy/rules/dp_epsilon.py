@@ -25,7 +25,7 @@ from privgate.evidence.figures import fold
 from privgate.policy.policy_part import OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.guarantee import GUARANTEED, GuaranteeRule, way
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 
 METRIC = Metric(
     "dp_epsilon",
@@ -33,6 +33,7 @@ METRIC = Metric(
     question="claim",
     reaches="0 (learns nothing) to infinity (no guarantee); nats",
     unit="nats",
+    answers=ANY_ANSWERS,
     worst=math.inf,
     needs=GUARANTEED,
     limits_attacks=True,

@@ -22,7 +22,7 @@ from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.attacks import Confidence, unsure
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import Rule, wrong
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
@@ -33,6 +33,7 @@ METRIC = Metric(
     question="claim",
     reaches="0 (nothing found) to about the logarithm of the number of audited models; nats",
     unit="nats",
+    answers=ANY_ANSWERS,
     worst=math.inf,
     needs=frozenset({Need.CLAIM, Need.AUDIT}),
     shows_leaks_only=True,

@@ -15,14 +15,12 @@ GUARANTEED = frozenset({Need.CLAIM, Need.RERUNS})
 
 
 def way(measurement: Measurement) -> str:
-    """Return what a guarantee counts, and whether reruns compared the rest of the training."""
+    """Return what a guarantee counts."""
     behind = BehindClaim.of(measurement.behind)
     if behind.declared_only:
         return "what is declared"
     if behind.library == "diffprivlib":
         return "what the budget accountant counted"
-    if behind.replays:
-        return f"noised steps (compared in {behind.replays} reruns on other people's data)"
     return "optimizer steps only"
 
 
@@ -48,8 +46,10 @@ class GuaranteeRule(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name what would settle or lower the number."""
         del outcome  # a rule that only warns warns of the same
-        if measurement.problem:
+        if not measurement.applicable:
             return next_step("claim")
+        if measurement.problem:
+            return "" if measurement.stopped_by else next_step("guarantee")
         if self.broken(measurement):
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"

@@ -31,7 +31,18 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 
 #: what stands in the way of an approval
 Cause = Literal[
-    "people", "data", "recipe", "error", "serving", "seed", "file", "influence", "claim", "isolation", "place"
+    "people",
+    "data",
+    "recipe",
+    "error",
+    "serving",
+    "seed",
+    "file",
+    "influence",
+    "claim",
+    "guarantee",
+    "isolation",
+    "place",
 ]
 #: what a failed rule advises that has no number of its own: the one place that searches has them
 WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
@@ -47,6 +58,7 @@ _STEPS: Mapping[Cause, str] = {
     "influence": WAY_OUT,
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
     f"{_AGAIN}",
+    "guarantee": f"mend what the message names, in the training or in its Claim(...); {_AGAIN}",
     "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate doctor` says how)",
     "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",

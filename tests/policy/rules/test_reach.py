@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL, rule_reach
-from privgate.privacy_claims.accountant import deletion_capacity
-from privgate.privacy_claims.tradeoff import accuracy
+from privgate.claims.bounds import accuracy
+from privgate.claims.deletion import deletion_capacity
 from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES
 
@@ -95,7 +95,7 @@ def test_the_common_measure_is_one_in_all_people_alive():
 @given(m=st.integers(1, 50), rho=st.floats(0.01, 0.99), prior=st.floats(1e-12, 0.5))
 def test_a_capacity_is_vacuous_where_the_hopeless_guarantee_still_has_it(m, rho, prior):
     rule = ALL["deletion_capacity"](min=m, rho=rho, prior=prior)
-    assert bool(rule.vacuous()) is (deletion_capacity(rule_reach.NATS, prior, rho).records >= m)
+    assert bool(rule.vacuous()) is (deletion_capacity(rule_reach.NATS, prior, rho).people >= m)
 
 
 def test_a_claim_that_no_audit_could_contradict_shows_nothing():

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
+from privgate.claims.bounds import checked_delta, checked_epsilon, sigmoid
+from privgate.claims.standing import claimed_epsilon, findings
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request, TradeoffPoint
 from privgate.kernel.sample import upper_limit
-from privgate.privacy_claims.claim_measures import all_told as told
-from privgate.privacy_claims.standing import claimed_epsilon
-from privgate.privacy_claims.tradeoff import checked_delta, checked_epsilon, sigmoid
 from privgate.run.run import Run
 from privgate.subject.claim import Claim
 from privgate.training.fit import Fit
@@ -252,9 +251,9 @@ def measure(run: Run, request: Request) -> Measurement:
     asked = request.option("delta")
     delta = float(claim.delta or 0.0) if asked is None else float(asked)
     found = audited(run, claim, delta=delta, confidence=float(request.option("confidence")))
-    noted = run.once(told)
+    noted = run.once(findings)
     noted.audit = found.runs
-    noted.fact(
+    noted.note(
         "Audit",
         f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs.trainings} trainings); "
         "an audit can contradict a guarantee, never show it",

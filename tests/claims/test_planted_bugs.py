@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from privgate.privacy_claims import audit
-from privgate.privacy_claims.tradeoff import Gaussian
+from privgate.claims import audit
+from privgate.claims.tradeoff import Gaussian
 
 STEPS, CLAIM, DELTA, CLIP = 200, 1.0, 1e-5, 1.0
 #: noise at which 200 full-batch steps are (1, 1e-5)-DP

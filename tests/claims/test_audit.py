@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from privgate.errors import UsageError
-from privgate.privacy_claims import audit
-from privgate.privacy_claims.tradeoff import sigmoid
+from privgate.claims import audit
+from privgate.claims.tradeoff import sigmoid
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])

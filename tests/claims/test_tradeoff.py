@@ -12,7 +12,7 @@ from scipy.stats import norm
 from privgate.errors import UsageError
 from privgate.kernel import transcript
 from privgate.privacy_claims.accountant import Mechanism, recompute
-from privgate.privacy_claims.tradeoff import Composed, EpsilonDelta, Gaussian
+from privgate.claims.tradeoff import Composed, EpsilonDelta, Gaussian
 
 GRID = np.linspace(0, 1, 20001)
 

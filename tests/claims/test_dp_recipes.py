@@ -21,7 +21,7 @@ from privgate.privacy_claims.watch_sampling import Draws, matched, used
 from privgate.privacy_claims.watch_transcript import codes, owners
 from privgate.training import payload, worker
 from privgate.training.task_limits import TaskLimits
-from tests.privacy_claims import dp_recipes as recipes
+from tests.claims import dp_recipes as recipes
 
 #: what 20 Poisson steps at rate 0.2 and noise 1 give where one record is replaced, by the accountant
 TRUE = 9.192

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import UsageError
-from privgate.privacy_claims import tradeoff
+from privgate.claims import bounds
 
 epsilons = st.floats(0, 12)
 priors = st.floats(0.001, 0.999)

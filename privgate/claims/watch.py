@@ -1,0 +1,272 @@
+"""Three wrappers around libraries of differential privacy: noise added, batches drawn, budget spent.
+
+What our own code measures inside a training fails apart from the training, so that neither is told as the other.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Self
+
+#: seeds below this can be tried one by one; those that torch takes from the operating system have 53 bits
+GUESSABLE = 2**32
+#: chance that Poisson batches are called too large
+RARE = 1e-6
+#: standard errors by which noise may be smaller than stated
+ERRORS = 3.0
+
+
+@dataclass
+class Noising:
+    """One call of ``add_noise``: the stated multiplier and norm, what was added in their product, and of what."""
+
+    stated: float
+    norm: float
+    squares: float
+    numbers: int
+    secret: bool
+    batches: int
+
+
+@dataclass
+class Drawing:
+    """What one sampler drew: how, of how many records, at what rate, and each batch's size."""
+
+    kind: str
+    records: int
+    rate: float
+    secret: bool
+    passes: int = 0
+    sizes: list[int] = field(default_factory=list)
+
+    @property
+    def is_poisson(self) -> bool:
+        """Whether batches are Poisson batches at the rate, drawn in secret, and no larger than it makes them."""
+        from scipy.stats import binom
+
+        most = binom.isf(RARE, self.records * len(self.sizes), self.rate) if 0 < self.rate < 1 else math.inf
+        return self.kind == "poisson" and self.secret and sum(self.sizes) <= most
+
+
+class Watch:
+    """What one training does with the libraries; use as ``with Watch() as watch: train()``."""
+
+    def __init__(self) -> None:
+        self.noisings: list[Noising] = []
+        self.drawings: dict[int, Drawing] = {}
+        self.updates = 0
+        self.unknown: list[str] = []
+        self.spends: list[tuple[float, float]] = []
+        self.releases = self.silent = 0
+        self.hazards: list[str] = []
+        self.faults: list[str] = []
+        self._busy = False
+        self._kept: list[Any] = []  # samplers, whose numbers are not given again
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        # a library that cannot be imported beside the others cannot be at work either
+        with suppress(ImportError):
+            import opacus  # noqa: F401  only whether it is there
+
+            self._watch_opacus()
+        with suppress(ImportError):
+            import diffprivlib  # noqa: F401  only whether it is there
+
+            self._watch_diffprivlib()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _measure(self, measure: Callable[..., Any], *given: Any) -> Any:
+        """Return what our own code measures; an error of ours is kept apart from those of the training."""
+        try:
+            return measure(*given)
+        except Exception as exc:  # noqa: BLE001  raised again in the process that asked
+            self.faults.append(f"{type(exc).__name__}: {exc}")
+            return None
+
+    # -- Opacus -------------------------------------------------------------------------------------------------------
+
+    def _watch_opacus(self) -> None:
+        from opacus.optimizers import DPOptimizer
+        from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+        from torch.utils.data import BatchSampler
+
+        for kind in (k for k in kinds_of(DPOptimizer) if "add_noise" in vars(k) and k.__module__.startswith("opacus")):
+            self._stack.enter_context(method_replaced(kind, "add_noise", self._noising))
+        for kind in (UniformWithReplacementSampler, BatchSampler):
+            self._stack.enter_context(method_replaced(kind, "__iter__", self._drawing))
+        self._stack.callback(register_optimizer_step_pre_hook(self._update).remove)
+
+    def _update(self, optimizer: Any, *_: Any) -> None:
+        self.updates += not hasattr(optimizer, "original_optimizer")
+
+    def _noising(self, original: Any) -> Any:
+        @wraps(original)
+        def add_noise(optimizer: Any) -> None:
+            if self._busy:  # one kind of optimizer asks another
+                original(optimizer)
+                return
+            self._busy = True
+            try:
+                sums = self._measure(lambda: [p.summed_grad.detach().clone() for p in optimizer.params])
+                original(optimizer)
+                if sums is not None:
+                    self._measure(self._note_noise, optimizer, sums)
+            finally:
+                self._busy = False
+
+        return add_noise
+
+    def _note_noise(self, optimizer: Any, sums: list[Any]) -> None:
+        stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
+        parts = [
+            p.grad.detach().reshape(-1).double() - s.reshape(-1).double()
+            for p, s in zip(optimizer.params, sums, strict=True)
+        ]
+        secret = bool(getattr(optimizer, "secure_mode", False)) or not is_guessable(optimizer.generator)
+        added = all(bool(part.any()) for part in parts if part.numel())
+        squares = sum(float(part @ part) for part in parts)
+        scale, batches = stated * norm, int(optimizer.accumulated_iterations)
+        self.noisings.append(
+            Noising(
+                stated,
+                norm,
+                squares / scale**2 if scale > 0 else 0.0,
+                sum(part.numel() for part in parts),
+                secret and added and scale > 0 and math.isfinite(squares),
+                max(1, batches),
+            )
+        )
+        own = [n for n in ("clip_and_accumulate", "pre_step") if not _is_of_opacus(getattr(optimizer, n))]
+        if own:
+            self.unknown.append(f"{own[0]} is the training's own code, and what it clips is not known")
+        if hasattr(optimizer, "unclipped_num_std"):
+            self.unknown.append("adaptive clipping also releases a noised count, which is not accounted for here")
+
+    def _drawing(self, original: Any) -> Any:
+        def iterate(sampler: Any) -> Iterator[Any]:
+            drawing = self._measure(self._drawing_of, sampler)
+            for batch in original(sampler):
+                if drawing is not None:
+                    drawing.sizes.append(len(batch))
+                yield batch
+
+        return iterate
+
+    def _drawing_of(self, sampler: Any) -> Drawing:
+        if id(sampler) not in self.drawings:
+            kind, records, rate = kind_of(sampler)
+            secret = not is_guessable(getattr(sampler, "generator", None))
+            self.drawings[id(sampler)] = Drawing(kind, records, rate, secret)
+            self._kept.append(sampler)
+        self.drawings[id(sampler)].passes += 1
+        return self.drawings[id(sampler)]
+
+    @property
+    def used(self) -> Drawing:
+        """What the batches of the steps were: those of one sampler that drew as many, Poisson batches first."""
+        needed = sum(n.batches for n in self.noisings)
+        enough = [d for d in self.drawings.values() if len(d.sizes) >= needed > 0]
+        for fits in ((d for d in enough if d.is_poisson), (d for d in enough if d.kind == "shuffled")):
+            if found := max(fits, key=lambda d: (d.rate, len(d.sizes)), default=None):
+                return found
+        return Drawing("unknown", max((d.records for d in enough), default=0), 1.0, secret=False)
+
+    @property
+    def population(self) -> int:
+        """Records that batches are drawn from; 0 where no sampler draws them."""
+        return self.used.records
+
+    # -- diffprivlib --------------------------------------------------------------------------------------------------
+
+    def _watch_diffprivlib(self) -> None:
+        import warnings
+
+        from diffprivlib import BudgetAccountant
+        from diffprivlib.mechanisms.base import DPMechanism
+
+        self._stack.enter_context(method_replaced(BudgetAccountant, "spend", self._spending))
+        for kind in kinds_of(DPMechanism):
+            if "randomise" in vars(kind):
+                self._stack.enter_context(method_replaced(kind, "randomise", self._releasing))
+        log = self._stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        self._stack.callback(lambda: self.hazards.extend(dict.fromkeys(_leaks_in(log or ()))))
+
+    def _spending(self, original: Any) -> Any:
+        def spend(accountant: Any, epsilon: float, delta: float) -> Any:
+            done = original(accountant, epsilon, delta)
+            self._measure(lambda: self.spends.append((float(epsilon), float(delta))))
+            return done
+
+        return spend
+
+    def _releasing(self, original: Any) -> Any:
+        def randomise(mechanism: Any, *given: Any, **named: Any) -> Any:
+            self._measure(self._note_release, mechanism)
+            return original(mechanism, *given, **named)
+
+        return randomise
+
+    def _note_release(self, mechanism: Any) -> None:
+        held = vars(mechanism)
+        self.releases += 1
+        # a sensitivity of 0 scales the noise to nothing; a generator with a state was seeded by somebody
+        self.silent += held.get("sensitivity") == 0 or hasattr(held.get("_rng"), "get_state")
+
+
+def _leaks_in(log: Any) -> Iterator[str]:
+    for entry in log:
+        if entry.category.__name__ == "PrivacyLeakWarning":
+            yield f"diffprivlib warns of a privacy leak: {str(entry.message).strip().splitlines()[0]}"
+
+
+def _is_of_opacus(method: Any) -> bool:
+    return str(getattr(method, "__module__", "")).startswith("opacus")
+
+
+def is_guessable(generator: Any) -> bool:
+    """Return whether a torch generator's seed can be guessed: few bits, or the one that torch gives to all."""
+    import torch
+
+    seed = int((torch.default_generator if generator is None else generator).initial_seed())
+    return seed < GUESSABLE or seed == torch.Generator().initial_seed()
+
+
+def kind_of(sampler: Any) -> tuple[str, int, float]:
+    """Return how a sampler draws, of how many records, and at what rate; another class may say this and do that."""
+    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+    from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler
+
+    if type(sampler) is UniformWithReplacementSampler:
+        return "poisson", int(sampler.num_samples), float(sampler.sample_rate)
+    inner: Any = getattr(sampler, "sampler", None)
+    records = len(inner) if hasattr(inner, "__len__") else 0
+    if records and int(getattr(sampler, "batch_size", 0)) >= records and not sampler.drop_last:
+        return "poisson", records, 1.0  # everybody is in every batch
+    once = type(inner) in (SequentialSampler, SubsetRandomSampler)
+    once |= type(inner) is RandomSampler and not inner.replacement and records <= len(inner.data_source)
+    rate = min(1.0, int(getattr(sampler, "batch_size", 0)) / max(1, records))
+    return ("shuffled" if once and rate else "unknown"), records, rate or 1.0
+
+
+def kinds_of(base: Any) -> list[type]:
+    """Return a class and all classes below it."""
+    return [base, *(kind for below in base.__subclasses__() for kind in kinds_of(below))]
+
+
+@contextmanager
+def method_replaced(owner: Any, name: str, wrap: Any) -> Iterator[None]:
+    """Replace a method while a training is watched."""
+    original = vars(owner)[name]
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
