@@ -8,6 +8,7 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
+    "deletion-1@1": "sha256:1334d651660184750a8d9e0eb16596c0752154fbd0ae91b02b934027cb016f3d",
     "dtp-1@3": "sha256:3f9390a9e8c7be62e576e7d69b3ea0f343dfbe6e7df5e8c2273aee8f07982907",
     "attacks-1@3": "sha256:ff1673d250c97a98d577fd32d0817b1a11e64bc1038069fbfab0d2c35cf5f64a",
     "dp-trained@2": "sha256:78dfced9e938997ba4a4ea97f97fafb2c071c42e744b7abc2d6db65dc0c12ead",
