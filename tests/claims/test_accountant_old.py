@@ -9,9 +9,9 @@ from scipy.stats import binom, norm
 
 from privgate.errors import MeasurementError, UsageError
 from privgate.kernel import transcript
-from privgate.privacy_claims import accountant
-from privgate.privacy_claims.accountant import Mechanism, recompute
-from privgate.privacy_claims.tradeoff import Gaussian
+from privgate.claims import accountant
+from privgate.claims.accountant import Mechanism, recompute
+from privgate.claims.tradeoff import Gaussian
 
 SETTINGS = [(1.0, 0.01, 1000), (1.1, 256 / 60000, 15_000), (0.7, 0.02, 500), (2.0, 0.05, 2000), (4.0, 0.1, 300)]
 

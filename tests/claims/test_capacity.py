@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.errors import UsageError
-from privgate.privacy_claims.accountant import deletion_capacity, epsilon_for_capacity, group_capacity
+from privgate.claims.accountant import deletion_capacity, epsilon_for_capacity, group_capacity
 
 
 def random_mechanism(rng, records, outputs, epsilon):

@@ -18,7 +18,7 @@ from privgate.evidence import (
     TradeoffPoint,
     TradeoffPoints,
 )
-from privgate.privacy_claims import guarantee_table
+from privgate.claims import guarantee_table
 
 
 def call(*arguments):

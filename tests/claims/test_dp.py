@@ -23,9 +23,9 @@ from privgate.policy.rules.deletion_capacity import DeletionCapacity
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon import DpEpsilon
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
-from privgate.privacy_claims import audit as measure_audit
-from privgate.privacy_claims import claim_measures, deletion_measure
-from privgate.privacy_claims.standing import GuaranteeBasis
+from privgate.claims import audit as measure_audit
+from privgate.claims import claim_measures, deletion_measure
+from privgate.claims.standing import GuaranteeBasis
 from privgate.run.run import Run
 from privgate.training.fit import Answer
 

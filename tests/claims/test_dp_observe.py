@@ -13,7 +13,7 @@ from opacus.optimizers import DPOptimizer
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.demo import adult
 from privgate.evidence import Observation
-from privgate.privacy_claims.observe import is_remembered, observe, remembered, watched
+from privgate.claims.observe import is_remembered, observe, remembered, watched
 from privgate.training import payload, warm, worker
 from privgate.training.fleet import Fleet
 from privgate.training.task_limits import TaskLimits

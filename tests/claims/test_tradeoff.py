@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from privgate.errors import UsageError
 from privgate.kernel import transcript
-from privgate.privacy_claims.accountant import Mechanism, recompute
+from privgate.claims.accountant import Mechanism, recompute
 from privgate.claims.tradeoff import Composed, EpsilonDelta, Gaussian
 
 GRID = np.linspace(0, 1, 20001)
