@@ -1,4 +1,4 @@
-"""Trainings "with differential privacy": broken ones by what is contradicted, own code that nobody knows, honest ones."""
+"""Trainings "with differential privacy": contradicted ones, own code that nobody knows, honest ones."""
 
 import math
 
@@ -19,7 +19,9 @@ class Net:
 
     def predict_proba(self, X):
         with torch.no_grad():
-            return torch.softmax(self.network(torch.from_numpy(np.asarray(X, dtype=np.float32))), dim=1).double().numpy()
+            return (
+                torch.softmax(self.network(torch.from_numpy(np.asarray(X, dtype=np.float32))), dim=1).double().numpy()
+            )
 
 
 def tensors(X, y):
@@ -297,9 +299,8 @@ def gradients_left(X, y, *, seed):
     made = train(X, y, change=lambda optimizer: held.append(optimizer) or optimizer)
     optimizer = held[0]
     optimizer.zero_grad = lambda *_: None
-    x, codes, _ = tensors(X, y)
     for p in made.network.parameters():
-        p.grad_sample = torch.zeros(len(x), *p.shape)
+        p.grad_sample = torch.zeros(len(X), *p.shape)
     return made
 
 

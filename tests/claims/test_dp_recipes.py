@@ -99,7 +99,7 @@ def test_a_training_set_counts_as_drawn_only_where_it_is_seen_to_be_drawn(proces
     assert drawn.runs == fixed.runs == 2
     rests = GuaranteeBasis(CLAIM, replace(drawn, populations=(18, 23)), 1, 100)  # two draws may have one size
     _check_drawn(rests, 0.4)
-    with pytest.raises(MeasurementError, match="the policy states at most 0.2"):
+    with pytest.raises(MeasurementError, match=r"the policy states at most 0\.2"):
         _check_drawn(rests, 0.2)
     for everybody in (fixed, seen(process, recipes.plain, tmp_path / "c")):
         with pytest.raises(MeasurementError, match="not seen to draw"):
@@ -142,7 +142,9 @@ def test_a_stand_in_for_an_optional_library_is_not_asked():
     assert not has_leftovers({"charts": Absent()})
 
 
-@pytest.mark.parametrize(("share", "numbers", "smaller"), [(1.0, 10**4, False), (0.97, 10**4, True), (0.97, 100, False)])
+@pytest.mark.parametrize(
+    ("share", "numbers", "smaller"), [(1.0, 10**4, False), (0.97, 10**4, True), (0.97, 100, False)]
+)
 def test_noise_is_smaller_than_stated_by_more_than_three_standard_errors(share, numbers, smaller):
     found = Observation("opacus", 1, 100, 20, noise_multiplier=1.0, noise_stated=1.0, noise_share=share,
                         noise_error=1 / math.sqrt(2 * numbers), sampling="poisson", sample_rate=0.2)  # fmt: skip
