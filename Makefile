@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS := 1
 # compiled modules are kept: a check is several processes, and each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-bare test-slow bench reproduce kinds utility truth outside nightly docs lint fmt clean
+.PHONY: demo test suite test-bare test-diffprivlib test-slow bench reproduce kinds utility truth outside nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -54,7 +54,18 @@ MINUTES ?= 90
 DATA ?= ../shared/data
 RESUMED = --timeout 3600 --most-minutes $(MINUTES) --resume build/$@.jsonl
 
-test-slow: $(STAMP) ## faults, coverage of intervals, reproduction of the papers; writes tests/slow-results.md
+# diffprivlib 0.6.6 cannot be imported beside scikit-learn 1.9
+BESIDE := .venv-diffprivlib
+$(BESIDE)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BESIDE)
+	$(BESIDE)/bin/pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BESIDE)/bin/pip install --quiet --no-compile --editable '.[dp]' pytest pytest-timeout hypothesis 'scikit-learn<1.9'
+	touch $@
+
+test-diffprivlib: $(BESIDE)/.installed ## the tests of diffprivlib, beside an older scikit-learn
+	$(BESIDE)/bin/python -m pytest -p no:cacheprovider tests/claims/test_dp_observe.py
+
+test-slow: $(STAMP) test-diffprivlib ## faults, coverage of intervals, reproduction of the papers; writes tests/slow-results.md
 	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(RESUMED) --resumed-table tests/slow-results.md
 
 bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
@@ -98,4 +109,4 @@ fmt: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .demo .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv $(BESIDE) .demo .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -162,13 +162,10 @@ def without_noise(seen: Observation) -> str:
 
 def contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Precondition]:
     """Yield what a rerun contradicts of a claim, the worst first, and then what only weakens it."""
-    if seen.problem:
-        yield from _own_parameters(claim, records)
-    else:
-        found = [*_contradicted(claim, seen, records)]
-        yield from found
-        if not any(p.outcome == "failed" for p in found):
-            yield _kept(claim, seen, records)
+    found = [*_contradicted(claim, seen, records)] if seen.library else [*_own_parameters(claim, records)]
+    yield from found
+    if not seen.problem and not any(p.outcome == "failed" for p in found):
+        yield _kept(claim, seen, records)
     for doubt in claim.doubts(records):
         yield Precondition("dp_doubt", "warned", f"the differential-privacy claim is weaker than it reads: {doubt}")
 

@@ -97,7 +97,7 @@ class Watch:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
         from torch.utils.data import BatchSampler
 
-        for kind in (k for k in kinds_of(DPOptimizer) if "add_noise" in vars(k) and k.__module__.startswith("opacus")):
+        for kind in (k for k in kinds_of(DPOptimizer) if "add_noise" in vars(k)):
             self._stack.enter_context(method_replaced(kind, "add_noise", self._noising))
         for kind in (UniformWithReplacementSampler, BatchSampler):
             self._stack.enter_context(method_replaced(kind, "__iter__", self._drawing))
@@ -143,9 +143,9 @@ class Watch:
                 max(1, batches),
             )
         )
-        own = [n for n in ("clip_and_accumulate", "pre_step") if not _is_of_opacus(getattr(optimizer, n))]
-        if own:
-            self.unknown.append(f"{own[0]} is the training's own code, and what it clips is not known")
+        for name in ("clip_and_accumulate", "add_noise", "pre_step"):
+            if not _is_of_opacus(getattr(optimizer, name)):
+                self.unknown.append(f"{name} is the training's own code, and what it clips or adds is not known")
         if hasattr(optimizer, "unclipped_num_std"):
             self.unknown.append("adaptive clipping also releases a noised count, which is not accounted for here")
 

@@ -26,3 +26,87 @@ def test_no_epsilon_moved_with_the_accountant(row):
     assert row["lower"] <= found <= row["epsilon"] * (1 + 1e-3)
 
 
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("sigma", "rate", "steps"), STANDARD)
+def test_within_one_percent_of_opacus_for_standard_settings(sigma, rate, steps):
+    from opacus.accountants import PRVAccountant, RDPAccountant
+
+    ours = recompute(Mechanism(sigma, rate, steps, "poisson", "add_remove"), 1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prv, rdp = PRVAccountant(), RDPAccountant()
+        prv.history = rdp.history = [(sigma, rate, steps)]
+        assert ours.epsilon == pytest.approx(prv.get_epsilon(1e-5), rel=0.01)
+        assert ours.epsilon <= rdp.get_epsilon(1e-5)
+
+
+def test_full_batches_are_one_gaussian():
+    found = recompute(Mechanism(5.0, 1.0, 25, "poisson", "add_remove"), 1e-5)
+    assert found.epsilon == pytest.approx(Gaussian(1.0).epsilon(1e-5), abs=1e-9)
+    assert found.epsilon == pytest.approx(4.377, abs=1e-3)
+
+
+def test_shuffled_batches_get_no_amplification():
+    poisson = recompute(Mechanism(1.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
+    shuffled = recompute(Mechanism(1.0, 0.01, 1000, "shuffled", "add_remove"), 1e-5)
+    assert shuffled.epsilon > 5 * poisson.epsilon
+    assert shuffled.curve == Gaussian(math.sqrt(10))
+    assert "no amplification" in " ".join(shuffled.assumptions)
+
+
+def test_fixed_size_batches_are_accounted_for_replacement_alone():
+    found = recompute(Mechanism(1.0, 0.01, 1000, "fixed_size", "replace_one", records=5000), 1e-5)
+    assert math.isfinite(found.epsilon)
+    with pytest.raises(MeasurementError, match="replaced"):
+        recompute(Mechanism(1.0, 0.01, 1000, "fixed_size", "add_remove", records=5000), 1e-5)
+
+
+def test_no_noise_is_infinite():
+    found = recompute(Mechanism(0.0, 0.01, 1000, "poisson", "add_remove"), 1e-5)
+    assert math.isinf(found.epsilon)
+    assert found.curve is None
+
+
+def test_basic_composition_and_groups():
+    assert accounting.pure_composition([(0.5, 0.0), (0.25, 1e-6)]) == (0.75, 1e-6)
+    assert accounting.pure_composition([(0.5, 0.0), (math.nan, 0.0)]) == (math.inf, 1.0)
+    assert accounting.pure_composition([(0.5, 0.7), (0.5, 0.7)]) == (1.0, 1.0)
+    assert accounting.for_groups(1.0, 0.0, 3) == (3.0, 0.0)
+    epsilon, delta = accounting.for_groups(0.5, 1e-6, 4)
+    assert epsilon == 2.0
+    assert delta == pytest.approx(1e-6 * sum(math.exp(0.5 * i) for i in range(4)))
+
+
+def test_a_declared_epsilon_may_round_but_not_understate():
+    assert not accounting.understates(2.0, 2.01)
+    assert accounting.understates(1.0, 2.3)
+    assert accounting.understates(1.0, math.inf)
+    assert accounting.understates(math.nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        lambda: Mechanism(-1.0, 0.1, 10, "poisson", "add_remove"),
+        lambda: Mechanism(math.nan, 0.1, 10, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.0, 10, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 0, "poisson", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 10, "", "add_remove"),
+        lambda: Mechanism(1.0, 0.1, 10, "poisson", "unknown"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused(mechanism):
+    with pytest.raises(UsageError):
+        mechanism()
+
+
+def test_several_records_of_one_person_are_a_mixture_of_gaussians():
+    # one step by brute force: with the person, the sum moves by i clipping norms with the chance that i of k are drawn
+    sigma, rate, k, epsilon = 1.5, 0.3, 3, 1.0
+    x = np.linspace(-15, 20, 400_001)
+    without = norm.pdf(x, scale=sigma)
+    inside = sum(binom.pmf(i, k, rate) * norm.pdf(x, loc=i, scale=sigma) for i in range(k + 1))
+    gaps = [np.maximum(p - np.exp(epsilon) * q, 0) for p, q in ((inside, without), (without, inside))]
+    delta = max(float(np.trapezoid(g, x)) for g in gaps)
+    found = recompute(Mechanism(sigma, rate, 1, "poisson", "add_remove", copies=k), delta)
+    assert epsilon * (1 - 1e-6) <= found.epsilon <= epsilon + 1e-3

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from privgate.errors import UsageError
 from privgate.claims import audit
 from privgate.claims.tradeoff import sigmoid
+from privgate.errors import UsageError
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privgate.claims.deletion import deletion_capacity, epsilon_for_capacity, group_capacity
 from privgate.errors import UsageError
-from privgate.privacy_claims.accountant import deletion_capacity, epsilon_for_capacity, group_capacity
 
 
 def random_mechanism(rng, records, outputs, epsilon):
@@ -69,7 +69,7 @@ def test_randomized_response_a_record_attains_the_capacity():
     epsilon, p, rho = 1.0, 0.05, 0.7
     tell = 1 / (1 + math.exp(-epsilon))
     out = (1 - p) * (1 - tell) / ((1 - p) * (1 - tell) + p * tell)  # answered "in" for every record
-    m = deletion_capacity(epsilon, p, rho).records
+    m = deletion_capacity(epsilon, p, rho).people
     assert out**m >= rho - 1e-12
     assert out ** (m + 1) < rho
 
@@ -79,13 +79,13 @@ def test_randomized_response_a_record_attains_the_capacity():
     [(0.5, 0.9, 0), (0.01, 0.9, 3), (0.01, 0.5, 25), (0.001, 0.9, 38), (0.001, 0.5, 255)],
 )
 def test_the_reference_table_at_epsilon_1(prior, rho, records):
-    assert deletion_capacity(1.0, prior, rho).records == records
+    assert deletion_capacity(1.0, prior, rho).people == records
 
 
 @given(st.floats(0, 5), st.floats(1e-5, 0.5), st.floats(0.05, 0.99), st.sampled_from([0.0, 1e-8, 1e-5]))
 def test_the_capacity_is_the_largest_number_that_is_covered(epsilon, prior, rho, delta):
-    m = deletion_capacity(epsilon, prior, rho, delta=delta).records
-    assert m <= deletion_capacity(epsilon, prior, rho).records
+    m = deletion_capacity(epsilon, prior, rho, delta=delta).people
+    assert m <= deletion_capacity(epsilon, prior, rho).people
     odds = prior / (1 - prior)
 
     def covered(k):
@@ -99,7 +99,7 @@ def test_with_delta_the_statement_fails_for_no_more_models_than_stated():
     # the worst (ε, δ) mechanism a record: with probability δ it gives membership away
     epsilon, delta, p, rho, failure = 0.5, 1e-3, 0.005, 0.8, 0.05
     found = deletion_capacity(epsilon, p, rho, delta=delta, failure=failure)
-    m = found.records
+    m = found.people
     assert m >= 2
     tell = (1 - delta) / (1 + math.exp(-epsilon))
     # answers of one record: gives "in" away, says in, says out, gives "out" away
@@ -115,16 +115,26 @@ def test_with_delta_the_statement_fails_for_no_more_models_than_stated():
 def test_epsilon_for_a_capacity_is_its_inverse():
     for m, rho, p, delta in ((100, 0.9, 0.0001, 0.0), (38, 0.9, 0.001, 0.0), (20, 0.8, 0.002, 1e-6)):
         epsilon = epsilon_for_capacity(m, rho, p, delta=delta)
-        assert deletion_capacity(epsilon * (1 - 1e-9), p, rho, delta=delta).records == m
-        assert deletion_capacity(epsilon + 1e-3, p, rho, delta=delta).records <= m
+        assert deletion_capacity(epsilon * (1 - 1e-9), p, rho, delta=delta).people == m
+        assert deletion_capacity(epsilon + 1e-3, p, rho, delta=delta).people <= m
     with pytest.raises(UsageError, match="cannot be promised"):
         epsilon_for_capacity(100, 0.9, 0.01)
 
 
-def test_group_privacy_capacity_has_explicit_constants():
-    assert [group_capacity(e, 1.0) for e in (0.1, 0.3, 1.0, 2.0)] == [10, 3, 1, 0]
-    with pytest.raises(UsageError):
-        group_capacity(0.0, 1.0)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "most_epsilon", "most_delta", "people"),
+    [
+        (1.0, 0.0, 4.0, 0.0, 4),
+        (0.5, 1e-9, 4.0, 1e-5, 8),
+        (0.5, 2e-7, 4.0, 1e-5, 7),  # delta grows to 9.9e-6 with seven people, to 1.7e-5 with eight
+        (5.0, 0.0, 4.0, 0.0, 0),
+        (0.0, 0.0, 4.0, 0.0, math.inf),
+        (0.0, 1e-6, 4.0, 1e-5, 10),
+    ],
+)
+def test_the_capacity_without_a_prior_is_that_of_group_privacy(epsilon, delta, most_epsilon, most_delta, people):
+    """docs/mathematics.md, section 7.3a: the largest m whose (m epsilon, delta of m) are within the budget."""
+    assert group_capacity(epsilon, delta, most_epsilon=most_epsilon, most_delta=most_delta).people == people
 
 
 @pytest.mark.parametrize(
@@ -133,10 +143,3 @@ def test_group_privacy_capacity_has_explicit_constants():
 def test_numbers_that_mean_nothing_are_refused(epsilon, prior, rho):
     with pytest.raises(UsageError):
         deletion_capacity(epsilon, prior, rho)
-
-
-def test_the_sentence_names_what_may_fail():
-    assert deletion_capacity(1.0, 0.001, 0.9).sentence == (
-        "at ρ = 0.9 this model covers 38 deletion requests, each by somebody used with probability at most 0.001"
-    )
-    assert "except with probability 0.001" in deletion_capacity(1.0, 0.001, 0.9, delta=1e-6).sentence

@@ -23,6 +23,7 @@ SHIPPED = sorted(problems.shipped())
 def test_the_shipped_policies_are_these():
     assert SHIPPED == [
         "attacks-1",
+        "deletion-1",
         "dp-trained",
         "dtp-1",
         "dtp-1-attacks",
