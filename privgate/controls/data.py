@@ -192,7 +192,7 @@ def check_class_of_one(data: TrainingData) -> Precondition:
 
 def check_duplicates(data: TrainingData, prints: Print) -> Precondition:
     """Look for equal records of different people: leaving one out leaves the other, and the risk looks too small."""
-    copies = int(_is_shared(prints, _list_owners(data)).sum())
+    copies = int(is_shared(prints, _list_owners(data)).sum())
     detail = {"records": copies, "share": copies / data.n}
     if copies:
         text = f"{Count(copies, data.n)} of {data.n} records equal another person's record; {_OWNER}"
@@ -211,8 +211,8 @@ def check_near_duplicates(data: TrainingData, prints: Print) -> Precondition | N
     grids, owners = fingerprint_near(data.X), _list_owners(data)
     if grids is None:
         return None
-    near = _is_shared(grids[0], owners) | _is_shared(grids[1], owners)
-    count = int((near & ~_is_shared(prints, owners)).sum())
+    near = is_shared(grids[0], owners) | is_shared(grids[1], owners)
+    count = int((near & ~is_shared(prints, owners)).sum())
     detail = {"records": count, "share": count / data.n}
     if not count:
         return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
@@ -236,7 +236,7 @@ def _list_owners(data: TrainingData) -> Index:
     return np.unique(data.groups, return_inverse=True)[1].astype(np.int64)
 
 
-def _is_shared(prints: Print, owners: Index) -> Bool:
+def is_shared(prints: Print, owners: Index) -> Bool:
     """Return which records have the fingerprint of another person's record, shape (n,)."""
     _, code = np.unique(prints, return_inverse=True)
     first = np.full(code.max() + 1, -1, dtype=np.int64)

@@ -5,6 +5,7 @@ change must move predictions: half of the records gone, some records relabelled,
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ SIDE = 7
 #: probability that a recipe which ignores its data passes for one that uses it, in comparisons of samples
 LEVEL = 1e-3
 _LABEL = "checking that training uses its data"
+_doubt = partial(Precondition, "depends_on_data", "inconclusive")
 #: a change of the data in words, its training, and the training that it is compared with
 Probe = tuple[str, Fit, Fit]
 
@@ -225,10 +227,6 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     return Precondition("depends_on_data", "passed", text, detail)
 
 
-def _doubt(message: str, detail: dict[str, Any] | None = None) -> Precondition:
-    return reproduces.doubt("depends_on_data", message, detail)
-
-
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
     """Judge whether training remembers what the same process trained on before.
 
@@ -247,7 +245,7 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
             return None
         if fresh.problem and not used.problem:
             text = f"training in a new process, without files that earlier trainings left, fails: {fresh.problem}"
-            return reproduces.doubt(name, text, {"between_processes": np.inf})
+            return Precondition(name, "inconclusive", text, {"between_processes": np.inf})
         if used.problem or fresh.problem:
             apart = max(apart, np.inf if used.problem != fresh.problem else 0.0)
         else:
@@ -259,7 +257,7 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
         f"new process answers otherwise (by {apart:.2g}), so that a person who is left out may be known; keep nothing "
         "outside of the training function"
     )
-    return reproduces.doubt(name, text, {"between_processes": float(apart)})
+    return Precondition(name, "inconclusive", text, {"between_processes": float(apart)})
 
 
 def count_trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:

@@ -77,9 +77,6 @@ def test_nobody_knows_about_which_records_a_served_model_is_asked():
             self.asked.append(rows)
             return Answer(np.zeros((0, 2)), problem="that is all")
 
-        def drawn(self, subject, purpose):
-            return np.random.default_rng()
-
     n = served.ASKED + 500
     subject = registered(None, np.resize(X, (n, 2)), np.resize(Y, n))
     subject.model.servable = True
