@@ -177,8 +177,7 @@ def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
     X, questions = applies.dense(subject.data.X), applies.dense(wide.data.at(rows))
     if X is None or questions is None:
         return np.ones(len(rows))
-    middle, half = (X.max(axis=0) + X.min(axis=0)) / 2, np.ptp(X, axis=0) / 2
-    off = np.abs(questions - middle)
+    off, half = np.abs(questions - (X.max(axis=0) + X.min(axis=0)) / 2), np.ptp(X, axis=0) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         out = np.where(off <= half, 1.0, off / half)
     return np.asarray(np.clip(out.max(axis=1, initial=1.0), 1.0, FARTHEST))
@@ -221,8 +220,7 @@ def registered_apart(control: Precondition) -> tuple[float, float]:
 
 def measure_gap(p: Float, q: Float) -> float:
     """Return the largest difference of two tables of answers."""
-    apart = np.subtract(p, q)
-    return float(np.abs(apart, out=apart).max())
+    return float(np.abs(np.subtract(p, q)).max())
 
 
 def find_problem(answers: Iterable[Answer]) -> str:
