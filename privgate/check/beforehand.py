@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from privgate.check.prepare import described
 from privgate.claims import accounting
@@ -37,8 +38,7 @@ def untrained(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data and on what is stored, for which nothing is trained."""
     subject = run.subject
     controls = [*subject.detail.get("preconditions", ()), *check_data(subject.data), *_check_candidates(subject.data)]
-    controls += [check_people(policy, subject), *policy.check_data(subject.data)]
-    controls += _check_recipe(subject)
+    controls += [check_people(policy, subject), *policy.check_data(subject.data), *_check_recipe(subject)]
     if not run.limits.full and (why := too_few(policy, run)):
         controls.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
     if Need.CLAIM in run.asked and subject.recipe.payload["dp"] is not None and not accounting.has_accountant():
@@ -140,26 +140,22 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings."""
     subject, fleet = run.subject, run.fleet
     controls = [reproduces.reproduces(subject, fleet)]
-    if controls[0].outcome not in ("passed", "warned"):
+    if controls[-1].outcome != "passed":
         return run, controls  # nothing is measured whatever the others say
     controls.append(depends.depends_on_data(subject, fleet))
-    by_record = controls[1].figure("moved_by_record") or 0.0
+    by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
     run = replace(run, registered_apart=reproduces.registered_apart(controls[0]), moved_by_record=by_record)
-    if controls[1].outcome not in ("passed", "warned"):
+    for check in (opened.check_opened_files, partial(depends.remembers_nothing, noise=noise)):
+        if controls[-1].outcome != "passed":
+            return run, controls
+        if (found := check(subject, fleet)) is not None:
+            controls.append(found)
+    if controls[-1].outcome != "passed":
         return run, controls
-    if (files := opened.check_opened_files(subject, fleet)) is not None:
-        controls.append(files)
-        if files.outcome != "passed":
-            return run, controls
-    noise = controls[1].figure("between_two_trainings") or 0.0
-    if (memory := depends.remembers_nothing(subject, fleet, noise)) is not None:
-        controls.append(memory)
-        if memory.outcome != "passed":
-            return run, controls
     run = choose_seeds(run, glance=run.attacks_alone)
     if run.at_seed and not run.attacks_alone:
-        controls.append(_compare_released(run))
-        run = replace(run, seed_control=_with_compared(run, controls[-1]))
+        run, control = _compare_released(run)
+        controls.append(control)
     return run, controls
 
 
@@ -179,11 +175,6 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     return replace(run, seeds=chosen.seeds, more_seeds=chosen.more, seed_control=control)
 
 
-def _compare_released(run: Run) -> Precondition:
-    by = "seed" if run.seed_control is None else run.seed_control.coins
-    return seeds.compare_released(run.subject, run.fleet, by=by, count=run.limits.seeds)
-
-
 def compares_last(run: Run) -> bool:
     """Whether attacks alone are judged, of training that may read its seed: one other seed shows little of it."""
     seen = run.seed_control
@@ -201,16 +192,21 @@ def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[P
     if run.attack_breaks(measured):
         text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"
         return run, [Precondition("coins", "inconclusive", text)]
-    control = _compare_released(run)
-    return replace(run, seed_control=_with_compared(run, control)), [control]
+    run, control = _compare_released(run)
+    return run, [control]
 
 
-def _with_compared(run: Run, control: Precondition) -> SeedControl | None:
-    seen, moved = run.seed_control, control.detail["moved_by"]
+def _compare_released(run: Run) -> tuple[Run, Precondition]:
+    seen = run.seed_control
+    by = "seed" if seen is None else seen.coins
+    control = seeds.compare_released(run.subject, run.fleet, by=by, count=run.limits.seeds)
+    if seen is None:
+        return run, control
     told = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
-    if seen is not None and not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
+    moved = control.detail["moved_by"]
+    if not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
         told |= {"dependent": True, "moved_by": moved, "note": seeds.describe(moved)}
-    return None if seen is None else seen.model_copy(update=told)
+    return replace(run, seed_control=seen.model_copy(update=told)), control
 
 
 def count_trainings(run: Run) -> int:

@@ -132,7 +132,7 @@ def init(*, folder: Path, base: str, data: str | None, tracking_uri: str | None,
 def _suite(data: str, tracking_uri: str | None) -> str:
     """Return the suite of a model's training data; without a declared domain a draft, which a person has to confirm."""
     from privgate import Subject
-    from privgate.controls import suite_drafts
+    from privgate.controls import suites
 
-    made = suite_drafts.draft(Subject.load(data, tracking_uri=tracking_uri).data, "data-suite")
+    made = suites.draft(Subject.load(data, tracking_uri=tracking_uri).data, "data-suite")
     return json.dumps(made, indent=2) + "\n"

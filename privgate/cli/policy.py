@@ -129,10 +129,10 @@ def suite(
     draft is refused until a person has read it and removed its mark.
     """
     from privgate.cli import outputs
-    from privgate.controls import suite_drafts, suites
+    from privgate.controls import suites
 
     place = None if output is None else outputs.file(output, "--output")
-    made = suite_drafts.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
+    made = suites.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
     text = json.dumps(made, indent=2) + "\n"
     if place is None:
         click.echo(text, nl=False)

@@ -141,12 +141,8 @@ def _combine(columns: list[Print], n: int) -> Print:
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return one precondition a check, always in this order, passed ones too; none for what cannot be looked for."""
     prints = fingerprint_with_label(data.X, data.y)
-    checks = [
-        *([check_targets(data)] if data.numbers else [check_labels(data), check_class_of_one(data)]),
-        check_duplicates(data, prints),
-        check_near_duplicates(data, prints),
-    ]
-    return [check for check in checks if check is not None]
+    labels = [check_targets(data)] if data.numbers else [check_labels(data), check_class_of_one(data)]
+    return [*labels, check_duplicates(data, prints), *check_near_duplicates(data, prints)]
 
 
 def check_labels(data: TrainingData) -> Precondition:
@@ -154,8 +150,9 @@ def check_labels(data: TrainingData) -> Precondition:
     known = data.classes()
     count = {"labels": len(known)}
     if len(known) < 2:
-        text = "all training records have the same label; nothing can be judged"
-        return Precondition("labels", "failed", text, count)
+        return Precondition(
+            "labels", "failed", "all training records have the same label; nothing can be judged", count
+        )
     if data.candidates is not None and (unknown := int((~np.isin(data.candidates[1], known)).sum())):
         some = Count(unknown, len(data.candidates[1]))
         text = f"{some} candidates have a label that no training record has; attacks could tell them by it; remove them"
@@ -166,20 +163,19 @@ def check_labels(data: TrainingData) -> Precondition:
 def check_targets(data: TrainingData) -> Precondition:
     """Check a regressor's targets: that they differ, and are not a handful of codes."""
     known, detail = len(data.classes()), {"values": len(data.classes())}
+    outcome, text = "passed", f"numbers with {known} different values"
     if known < 2:
-        text = "all training records have the same target; nothing can be judged"
-        return Precondition("targets", "failed", text, detail)
-    if known == 2:
+        outcome, text = "failed", "all training records have the same target; nothing can be judged"
+    elif known == 2:
+        outcome = "warned"
         text = "the targets have two values only, as labels have; a classifier of them says more about people"
-        return Precondition("targets", "warned", text, detail)
-    return Precondition("targets", "passed", f"numbers with {known} different values", detail)
+    return Precondition("targets", outcome, text, detail)
 
 
 def check_class_of_one(data: TrainingData) -> Precondition:
     """Check that every label belongs to at least two people: leaving out the only one removes the label."""
-    owners = _list_owners(data)
-    pairs = np.unique(np.searchsorted(data.classes(), data.y) * (owners.max() + 1) + owners)
-    alone = int((np.bincount(pairs // (owners.max() + 1)) == 1).sum())
+    pairs = np.unique(np.column_stack([np.searchsorted(data.classes(), data.y), data.units.owner]), axis=0)
+    alone = int((np.bincount(pairs[:, 0]) == 1).sum())
     detail = {"labels_of_one": alone}
     if not alone:
         return Precondition("class_of_one", "passed", "every label belongs to at least two people", detail)
@@ -192,7 +188,7 @@ def check_class_of_one(data: TrainingData) -> Precondition:
 
 def check_duplicates(data: TrainingData, prints: Print) -> Precondition:
     """Look for equal records of different people: leaving one out leaves the other, and the risk looks too small."""
-    copies = int(_is_shared(prints, _list_owners(data)).sum())
+    copies = int(is_shared(prints, data.units.owner).sum())
     detail = {"records": copies, "share": copies / data.n}
     if copies:
         text = f"{Count(copies, data.n)} of {data.n} records equal another person's record; {_OWNER}"
@@ -203,24 +199,20 @@ def check_duplicates(data: TrainingData, prints: Print) -> Precondition:
     return Precondition("duplicates", "passed", text, detail)
 
 
-def check_near_duplicates(data: TrainingData, prints: Print) -> Precondition | None:
+def check_near_duplicates(data: TrainingData, prints: Print) -> list[Precondition]:
     """Look for records of different people that differ by rounding only; equal ones are counted by their own check.
 
-    None where records have no distance: what was not looked for passes nothing.
+    Nothing where records have no distance: what was not looked for passes nothing.
     """
-    grids, owners = fingerprint_near(data.X), _list_owners(data)
-    if grids is None:
-        return None
-    near = _is_shared(grids[0], owners) | _is_shared(grids[1], owners)
-    count = int((near & ~_is_shared(prints, owners)).sum())
-    detail = {"records": count, "share": count / data.n}
-    if not count:
-        return Precondition("near_duplicates", "passed", "no two people have nearly equal records", detail)
-    text = (
-        f"at least {Count(count, data.n)} of {data.n} records differ from another person's record by rounding only; "
-        f"{_OWNER}"
-    )
-    return Precondition("near_duplicates", "warned", text, detail)
+    if (grids := fingerprint_near(data.X)) is None:
+        return []
+    owners, outcome, text = data.units.owner, "passed", "no two people have nearly equal records"
+    near = is_shared(grids[0], owners) | is_shared(grids[1], owners)
+    count = int((near & ~is_shared(prints, owners)).sum())
+    if count:
+        some, outcome = f"{Count(count, data.n)} of {data.n}", "warned"
+        text = f"at least {some} records differ from another person's record by rounding only; {_OWNER}"
+    return [Precondition("near_duplicates", outcome, text, {"records": count, "share": count / data.n})]
 
 
 def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Print:
@@ -229,14 +221,7 @@ def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Print:
     return np.asarray(fingerprint(X) * np.uint64(3) + label, dtype=np.uint64)
 
 
-def _list_owners(data: TrainingData) -> Index:
-    """Return which person each record belongs to, shape (n,)."""
-    if data.groups is None:
-        return np.arange(data.n, dtype=np.int64)
-    return np.unique(data.groups, return_inverse=True)[1].astype(np.int64)
-
-
-def _is_shared(prints: Print, owners: Index) -> Bool:
+def is_shared(prints: Print, owners: Index) -> Bool:
     """Return which records have the fingerprint of another person's record, shape (n,)."""
     _, code = np.unique(prints, return_inverse=True)
     first = np.full(code.max() + 1, -1, dtype=np.int64)

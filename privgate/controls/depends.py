@@ -5,6 +5,7 @@ change must move predictions: half of the records gone, some records relabelled,
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ SIDE = 7
 #: probability that a recipe which ignores its data passes for one that uses it, in comparisons of samples
 LEVEL = 1e-3
 _LABEL = "checking that training uses its data"
+_doubt = partial(Precondition, "depends_on_data", "inconclusive")
 #: a change of the data in words, its training, and the training that it is compared with
 Probe = tuple[str, Fit, Fit]
 
@@ -139,13 +141,8 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     A change counts where it moves a prediction beyond ten times what repeated trainings differ by. Training that fails
     on changed data shows no dependence, except on half of them: that may be too few for its own validation split.
 
-    Returns
-    -------
-    Precondition
-        ``detail["moved_by_record"]`` is the largest change of a probability by relabelling, divided by the records.
+    ``detail["moved_by_record"]`` is the largest change of a probability by relabelling, divided by the records.
 
-    Notes
-    -----
     What cannot be seen: a recipe that recognises the very records it is given and answers from a store only then. The
     finding that nobody's record matters (``leave_one_out_moves``) is what remains of such a store.
     """
@@ -161,32 +158,29 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
         return _doubt(no_answers(problem))
     noise = leakage.widest(subject.comparable(a.log_p) for a in same)
     if noise > reproduces.DETERMINISTIC:
-        text = (
-            f"trainings on the same data differ by up to {noise:.2g}: what moves predictions cannot be told from noise"
-        )
-        return _doubt(text, {"between_two_trainings": noise})
+        text = f"trainings on the same data differ by up to {noise:.2g}"
+        return _doubt(f"{text}: what moves predictions cannot be told from noise", {"between_two_trainings": noise})
     known = {fit.key: answer for (_, fit, _), answer in zip(probes, changed, strict=True)} | {repeats[0].key: same[0]}
     moved = {what: _measure_gap(subject, known[fit.key], known[other.key]) for what, fit, other in probes}
-    by_record = [
-        moved[what] / len(fit.relabel) for what, fit, other in probes if other.key == repeats[0].key and fit.relabel
-    ]
+    whole = repeats[0].key
+    by_record = [moved[what] / len(fit.relabel) for what, fit, other in probes if other.key == whole and fit.relabel]
     detail = {"moved_by": moved, "moved_by_record": max(by_record, default=0.0), "between_two_trainings": noise}
-    idle = [(what, known[fit.key].problem) for what, fit, _ in probes if not moved[what] > BEYOND * noise]
+    idle = {what: known[fit.key].problem for what, fit, _ in probes if not moved[what] > BEYOND * noise}
     # half of the data may be too little for a recipe's own validation split; the other trainings show what it does
     halves = {what for what, fit, _ in probes if fit.left_out is not None and len(fit.left_out)}
-    if idle and (len(idle) == len(probes) or any(not (problem and what in halves) for what, problem in idle)):
-        failed = next((problem for _, problem in idle if problem), "")
+    excused = {what for what, problem in idle.items() if problem and what in halves}
+    if len(idle) == len(probes) or set(idle) != excused:
+        failed = next(filter(None, idle.values()), "")
         shown = f"training on changed data failed, which shows nothing ({failed})"
-        text = shown if failed else f"{' and '.join(what for what, _ in idle)} moves no prediction"
+        text = shown if failed else f"{' and '.join(idle)} moves no prediction"
         return _doubt(f"the recipe does not depend on its data: {text}", detail)
     return Precondition("depends_on_data", "passed", "leaving out and relabelling records moves predictions", detail)
 
 
 def _measure_gap(subject: Subject, one: Answer, other: Answer) -> float:
     """Return the largest change of a prediction; 0 where a training failed, which shows nothing."""
-    if one.problem or other.problem:
-        return 0.0
-    return reproduces.measure_gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    failed = one.problem or other.problem
+    return 0.0 if failed else reproduces.measure_gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
 
 
 def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
@@ -225,10 +219,6 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     return Precondition("depends_on_data", "passed", text, detail)
 
 
-def _doubt(message: str, detail: dict[str, Any] | None = None) -> Precondition:
-    return reproduces.doubt("depends_on_data", message, detail)
-
-
 def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondition | None:
     """Judge whether training remembers what the same process trained on before.
 
@@ -247,19 +237,16 @@ def remembers_nothing(subject: Subject, fleet: Fleet, noise: float) -> Precondit
             return None
         if fresh.problem and not used.problem:
             text = f"training in a new process, without files that earlier trainings left, fails: {fresh.problem}"
-            return reproduces.doubt(name, text, {"between_processes": np.inf})
-        if used.problem or fresh.problem:
-            apart = max(apart, np.inf if used.problem != fresh.problem else 0.0)
-        else:
-            apart = max(apart, _measure_gap(subject, used, fresh))
+            return Precondition(name, "inconclusive", text, {"between_processes": np.inf})
+        apart = max(apart, np.inf if used.problem != fresh.problem else _measure_gap(subject, used, fresh))
     if apart <= max(BEYOND * noise, reproduces.DETERMINISTIC):
         return Precondition(name, "passed", "training in a new process gives the same model")
     text = (
-        f"training remembers what was trained before in the same process or in files: on the same people a "
-        f"new process answers otherwise (by {apart:.2g}), so that a person who is left out may be known; keep nothing "
+        "training remembers what was trained before in the same process or in files: on the same people a new process "
+        f"answers otherwise (by {apart:.2g}), so that a person who is left out may be known; keep nothing "
         "outside of the training function"
     )
-    return reproduces.doubt(name, text, {"between_processes": float(apart)})
+    return Precondition(name, "inconclusive", text, {"between_processes": float(apart)})
 
 
 def count_trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:

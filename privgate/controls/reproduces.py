@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.families import listed
 from privgate.families.over_all_queries import applies
 from privgate.families.refit import no_answers
-from privgate.statistics import leakage, roc
+from privgate.statistics import leakage
 from privgate.subject import released
 from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
@@ -30,9 +30,8 @@ DETERMINISTIC = 1e-6
 RUNS = 5
 #: how many times as much may lie between two models at a question as on the records, however far out it lies
 FARTHEST = 100.0
-#: standard errors by which a difference must tell members better than confidence does, and people on either side
-_SURE, _FEW = 5.0, 10
 _LABEL = "checking the recipe"
+_doubt = partial(Precondition, "reproduces", "inconclusive")
 NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 
@@ -65,7 +64,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         return _reproduces_in_distribution(subject, fleet)
     answers, problem = _train_repeatedly(subject, fleet, 2)
     if problem:
-        return doubt("reproduces", no_answers(problem))
+        return _doubt(no_answers(problem))
     first, again = (subject.comparable(a.log_p) for a in answers)
     noise = measure_gap(first, again)
     detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
@@ -76,14 +75,14 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
             else f"is not deterministic given its seed {subject.recipe.seed}; hand the seed to every random generator"
         )
         text = f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}"
-        return doubt("reproduces", text, detail)
+        return _doubt(text, detail)
     if subject.model is None:
         text = "two trainings agree; there is no stored model to compare with"
         return Precondition("reproduces", "passed", text, detail)
     rows, which = np.arange(subject.data.n, dtype=np.int64), f"all {subject.data.n} training records"
     stored = fleet.registered(subject, rows)
     if stored.problem:
-        return doubt("reproduces", f"the registered model could not be asked: {stored.problem}", detail)
+        return _doubt(f"the registered model could not be asked: {stored.problem}", detail)
     apart = measure_gap(subject.comparable(stored.log_p), first[rows])
     detail |= {"from_registered_model": apart, "records_compared": len(rows)}
     detail["from_registered_model_nats"] = _measure_nats(subject, stored, answers[0].log_p[rows])
@@ -93,9 +92,9 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
             f"the recipe does not reproduce the registered model: {unit} differ by up to {apart:.2g} on {which}, "
             f"allowed is {REPRODUCED:g}"
         )
-        return doubt("reproduces", text, detail)
-    if problem := _differs_elsewhere(subject, fleet, detail) or _is_marked(subject, fleet, answers[0]):
-        return doubt("reproduces", problem, detail)
+        return _doubt(text, detail)
+    if problem := _differs_elsewhere(subject, fleet, detail):
+        return _doubt(problem, detail)
     text = f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}"
     if (nats := max(registered_apart(Precondition("reproduces", "passed", "", detail)))) > TOLD:
         text += f"; logarithms of small probabilities differ by up to {nats:.3g} nats, which upper limits include"
@@ -113,13 +112,13 @@ def _train_repeatedly(subject: Subject, fleet: Fleet, runs: int) -> tuple[list[A
 def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     answers, problem = _train_repeatedly(subject, fleet, RUNS)
     if problem:
-        return doubt("reproduces", no_answers(problem))
+        return _doubt(no_answers(problem))
     if subject.model is None:
         return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
     rows = np.arange(subject.data.n, dtype=np.int64)
     stored = fleet.registered(subject, rows)
     if stored.problem:
-        return doubt("reproduces", f"the registered model could not be asked: {stored.problem}")
+        return _doubt(f"the registered model could not be asked: {stored.problem}")
     runs = subject.comparable(np.stack([a.log_p[rows] for a in answers]))
     among = float((np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)).max())
     own = float(np.abs(runs - subject.comparable(stored.log_p)).mean())
@@ -127,7 +126,7 @@ def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
     which = f"all {subject.data.n} training records"
     if not own <= 2 * among:
         text = f"the registered model is {own:.2g} away from reruns of the recipe on {which}, reruns only {among:.2g}"
-        return doubt("reproduces", f"{text} from each other", detail)
+        return _doubt(f"{text} from each other", detail)
     text = f"the registered model is as close to reruns as they are to each other, on {which}"
     return Precondition("reproduces", "passed", text, detail)
 
@@ -178,8 +177,7 @@ def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
     X, questions = applies.dense(subject.data.X), applies.dense(wide.data.at(rows))
     if X is None or questions is None:
         return np.ones(len(rows))
-    middle, half = (X.max(axis=0) + X.min(axis=0)) / 2, np.ptp(X, axis=0) / 2
-    off = np.abs(questions - middle)
+    off, half = np.abs(questions - (X.max(axis=0) + X.min(axis=0)) / 2), np.ptp(X, axis=0) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         out = np.where(off <= half, 1.0, off / half)
     return np.asarray(np.clip(out.max(axis=1, initial=1.0), 1.0, FARTHEST))
@@ -206,50 +204,6 @@ def _differs_elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -
     return ""
 
 
-# What is left between two models within the tolerance may still tell members from candidates.
-
-
-def tell_members(one: Float, other: Float, members: Bool) -> float:
-    """Return the AUC by which the difference of two answers tells members from others; 0 if it tells nothing.
-
-    Parameters
-    ----------
-    one, other : float64 arrays of shape (n, K)
-        Log-probabilities of the same records.
-    members : bool array of shape (n,)
-    """
-    inside, outside = int(members.sum()), int((~members).sum())
-    if min(inside, outside) < _FEW or np.array_equal(one, other):
-        return 0.0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        odds = [np.nan_to_num(a - np.log(-np.expm1(np.minimum(a, -1e-300)))) for a in (one, other)]
-    gap = odds[1] - odds[0]
-    error = float(np.sqrt((inside + outside + 1) / (12 * inside * outside)))
-    sure = max(abs(roc.auc(v, members) - 0.5) for v in (*odds[0].T, np.abs(odds[0]).max(axis=1)))
-    areas = (roc.auc(v, members) for v in (*gap.T, *np.abs(gap).T, np.abs(gap).max(axis=1)))
-    auc = max(max(a, 1 - a) for a in areas)
-    return auc if auc - 0.5 > sure + _SURE * error else 0.0
-
-
-def describe_mark(between: str, auc: float) -> str:
-    """Return what such a difference means, one sentence."""
-    return (
-        f"what lies between {between} tells people who were trained on from others (AUC {auc:.2f}), which rounding "
-        "does not: its last digits may be a mark that no attack here reads"
-    )
-
-
-def _is_marked(subject: Subject, fleet: Fleet, own: Answer) -> str:
-    if subject.task == "regression" or subject.data.candidates is None:
-        return ""
-    pool = list_pool(subject)
-    stored = fleet.registered(subject, pool)
-    if stored.problem:
-        return f"the registered model could not be asked: {stored.problem}"
-    auc = tell_members(own.log_p[pool], stored.log_p, pool < subject.data.n)
-    return describe_mark("registered model and recipe", auc) if auc else ""
-
-
 def _measure_nats(subject: Subject, stored: Answer, expected: Float) -> float:
     """Return the largest change of log-probability, released ones too, from the recipe's model to the stored one."""
     if subject.task == "regression":
@@ -266,15 +220,9 @@ def registered_apart(control: Precondition) -> tuple[float, float]:
 
 def measure_gap(p: Float, q: Float) -> float:
     """Return the largest difference of two tables of answers."""
-    apart = np.subtract(p, q)
-    return float(np.abs(apart, out=apart).max())
+    return float(np.abs(np.subtract(p, q)).max())
 
 
 def find_problem(answers: Iterable[Answer]) -> str:
     """Return the first problem of some trainings; empty if there is none."""
     return next((a.problem for a in answers if a.problem), "")
-
-
-def doubt(name: str, message: str, detail: dict[str, Any] | None = None) -> Precondition:
-    """Return what a failed control means: nothing was shown about the model."""
-    return Precondition(name, "inconclusive", message, detail or {})

@@ -5,7 +5,7 @@ draws without reading its argument, other orders of the records. Section 9.4 of 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,14 +25,13 @@ from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
-#: other seeds that are tried: one on everybody, one without one person
-TRIED = 2
 #: other seeds that the released answers are compared with: the released one is the most unusual of 20 by chance 1 in 20
 COMPARED = 19
 #: other seeds at which a person above a limit is refitted; runs of a recipe without a seed (fewer have no power)
 PAIRED, LEAST, MOST = 5, 10, 20
 #: how training that draws is judged, in the words of every report
 AT = "judged is this code at this seed, no other"
+_LABEL = "comparing seeds"
 #: nats; another seed that changes a probability by so much counts, however small the probability is
 VISIBLE = 1e-3
 #: nats; beyond float64's range a log-probability carries nothing
@@ -45,24 +44,10 @@ By = Literal["seed", "order"]
 class Seeds:
     """The seeds to judge at, and why.
 
-    Parameters
-    ----------
-    seeds : tuple of (int or None)
-        The recipe's own seed; paired runs of a recipe without one.
-    dependent : bool
-        Whether another seed, or order of the records, gives another model.
-    moved_by : float
-        Largest change of a probability at any record by another seed.
-    compared : int
-        Seeds that were compared, the recipe's own among them.
-    message : str
-        One sentence for the report.
-    by : {"seed", "order"}
-        What gives another model; the order where a function draws without reading its argument.
-    more : tuple of (int or None)
-        Runs to go on with where an upper limit is wanted and no lower one has decided.
-    unread : bool
-        No part of the estimator reads a seed, so that none was compared.
+    ``seeds`` is the recipe's own, or paired runs of a recipe without one; ``more`` runs follow where an upper limit is
+    wanted and no lower one has decided. ``moved_by`` is the largest change of a probability at any record among the
+    ``compared`` seeds, the recipe's own included; ``by`` is the order where a function draws without reading its
+    argument. ``unread``: no part of the estimator reads a seed, so that none was compared.
     """
 
     seeds: tuple[int | None, ...]
@@ -115,8 +100,7 @@ def choose(
 
     Two other seeds are tried, one on everybody and one without one person, and one other order of the records of a
     function. Whether they matter or not, the recipe's own seed is used: the verdict is about this code at this seed. A
-    recipe without a seed has runs with and without each person: ``1 + log2(N / 0.05)`` of them, within ``LEAST`` and
-    ``MOST``, can refuse; an upper limit needs ``SEEDS_FOR_A_LIMIT``.
+    recipe without a seed has runs with and without each person, see ``_pair_runs``.
 
     Parameters
     ----------
@@ -133,35 +117,30 @@ def choose(
     ------
     MeasurementError
         Training on everybody fails.
-
-    References
-    ----------
-    docs/mathematics.md, section 9.4 (t limits), section 15.
     """
     own = subject.recipe.seed
     if count is None and reads_no_seed(subject.recipe):
         text = "no part of the estimator reads a seed; one is used"
         return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
-    if problem := fleet.fits(subject, [train_all(subject)], label="comparing seeds")[0].problem:
+    if problem := fleet.fits(subject, [train_all(subject)], label=_LABEL)[0].problem:
         raise MeasurementError(no_answers(problem))
     pairs, moved = list_pairs(subject, fleet, glance=glance), {"seed": 0.0, "order": 0.0}
-    answers = fleet.fits(subject, [fit for _, *two in pairs for fit in two], label="comparing seeds")
+    answers = fleet.fits(subject, [fit for _, *two in pairs for fit in two], label=_LABEL)
     for (by, *_), plain, other in zip(pairs, answers[::2], answers[1::2], strict=True):
         apart = _measure_change(subject, plain, other)
         # orders of additions move answers, too, by less than this
         moved[by] = max(moved[by], apart if by == "seed" or apart > VISIBLE else 0.0)
     compared = 1 + sum(by == "seed" for by, *_ in pairs)
-    if max(moved.values()) <= DETERMINISTIC:
-        where = (
-            " on all data, so one seed is used" if glance else ", on all data and with one person left out; one is used"
-        )
-        text = f"{compared} seeds gave the same models{where}"
-        return Seeds((own,), dependent=False, moved_by=moved["seed"], compared=compared, message=text)
     kind: By = "seed" if moved["seed"] > DETERMINISTIC else "order"
-    if own is not None:
+    dependent = max(moved.values()) > DETERMINISTIC
+    if dependent and own is None:
+        return _pair_runs(moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
+    if dependent:
         text = describe(moved[kind], kind)
         return Seeds((own,), dependent=True, moved_by=moved[kind], compared=compared, message=text, by=kind)
-    return _pair_runs(moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
+    where = " on all data, so one seed is used" if glance else ", on all data and with one person left out; one is used"
+    text = f"{compared} seeds gave the same models{where}"
+    return Seeds((own,), dependent=False, moved_by=moved["seed"], compared=compared, message=text)
 
 
 def describe(moved: float, by: str = "seed") -> str:
@@ -171,7 +150,11 @@ def describe(moved: float, by: str = "seed") -> str:
 
 
 def _pair_runs(moved: float, compared: int, count: int | None, people: int) -> Seeds:
-    pairs = pairs_needed(people) if count is None else count
+    """Return paired runs: ``1 + log2(N / 0.05)`` for N people, within ``LEAST`` and ``MOST``, can refuse.
+
+    An upper limit needs ``SEEDS_FOR_A_LIMIT``. docs/mathematics.md, section 9.4.
+    """
+    pairs = min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, people) / 0.05)))) if count is None else count
     text = f"another run moves predictions by up to {moved:.2g}; everybody is judged on {pairs} runs with and without"
     more: tuple[int | None, ...] = ()
     if count is None:
@@ -182,15 +165,6 @@ def _pair_runs(moved: float, compared: int, count: int | None, people: int) -> S
     elif pairs < SEEDS_FOR_A_LIMIT:
         text += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
     return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
-
-
-def pairs_needed(n_units: int) -> int:
-    """Return the number of paired runs for ``n_units`` people; see ``choose``.
-
-    >>> [pairs_needed(n) for n in (1, 100, 1000, 10**9)]
-    [10, 12, 16, 20]
-    """
-    return min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, n_units) / 0.05))))
 
 
 def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[tuple[By, Fit, Fit]]:
@@ -224,18 +198,12 @@ def _measure_change(subject: Subject, one: Answer, other: Answer) -> float:
 # Whether the released answers stand out among those of models at other seeds.
 
 
-def rank_distances(answers: Iterable[Float]) -> Float:
+def rank_distances(answers: Sequence[Float]) -> Float:
     """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
 
-    Parameters
-    ----------
-    answers : iterable of M float64 arrays of shape (D,), gone through three times
-        Of M models about the same records; nats, or numbers. A larger value is more unusual.
-
-    Notes
-    -----
-    Deviations of each answer over all M models, the median one added, measure it: whatever the seeds do, the M values
-    are exchangeable where the first seed was drawn like the others, and so is their order.
+    ``answers`` are M float64 arrays of shape (D,), nats or numbers, of M models about the same records. A larger value
+    is more unusual. Deviations of each answer over all M models, the median one added, measure it: whatever the seeds
+    do, the M values are exchangeable where the first seed was drawn like the others, and so is their order.
     """
     mean, scale = leakage.moments(answers)
     if (scale > 0).any():
@@ -258,80 +226,65 @@ def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | No
     """
     wanted = max(COMPARED, count or 0)
     fits = list_compared(subject, fleet, by=by, count=2 * wanted)
-    answers = _Answers(subject, fleet)
-    trained = answers.add([train_all(subject)])  # a released model that cannot be trained again stands out
-    others, spread = 0, np.zeros(1)
-    while others < wanted and fits:
-        some, fits = fits[: wanted - others], fits[wanted - others :]
-        others += answers.add(some)
-    if len(answers.known) > 1:
+    own = _answer_records(subject, fleet, [train_all(subject)])  # what cannot be trained again stands out
+    others = list[Float]()
+    while len(others) < wanted and fits:
+        missing = wanted - len(others)
+        others += _answer_records(subject, fleet, fits[:missing])
+        fits = fits[missing:]
+    answers, spread, moved = [*own, *others], np.zeros(1), 0.0
+    if len(answers) > 1:
         spread = np.nan_to_num(np.sqrt(2.0) * leakage.moments(answers, ddof=1)[1], nan=np.inf)
-    moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers) if others else 0.0
-    detail: dict[str, Any] = {"coins": others, "moved_by": moved}
-    detail |= {"median": float(np.median(spread)), "floor": float(spread.max())}
-    if others < COMPARED:
-        text = f"only {others} models at other seeds could be trained, too few to compare the released answers with"
+    if others:
+        moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers)
+    detail = {"coins": len(others), "moved_by": moved, "median": float(np.median(spread)), "floor": float(spread.max())}
+    if len(others) < COMPARED:
+        text = (
+            f"only {len(others)} models at other seeds could be trained, too few to compare the released answers with"
+        )
         return Precondition("coins", "inconclusive", text, detail)
     distance = rank_distances(answers)
-    if trained and (distance[1:] >= distance[0]).any():
-        text = f"the released answers are as usual as those of {others} models at other seeds"
+    if own and (distance[1:] >= distance[0]).any():
+        text = f"the released answers are as usual as those of {len(others)} models at other seeds"
         return Precondition("coins", "passed", text, detail)
-    step = "release a model with a seed that nobody picked"
-    step = step if by == "seed" else f"let the code draw from its argument seed, and {step}"
+    step = "" if by == "seed" else "let the code draw from its argument seed, and "
     text = (
-        f"the released answers are further from the usual than those of all {others} models at other seeds: the "
-        f"seed may have been chosen among many; {step}"
+        f"the released answers are further from the usual than those of all {len(others)} models at other seeds: the "
+        f"seed may have been chosen among many; {step}release a model with a seed that nobody picked"
     )
     return Precondition("coins", "inconclusive" if by == "seed" else "warned", text, detail)
 
 
-class _Answers:
-    """What models answer about the records, arrays of shape (D,), read one by one; those that failed are absent."""
-
-    def __init__(self, subject: Subject, fleet: Fleet) -> None:
-        self.subject, self.fleet, self.known = subject, fleet, list[Callable[[], Answer]]()
-
-    def add(self, fits: list[Fit]) -> int:
-        """Train models, and return how many of them answer."""
-        readers = self.fleet.each(self.subject, fits, label="comparing seeds") if fits else []
-        answering = [read for read in readers if not read().problem]
-        self.known += answering
-        return len(answering)
-
-    def __iter__(self) -> Iterator[Float]:
-        for read in self.known:
-            own = read().log_p[: self.subject.data.n].ravel()
-            yield np.maximum(own, FLOOR) if self.subject.task == "classification" else own
+def _answer_records(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Float]:
+    """Return what models answer about the records, each of shape (D,); those whose training failed are absent."""
+    answers = [a.log_p[: subject.data.n].ravel() for a in fleet.fits(subject, fits, label=_LABEL) if not a.problem]
+    return [np.maximum(own, FLOOR) for own in answers] if subject.task == "classification" else answers
 
 
 # Estimators that read no seed.
-
-
-def _never(_: Any) -> bool:
-    return True
 
 
 def _without_sampling(solver: Any) -> bool:
     return solver.solver in ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
 
 
-def _in_turn(descent: Any) -> bool:
-    return bool(descent.selection == "cyclic")
-
-
 #: class -> whether it reads no seed with its parameters
 _READS_NONE: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB"), _never),
-    **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "LinearRegression"), _never),
-    **dict.fromkeys(("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "KernelRidge"), _never),
-    **dict.fromkeys(("Pipeline", "ColumnTransformer", "FeatureUnion", "FixedScaler", "FixedOneHot"), _never),
-    **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer"), _never),
-    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder", "SimpleImputer", "Binarizer", "PolynomialFeatures"), _never),
-    **dict.fromkeys(("CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer"), _never),
+    **dict.fromkeys(
+        (
+            *("GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB", "LinearRegression"),
+            *("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "KernelRidge"),
+            *("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "Pipeline", "ColumnTransformer"),
+            *("FeatureUnion", "FixedScaler", "FixedOneHot", "StandardScaler", "MinMaxScaler", "MaxAbsScaler"),
+            *("RobustScaler", "Normalizer", "OneHotEncoder", "OrdinalEncoder", "SimpleImputer", "Binarizer"),
+            *("PolynomialFeatures", "CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer"),
+        ),
+        lambda _: True,
+    ),
     # random_state is read "when solver == 'sag', 'saga' or 'liblinear'"; of Ridge by 'sag' and 'saga'
     **dict.fromkeys(("LogisticRegression", "Ridge"), _without_sampling),
     # it is read where selection is 'random'
-    **dict.fromkeys(("Lasso", "ElasticNet"), _in_turn),
+    **dict.fromkeys(("Lasso", "ElasticNet"), lambda descent: descent.selection == "cyclic"),
 }
 
 

@@ -1,31 +1,32 @@
 """What MLflow serves, beside what is declared: numbers about a release that nobody gets say nothing.
 
-An honest model says the same about a record whoever stands beside it. So it is asked one record at a time,
-in batches, in other containers and number types; and it must refuse what the declared domain rules out.
+The served model is asked about records as training had them, as an array and as a frame. It must refuse what the
+declared domain rules out.
 """
 
 import contextlib
 import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.arrays import Float, Index
+from privgate.arrays import Bool, Float, Index
 from privgate.controls import reproduces
-from privgate.controls.client_answers import WAYS, WHOLE, can_send
+from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
 from privgate.families import listed
 from privgate.subject.accepted_questions import AcceptedQuestions
-from privgate.subject.containers import stack, take
+from privgate.subject.containers import length, stack, take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-#: records that the served model is asked about; of either side, and of other questions, those asked in every way
+#: records that the served model is asked about; of either side, and of other questions, those asked in other containers
 ASKED, FEW = 10_000, 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
@@ -37,6 +38,9 @@ TIMES, NOISE_LEVEL = 3, 1e-4
 MOST_OUTSIDE = 128
 #: what is called in a worker, by name
 _OUTSIDE = "privgate.controls.served:ask_outside"
+#: all records as training had them: what everything else is compared with
+WHOLE = "at once"
+_doubt = partial(Precondition, "served", "inconclusive")
 #: steps that can succeed, also for a model that ``privgate.log_model`` has logged
 DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
 NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
@@ -63,15 +67,14 @@ def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
     """Return whether MLflow serves what is declared; nothing for a subject without a stored model.
 
     The registered version is asked by MLflow's own interface (``mlflow.pyfunc``) and by its native one about the same
-    records, and at questions that are no record: the first must be the declared release of the second, in which way
-    soever it is asked.
+    records, and at questions that are no record: the first must be the declared release of the second.
     """
     if subject.model is None:
         return []
     if not getattr(subject.model, "servable", False):
         text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
         return [Precondition("served", "warned", f"{text} {describe(subject.release)}, which nobody has compared")]
-    wide, rows, outside = _choose_rows(subject, fleet)
+    wide, rows, questions = _choose_rows(subject, fleet)
     if not len(rows):
         return [_doubt("the declared domain holds no record; widen it")]
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=WHOLE)
@@ -79,64 +82,68 @@ def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
         call = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
         how = "" if "signature" in problem else f"; {PREDICT if native.problem else call}"
         return [_doubt(f"what MLflow serves could not be compared with the declared release: {problem}{how}")]
-    if subject.task == "regression":
-        return [_check_numbers(wide, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
-    return [_check_probabilities(subject, wide, fleet, rows, native.log_p, served.log_p, len(outside))]
+    if (noise := subject.release.noise) is not None:
+        return [_check_noise(wide, noise, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
+    return [_compare(wide, fleet, rows, native.log_p, served.log_p, questions)]
 
 
-def _check_probabilities(  # noqa: PLR0917  one comparison
-    subject: Subject, wide: Subject, fleet: Fleet, rows: Index, native: Float, served: Float, outside: int
+def _compare(  # noqa: PLR0917  one comparison
+    subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float, questions: int
 ) -> Precondition:
-    release, said = subject.release, describe(subject.release)
-    wrong = ~admissible(served, native, release, SAME)
-    detail: dict[str, Any] = {"records": len(rows) - outside, "different": int(wrong.sum())}
-    detail |= {"declared": said, "questions": outside, "ways": 1}
-    if wrong.any():
-        kind, some = _describe_values(served, native), Count(int(wrong.sum()), len(rows))
-        text = f"MLflow serves {kind}, and declared are {said} ({some} of {len(rows)} answers differ)"
+    """Return whether answers without noise are the declared release of the model's own, in each container."""
+    number = subject.task == "regression"
+    said = "the model's own numbers" if number else describe(subject.release)
+    loose = SAME
+    if not number:
+        p = np.exp(native)  # of networks, all are numbers of single precision
+        loose = SINGLE if (np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all() else SAME
+
+    def differ(answers: Float, own: Float, error: float) -> Bool:
+        if number:
+            return ~(np.abs(answers - own) <= error * np.maximum(1.0, np.abs(own)))[:, 0]
+        return ~admissible(answers, own, subject.release, error)
+
+    wrong, total = int(differ(served, native, SAME).sum()), len(rows)
+    detail: dict[str, Any] = {"records": total - questions, "different": wrong, "declared": said}
+    detail |= {"questions": questions, "ways": 1}
+    if wrong and number:
+        some = f"{Count(wrong, total)} of {total}"
+        return _doubt(f"MLflow serves other numbers than the model's own ({some} differ); {OWN}", detail)
+    if wrong:
+        kind = _describe_values(served, native)
+        text = f"MLflow serves {kind}, and declared are {said} ({Count(wrong, total)} of {total} answers differ)"
         return _doubt(f"{text}; {_choose_step(kind, subject)}", detail)
-    if why := _is_marked(subject, rows, native, served, WHOLE):
-        return _doubt(why, detail)
-    few = _choose_few(subject, rows, fleet)
-    error = SINGLE if _in_single_precision(native) else SAME
-    for way in _list_ways(wide, rows[few]):
-        other = fleet.registered(wide, rows[few], served=way)
+    drawn, kind_of = reproduces.draw(subject, "few", fleet), np.digitize(rows, [subject.data.n])
+    kind_of[total - questions :] = 2
+    few = np.sort(np.concatenate([drawn.permutation(np.flatnonzero(kind_of == k))[:FEW] for k in range(3)]))
+    X = subject.data.at(rows[few])
+    # a sandbox in which something failed is not used again, so that nothing is sent that cannot be
+    for way in (w for w, convert in WAYS.items() if convert(X) is not None):
+        other = fleet.registered(subject, rows[few], served=way)
         if other.problem:
             continue  # what is refused hands out nothing
         detail["ways"] += 1
-        if why := _is_marked(subject, rows[few], native[few], other.log_p, way):
-            return _doubt(why, detail)
-        if admissible(other.log_p, native[few], release, SAME).all():
-            continue
-        detail["ways_apart"] = error  # nats, for whoever limits changes of what is released
-        if not admissible(other.log_p, native[few], release, error).all():
+        if differ(other.log_p, native[few], loose).any():
+            step = EMPTY if way == "as an array" and hasattr(subject.data.X, "toarray") else ALIKE
             text = f"MLflow serves {said} to who asks about all records at once, and something else to who asks {way}"
-            return _doubt(f"{text}; {_choose_alike(subject, way)}", detail)
-    text = f"MLflow serves what is declared, {said}, on {len(rows) - outside} records"
+            return _doubt(f"{text}; {step}", detail)
+        if differ(other.log_p, native[few], SAME).any():
+            detail["ways_apart"] = loose  # nats, for whoever limits changes of what is released
+    text = f"MLflow serves what is declared, {said}, on {total - questions} records"
     return Precondition("served", "passed", text, detail)
 
 
-def _check_numbers(subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float) -> Precondition:
-    """Return whether a regressor's served numbers are its own, or its own with fresh noise of the declared kind."""
-    noise, gap, said = subject.release.noise, served - native, describe(subject.release)
-    detail = {"records": len(rows), "largest_difference": float(np.abs(gap).max()), "declared": said}
-    if noise is None:
-        close = SAME * np.maximum(1.0, np.abs(native))
-        if wrong := int((np.abs(gap) > close).sum()):
-            some = f"{Count(wrong, len(rows))} of {len(rows)}"
-            return _doubt(f"MLflow serves other numbers than the model's own ({some} differ); {OWN}", detail)
-        few = np.sort(reproduces.draw(subject, "few", fleet).permutation(len(rows))[:FEW])
-        for way in _list_ways(subject, rows[few]):
-            other = fleet.registered(subject, rows[few], served=way)
-            if not other.problem and not (np.abs(other.log_p[:, 0] - native[few]) <= close[few]).all():
-                text = f"MLflow serves the model's own numbers at once, and others to who asks {way}"
-                return _doubt(f"{text}; {_choose_alike(subject, way)}", detail)
-        return Precondition("served", "passed", f"MLflow serves the model's own numbers on {len(rows)} records", detail)
+def _check_noise(  # noqa: PLR0917
+    subject: Subject, noise: Noise, fleet: Fleet, rows: Index, native: Float, served: Float
+) -> Precondition:
+    """Return whether a regressor's served numbers are its own with fresh noise of the declared kind."""
+    said, gap = describe(subject.release), served - native
     # the same questions again: noise that is a function of the question hides nothing from who knows the function
     turned = rows[::-1].copy()
     again = [fleet.registered(subject, turned, served=WHOLE).log_p[::-1, 0] - native for _ in range(TIMES)]
     p = _test_noise(noise, np.concatenate([gap, *again]) * subject.scale[1])
     same = float(np.mean([gap == other for other in again]))
+    detail = {"records": len(rows), "largest_difference": float(np.abs(gap).max()), "declared": said}
     detail |= {"p_of_the_declared_noise": p, "answered_the_same_twice": same}
     if p < NOISE_LEVEL or same > 0:
         why = "gives the same noise twice" if same > 0 else f"adds other noise than {said} (p = {p:.2g})"
@@ -161,57 +168,22 @@ def _test_noise(noise: Noise, seen: Float) -> float:
     return float(min(1.0, 2 * min(2 * min(below, 1 - below), shape)))
 
 
-def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, Index]:
-    """Return the subject with further questions, pool rows to ask about, and those of them that are no record."""
+def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, int]:
+    """Return the subject with further questions, pool rows to ask about, and how many of them are no record."""
     size = subject.data.pool_size
     rows: Index = np.arange(size, dtype=np.int64)
     if size > ASKED:
-        drawn = reproduces.draw(subject, "served", fleet)
-        rows = np.sort(drawn.choice(size, ASKED, replace=False)).astype(np.int64)
-    wide, outside = reproduces.ask_beyond(subject, fleet)
-    rows = np.concatenate([rows, outside])
+        rows = np.sort(reproduces.draw(subject, "served", fleet).choice(rows, ASKED, replace=False))
+    wide, questions = reproduces.ask_beyond(subject, fleet)
+    rows = np.concatenate([rows, questions])
     if subject.accepted is not None:  # all else is refused
         rows = rows[subject.accepted.holds(wide.data.at(rows))]
-        outside = outside[np.isin(outside, rows)]
-    return wide, rows, outside
-
-
-def _choose_few(subject: Subject, rows: Index, fleet: Fleet) -> Index:
-    """Return positions in ``rows``: ``FEW`` each of training records, of candidates and of other questions."""
-    rng = reproduces.draw(subject, "few", fleet)
-    kind = np.digitize(rows, [subject.data.n, subject.data.pool_size])
-    return np.sort(np.concatenate([rng.permutation(np.flatnonzero(kind == k))[:FEW] for k in range(3)]))
-
-
-def _is_marked(subject: Subject, rows: Index, native: Float, served: Float, way: str) -> str:
-    """Return that what lies between an answer and what is served for it tells members from candidates; empty if not."""
-    people = rows < subject.data.pool_size
-    if not subject.release.exact or native.shape != served.shape:
-        return ""
-    with np.errstate(divide="ignore"):
-        auc = reproduces.tell_members(native[people], np.log(served[people]), rows[people] < subject.data.n)
-    what = f"the model's own answer and what MLflow serves to who asks {way}"
-    return reproduces.describe_mark(what, auc) if auc else ""
-
-
-def _in_single_precision(log_p: Float) -> bool:
-    """Return whether all probabilities are numbers of single precision, as those of networks are."""
-    p = np.exp(log_p)
-    return bool((np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all())
-
-
-def _list_ways(subject: Subject, rows: Index) -> list[str]:
-    X = subject.data.at(rows)
-    return [way for way in WAYS if can_send(X, way)]
+    return wide, rows, int((rows >= size).sum())
 
 
 def get_ways_apart(controls: list[Precondition]) -> float:
     """Return how many nats answers may differ in by the way in which the served model is asked."""
     return max((p.figure("ways_apart") or 0.0 for p in controls if p.name == "served"), default=0.0)
-
-
-def _doubt(message: str, detail: dict[str, Any] | None = None) -> Precondition:
-    return reproduces.doubt("served", message, detail)
 
 
 # What is served and declared, in words, and the step that makes them one.
@@ -235,8 +207,7 @@ def describe(release: Release) -> str:
 def _describe_values(values: Float, log_p: Float) -> str:
     if not ((values >= 0).all() and (values <= 1 + 1e-9).all()):
         return "numbers that are no probabilities"
-    ones: NDArray[np.bool_] = values == 1
-    if bool(((values == 0) | ones).all() and (ones.sum(axis=1) == 1).all()):
+    if bool(((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
         return "labels"
     return "exact probabilities" if admissible(values, log_p, Release(), SAME).all() else "other numbers"
 
@@ -249,14 +220,9 @@ def _choose_step(kind: str, subject: Subject) -> str:
         return DECLARE if "no probabilities" not in kind else "let the served predict return probabilities or labels"
     if subject.release.form == "label":
         return THRESHOLD
-    by_hand = getattr(subject.model, "flavor", "") == "sklearn"
-    return "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))" + (
-        "; or log the model with pyfunc_predict_fn='predict_proba'" if by_hand else ""
-    )
-
-
-def _choose_alike(subject: Subject, way: str) -> str:
-    return EMPTY if way == "as an array" and hasattr(subject.data.X, "toarray") else ALIKE
+    text = "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))"
+    by_hand = "; or log the model with pyfunc_predict_fn='predict_proba'"
+    return text + (by_hand if getattr(subject.model, "flavor", "") == "sklearn" else "")
 
 
 # Whether the served model refuses what the declared domain rules out: a theorem about a domain speaks of no other.
@@ -270,19 +236,18 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
         return subject
     if subject not in _CHECKED:
         domain = subject.data.domain
-        inside = domain.queries is not None or bool(domain.holds(subject.data.pool()[0]).all())
-        outside = "people in the data lie outside of it themselves"
-        said = fleet.examined(subject, _OUTSIDE) if inside else {"problem": outside}
-        why, count = str(said.get("problem", "")), said.get("asked")
-        if not why and not (isinstance(count, int) and count > 0):
-            why = "no question outside of it could be made up"
-        if not why and said.get("answered") != 0:
+        said: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
+        if domain.queries is not None or domain.holds(subject.data.pool()[0]).all():
+            said = fleet.examined(subject, _OUTSIDE)
+        if problem := said.get("problem", ""):
+            why = f"whether the served model refuses what the declared domain rules out is not known: {problem}"
+        elif said.get("answered") != 0:
             what = "".join(c for c in str(said.get("example")) if c.isprintable())[:80]
             why = f"the served model answers questions outside of the declared domain ({what}); {REFUSE}"
-        elif why:
-            why = f"whether the served model refuses what the declared domain rules out is not known: {why}"
-        text = why or f"the served model refuses what the declared domain rules out: it answered none of {count} such"
-        control = Precondition("domain_enforced", "warned" if why else "passed", text)
+        else:
+            why = ""
+        text = f"the served model refuses what the declared domain rules out: it answered none of {said.get('asked')}"
+        control = Precondition("domain_enforced", "warned" if why else "passed", why or f"{text} such")
         detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
         _CHECKED[subject] = replace(subject, beyond=why, detail=detail)
     return _CHECKED[subject]
@@ -291,8 +256,7 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
 def ask_outside(opened: Any) -> dict[str, Any]:
     """Put questions outside of the domain to the stored model (workers only); return how many it answered.
 
-    Each is one value just beyond an end, far beyond it, infinite, missing or of an unknown category, drawn anew in each
-    run, alone or beside records.
+    Each is one value just beyond an end, far beyond it, infinite, missing or of an unknown category, behind a record.
     """
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
     odd = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
@@ -300,18 +264,130 @@ def ask_outside(opened: Any) -> dict[str, Any]:
     inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
     if not (len(inside) or listing):
         return {"problem": "no record of the data lies inside of it"}
+    if not odd:
+        return {"problem": "no question outside of it could be made up"}
     known = take(opened.X, inside) if listing is None else listed.made_like(np.array(listing[:1]), opened.X)
-    control, *answered = opened.stored.answering([known, *(_put_among(opened, X, rng) for _, X in odd)])
+    control, *answered = opened.stored.answering([known, *(_put_behind(known, X) for _, X in odd)])
     if not control:
         return {"problem": "the served model did not answer about a record inside of it either"}
     first = next((what for (what, _), yes in zip(odd, answered, strict=True) if yes), "")
     return {"asked": len(odd), "answered": sum(answered), "example": first}
 
 
-def _put_among(opened: Any, X: Any, rng: Generator) -> Any:
-    """Return a question alone, before or behind a record, or among many, as it falls."""
-    for count, first in ((int(rng.choice([0, 0, 1, 150])), True), (int(rng.choice([0, 0, 1, 150])), False)):
-        others = take(opened.X, rng.integers(opened.n, size=count))
-        with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
-            X = X if not count else stack(others, X) if first else stack(X, others)
+def _put_behind(known: Any, X: Any) -> Any:
+    with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
+        return stack(known, X)
     return X
+
+
+# Asking a served model as its clients may, and reading what it answered, whatever its shape; a worker does both.
+
+
+def _to_array(X: Any) -> Any:
+    """Return a table of one number type as an array, a sparse one as a dense one; None for anything else."""
+    if hasattr(X, "toarray"):
+        return X.toarray()
+    kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes} if hasattr(X, "columns") else set()
+    return X.to_numpy() if len(kinds) == 1 and kinds <= set("biuf") else None
+
+
+def _to_frame(X: Any) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(X) if isinstance(X, np.ndarray) and X.ndim == 2 else None
+
+
+#: container -> the same records in it; None where it cannot hold them
+WAYS: dict[str, Callable[[Any], Any]] = {"as an array": _to_array, "as a frame": _to_frame}
+
+
+def ask(opened: Any, X: Any, way: str) -> Float:
+    """Return what the served model of an opened payload answers about n records (workers only), as ``read`` does.
+
+    One number a record of a regressor, shape (n, 1).
+    """
+    (answer,) = opened.stored.serve([X if way == WHOLE else WAYS[way](X)])
+    if opened.recipe.task == "regression":
+        return read_numbers(answer, length(X))
+    return read(answer, opened.classes, length(X))
+
+
+def read(answer: Any, classes: NDArray[Any], n: int) -> Float:
+    """Return the value that a served answer gives to each label.
+
+    Parameters
+    ----------
+    answer : array, frame, tensor or list
+        What MLflow's ``predict`` returned for n records: one label each; one column a class, in the order of the sorted
+        labels or named by them; the probability of the second of two classes; or a mapping from labels to values each.
+    classes : array of shape (K,)
+        Sorted labels of the training data.
+    n : int
+
+    Returns
+    -------
+    float64 array of shape (n, K)
+        A label is a 1 in its column; what is not listed is 0. Not necessarily probabilities.
+
+    Raises
+    ------
+    SubjectError
+        It is none of these, or holds NaN.
+    """
+    names = [str(c) for c in getattr(answer, "columns", ())]
+    if isinstance(answer, list | tuple | np.ndarray) and len(answer) and all(isinstance(r, Mapping) for r in answer):
+        answer = _read_mappings(answer, classes)
+    values = _flatten(answer, n)
+    if values.ndim == 1:
+        values = _read_labels(values, classes)
+    elif values.ndim == 2 and values.shape[1] == len(classes) and values.dtype.kind in "biuf":
+        wanted = [str(c) for c in classes.tolist()]
+        if sorted(names) == sorted(wanted):
+            values = values[:, [names.index(c) for c in wanted]]
+        values = values.astype(np.float64)
+    else:
+        raise _refuse(f"an answer of shape {values.shape} and type {values.dtype}")
+    if np.isnan(values).any():
+        raise _refuse("NaN")
+    return values
+
+
+def read_numbers(answer: Any, n: int) -> Float:
+    """Return the finite number that a served regressor answered for each of n records, shape (n, 1)."""
+    values = _flatten(answer, n)
+    if values.ndim > 1 or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise _refuse(f"an answer of shape {values.shape} and type {values.dtype} instead of {n} finite numbers")
+    return values.astype(np.float64)[:, None]
+
+
+def _flatten(answer: Any, n: int) -> NDArray[Any]:
+    values = np.asarray(answer)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim == 0 or len(values) != n:
+        raise _refuse(f"{len(values) if values.ndim else 1} answers to {n} records")
+    return values
+
+
+def _read_labels(values: NDArray[Any], classes: NDArray[Any]) -> Float:
+    """Return labels as ones, or two columns from the probability of the second of two classes."""
+    text = values.dtype.kind in "OUS" or classes.dtype.kind not in "biuf"
+    known, table = (values.astype(str), classes.astype(str)) if text else (values, classes)
+    same = known[:, None] == table
+    if same.any(axis=1).all():
+        return np.asarray(same, dtype=np.float64)
+    if values.dtype.kind == "f" and len(classes) == 2:
+        return np.column_stack([1.0 - values, values]).astype(np.float64)
+    raise _refuse("values that are neither labels of the training data nor one column a label")
+
+
+def _read_mappings(rows: Any, classes: NDArray[Any]) -> Float:
+    names = [str(c) for c in classes.tolist()]
+    tables = [{str(label): float(value) for label, value in row.items()} for row in rows]
+    if not set().union(*tables) <= set(names):
+        raise _refuse("a mapping that names something else than labels of the training data")
+    return np.array([[table.get(c, 0.0) for c in names] for table in tables])
+
+
+def _refuse(what: str) -> SubjectError:
+    return SubjectError(f"the served model returned {what}, which cannot be compared with the declared release")

@@ -1,7 +1,8 @@
 """Whether candidates are people like the members whom the model has not seen: no copies, and of one population.
 
-Candidates of one class only, of another year or another country move an attack's success freely, in both directions. A
-classifier that sees features and label tries to tell members from candidates, without the model under test.
+A copy that was stored as float32 has other bits, and falls into the same cell of a fine grid. Candidates of one class
+only, of another year or another country move an attack's success freely: a classifier that sees features and label
+tries to tell members from candidates, without the model under test.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
-from privgate.controls.data import fingerprint_with_label
-from privgate.controls.twins import Twins
+from privgate.controls.data import Print, fingerprint, fingerprint_near, fingerprint_with_label, is_shared
 from privgate.evidence import Count, Precondition
+from privgate.evidence.telling import share as hide_share
 from privgate.subject.containers import as_numbers, length
 from privgate.subject.data import TrainingData
 
@@ -29,6 +30,113 @@ MOST_PEOPLE, MOST_COLUMNS = 4000, 256
 LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
+#: probability that an honest split is called too alike; before members are charged for a twin, errors cost less
+ALIKE_LEVEL, CHARGED = 1e-4, 1e-2
+#: candidates with a twin beyond what chance explains: from this share on, no attack is judged
+MOST_TWINS = 0.05
+#: records may be left out of the trials on account of a twin if distinct members have one no oftener than this
+RARE = 0.002
+
+
+# Nearly equal records: members, stored once more.
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """How many candidates nearly equal a member.
+
+    Parameters
+    ----------
+    checked, among : int
+        Candidates and members that were looked at.
+    share, usual : float
+        Share of candidates with a twin among the members, and share of members with one among members of other people.
+    clear : bool
+        So many more candidates would be seen in an honest split with probability at most 1e-4.
+    rows : int64 array
+        Pool rows, candidates and members, that have a twin among the members, or are one; they are no trials. Empty
+        where distinct members have twins, too.
+    others : int
+        Members who have a twin among the members, where they are left out.
+    """
+
+    checked: int
+    among: int
+    share: float
+    usual: float
+    clear: bool
+    rows: Index
+    others: int = 0
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """``share`` and ``usual`` as a report may say them: of a few people, the most that they could be."""
+        one = hide_share(self.share, self.share, self.checked)[1]
+        return one, hide_share(self.usual, self.usual, self.among)[1]
+
+    @property
+    def sentence(self) -> str:
+        """What was seen, in words from which no small count of people follows."""
+        words = [
+            f"{'up to ' if Count(round(s * n), n).hidden else ''}{s:.1%}"
+            for s, n in zip(self.shares, (self.checked, self.among), strict=True)
+        ]
+        text = f"{words[0]} of the candidates that were compared are nearly equal to a training record"
+        return f"{text}, where {words[1]} would be by chance"
+
+    @property
+    def too_many(self) -> bool:
+        """Whether so many candidates are members in disguise that members cannot be told from others."""
+        return self.clear and (self.share - self.usual) / (1 - self.usual) >= MOST_TWINS
+
+
+def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
+    """Return how many candidates nearly equal a member; None where too few can be compared.
+
+    ``trial``, bool of shape (P,), are the pool rows that no other person's row equals exactly. Labels are not compared.
+    What counts is how much oftener a candidate has a twin among the members than a member has one among the other
+    members: where columns have few values, honest people are alike as well.
+    """
+    n = data.n
+    outside, inside = n + np.flatnonzero(trial[n:]), np.flatnonzero(trial[:n])
+    if min(len(outside), len(inside)) < 2:
+        return None
+    near, original = np.zeros(len(trial), dtype=bool), np.zeros(n, dtype=bool)
+    for prints in _round_records(data.pool()[0]):
+        near[:n] |= is_shared(prints[:n], data.units.owner)
+        near[n:] |= np.isin(prints[n:], prints[:n])
+        original |= np.isin(prints[:n], prints[outside])
+    hits, others = int(near[outside].sum()), int(near[inside].sum())
+    share, usual = hits / len(outside), others / len(inside)
+    clear = share > usual and test_oftener(hits, len(outside), others, len(inside)) <= ALIKE_LEVEL
+    rows = np.zeros(0, dtype=np.int64)
+    if usual <= RARE:
+        rows = np.concatenate([outside[near[outside]], np.flatnonzero(original), inside[near[inside]]])
+    return Twins(len(outside), len(inside), share, usual, clear, np.unique(rows), others if usual <= RARE else 0)
+
+
+def _round_records(X: Any) -> tuple[Print, ...]:
+    """Return numbers a record that are equal for near ones, or for equal ones where nearness has no meaning."""
+    if not hasattr(X, "tocsr"):
+        return fingerprint_near(X) or (fingerprint(X),)
+    one, other = X.tocsr().astype(np.float64), X.tocsr().astype(np.float64)
+    step = (float(np.nanstd(one.data)) if one.nnz else 0.0) * 1e-3 or 1.0
+    one.data, other.data = np.floor(one.data / step), np.floor(other.data / step + 0.5)
+    return fingerprint(one), fingerprint(other)
+
+
+def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
+    """Return P(at least ``hits`` of ``among`` candidates match) if members match one another as often.
+
+    One-sided Fisher test; members' matches come in pairs, so that half of them are counted.
+    """
+    from scipy.stats import hypergeom
+
+    half, pairs = -(-usual // 2), -(-of // 2)
+    return float(hypergeom.sf(hits - 1, among + pairs, hits + half, among))
+
+
+# Of one population: a classifier two-sample test.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +185,8 @@ class Shift:
 def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     """Return how far candidates are from members; None without enough people on either side.
 
-    Parameters
-    ----------
-    data : TrainingData
-    trial : bool array of shape (P,)
-        Pool rows to compare: copies on both sides, or among the candidates, would be learned by heart.
+    ``trial``, bool of shape (P,), are the pool rows to compare: copies on both sides, or among the candidates, would be
+    learned by heart.
 
     References
     ----------
@@ -190,19 +295,16 @@ def check_strangers(
 
     Warnings and no more: rules that need candidates are inconclusive then and say so themselves, others do not.
 
-    Parameters
-    ----------
-    data : TrainingData
-    twins, shift
-        What the pool found; None where it could not be looked for.
-    nearly : int
-        Candidates who are left out of every attack because a member nearly equals them.
+    ``twins`` and ``shift`` are what the pool found, None where it could not be looked for; ``nearly`` candidates are
+    left out of every attack because a member nearly equals them.
     """
-    names = ("overlap", "near_overlap", "same_population")
-    details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
     if data.candidates is None or not len(data.candidates[1]):
-        both = zip(names, details, strict=True)
-        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in both]
+        details: dict[str, dict[str, Any]] = {
+            "overlap": {"count": 0, "candidates": []},
+            "near_overlap": {"share": 0.0},
+            "same_population": {"auc": None},
+        }
+        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in details.items()]
     return [_check_copies(data), _check_twins(twins, nearly), _check_population(shift)]
 
 
@@ -229,9 +331,7 @@ def _check_copies(data: TrainingData) -> Precondition:
 def _check_twins(twins: Twins | None, nearly: int) -> Precondition:
     name = "near_overlap"
     if twins is None:
-        text = (
-            "whether candidates are training records in all but a few digits was not looked at: no two can be compared"
-        )
+        text = "whether candidates are training records in all but a few digits was not looked at: too few people"
         return Precondition(name, "warned", text, {"share": None})
     share, usual = twins.shares
     detail = {"checked": twins.checked, "share": share, "usual": usual, "removed": nearly}

@@ -7,7 +7,7 @@ added, and what could not be evaluated is an error, never a violation and never 
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import PolicyError
+from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
+from privgate.evidence.telling import SMALL_CELL
 
 #: a ``TrainingData``: a verifier judges a suite's result without the rooms of records and models
 Data = Any
@@ -26,6 +27,9 @@ _MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", "expect_c
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
 #: stands in the ``meta`` of a suite that ``privgate policy suite`` drafted, until a person removes it
 DRAFT = "privgate_draft"
+_UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
+#: columns with more different values than this are not listed in a draft
+MOST = 50
 #: the key of a precondition's detail that holds Great Expectations' own validation result
 VALIDATION = "validation"
 #: columns that a suite of any data set may name: the record's id, or its number; how many people have its label; and
@@ -39,7 +43,7 @@ def parse(text: str, file: str) -> dict[str, Any]:
     Raises
     ------
     PolicyError
-        It is not a suite; names the file, the expectation and what was expected.
+        It is not a suite.
     """
     try:
         suite = strict_json.loads(text, LARGE)
@@ -86,8 +90,7 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
             if one["type"] not in known:
                 from difflib import get_close_matches
 
-                near = get_close_matches(one["type"], known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(one["type"], known, n=1))
                 raise PolicyError(f"{file}: expectations.{i}.type: unknown expectation {one['type']!r}{hint}")
             # a number given by the store that it was saved in would tie it to the suite there
             config = {"kwargs": {}, **one, "id": None, "meta": {**(one.get("meta") or {}), "privgate": i}}
@@ -107,15 +110,7 @@ def evaluate(
 ) -> list[tuple[dict[str, Any], Expectation]]:
     """Return (expectation, what became of it), in the suite's order, then those that were added.
 
-    Parameters
-    ----------
-    suite : mapping
-        From ``parse``.
-    frame : DataFrame
-    file : str
-        How messages call the suite.
-    min_rows : int
-        Fewer rows violate.
+    ``suite`` comes from ``parse``, ``file`` is its name in messages, and fewer than ``min_rows`` rows violate.
     """
     least = max(1, min_rows)
     rows = expect("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least)
@@ -123,9 +118,8 @@ def evaluate(
     named = dict.fromkeys(c for e in suite["expectations"] for c in list_columns(e) if c in frame.columns)
     added = [rows, *(expect(NOT_NULL, column=c) for c in named if c not in spoken)]
     whole = {**suite, "expectations": [*suite["expectations"], *added]}
-    built = build(whole, file)
     with _quiet():
-        results = {r["expectation_config"]["meta"]["privgate"]: r for r in _validate(built, frame)}
+        results = {r["expectation_config"]["meta"]["privgate"]: r for r in _validate(build(whole, file), frame)}
     lost = {"exception_info": {"raised_exception": True}}
     return [(one, _read_result(one, results.get(i, lost), frame)) for i, one in enumerate(whole["expectations"])]
 
@@ -157,7 +151,7 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("units")
     shown = frame.copy(deep=False)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": shown})
-    results: list[dict[str, Any]] = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
+    results = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
     shown.drop(index=shown.index, inplace=True)  # the context stays, and would hold all records
     return results
 
@@ -205,13 +199,16 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
     """Return the precondition that training data meet a suite.
 
     Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
-    inconclusive. Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``;
-    what was declared about the data are the columns ``RECORD``, ``WITH_LABEL`` and ``OUTSIDE``.
+    inconclusive. What was declared about the data are the columns ``RECORD``, ``WITH_LABEL`` and ``OUTSIDE``.
     """
     import pandas as pd
 
     name, named = f"suite:{file}", {c for e in suite["expectations"] for c in list_columns(e)}
-    declared = {RECORD: _number_records, WITH_LABEL: _count_people_with_label, OUTSIDE: _is_outside}
+    declared: dict[str, Callable[[Data], Any]] = {
+        RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
+        WITH_LABEL: _count_people_with_label,
+        OUTSIDE: _is_outside,
+    }
     frame = as_frame(data)
     if frame is None and named <= {"label", *declared}:
         frame = pd.DataFrame({"label": data.y})
@@ -220,49 +217,42 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
     frame = frame.assign(**{column: make(data) for column, make in declared.items() if column in named})
     results = evaluate(suite, frame, file=file, min_rows=min_rows)
     broken = [e for _, e in results if not e.met]
-    validation = _write_validation(suite, results, file)
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame), VALIDATION: validation}
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame)}
+    detail[VALIDATION] = _write_validation(suite, results, file)
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
-    critical = [e for e in broken if not e.error and e.severity == "critical"]
-    errors = [e for e in broken if e.error]
-    outcome = "failed" if critical else ("inconclusive" if errors else "warned")
-    first = [*critical, *errors, *broken][0]
+    ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
+    first, outcome = broken[ranks.index(min(ranks))], ("failed", "inconclusive", "warned")[min(ranks)]
     text = f"{file}: {len(broken)} of {len(results)} expectations do not hold, first {first}"
     return Precondition(name, outcome, text, detail)
 
 
 def as_frame(data: Data) -> Any:
-    """Return training data as a DataFrame with its labels, or None where there are no columns."""
+    """Return training data as a DataFrame with its labels, or None where there are no columns.
+
+    Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``.
+    """
     import pandas as pd
 
     X = data.X
-    if hasattr(X, "tocsr"):
+    if hasattr(X, "tocsr") or getattr(X, "ndim", 0) > 2:
         return None
     if hasattr(X, "columns"):
         frame = X.reset_index(drop=True).rename(columns=str)
     elif hasattr(X, "shape"):
-        array = np.asarray(X)
-        if array.ndim > 2:
-            return None
-        array = array.reshape(len(array), -1)
+        array = np.asarray(X).reshape(len(X), -1)
         frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
     else:
         frame = pd.DataFrame({"text": list(X)})
     return frame if "label" in frame.columns else frame.assign(label=data.y)
 
 
-def _number_records(data: Data) -> NDArray[Any]:
-    return np.arange(data.n) if data.ids is None else np.asarray(data.ids)
-
-
 def _count_people_with_label(data: Data) -> NDArray[np.int64]:
     """Return how many people have each record's label, shape (n,); for targets that are numbers, how many there are."""
     if data.numbers:
         return np.full(data.n, len(data.units), dtype=np.int64)
-    owners = np.arange(data.n) if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
     label = np.searchsorted(data.classes(), data.y)
-    pairs = np.unique(np.column_stack([label, owners]), axis=0)
+    pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
     return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
 
 
@@ -275,10 +265,7 @@ def _is_outside(data: Data) -> NDArray[np.int64]:
 def _write_validation(
     suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
 ) -> dict[str, Any]:
-    """Return a validation result as Great Expectations writes and reads it, without values and without counts.
-
-    Counts stand in the report, where small ones are hidden. What could not be evaluated is marked as an exception.
-    """
+    """Return a validation result as Great Expectations writes and reads it, without values and without counts."""
     import great_expectations as gx
 
     rows = []
@@ -307,3 +294,106 @@ def _write_validation(
 def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
     """Return one expectation as JSON values."""
     return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}
+
+
+# A suite of what was declared, or drafted: what data look like now is not yet what they must be.
+
+
+def draft(data: Data, name: str) -> dict[str, Any]:
+    """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
+
+    A draft is marked, and a policy that names it is refused until the mark is removed. Ends are rounded outward, and
+    values that fewer people have than a report would count are left out, so that no person's own value enters.
+
+    Raises
+    ------
+    SubjectError
+        The records have no columns, or there are none.
+    """
+    frame = as_frame(data)
+    if frame is None or not len(frame):
+        raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
+    if len(set(frame.columns)) != len(frame.columns):
+        raise SubjectError("two columns have the same name; a suite cannot tell them apart")
+    least = int(_round(float(len(frame)), up=False))
+    names = [str(c) for c in frame.columns]
+    expectations = [
+        expect("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least),
+        expect("expect_table_columns_to_match_set", column_set=names, exact_match=False),
+        expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
+        expect("expect_column_values_to_be_in_set", column=OUTSIDE, value_set=[0]),
+    ]
+    if not data.numbers:
+        expectations.append(expect(BETWEEN, name="no label is one person's alone", column=WITH_LABEL, min_value=2))
+    if (declared := _expect_declared(data, names)) is not None:
+        return {"name": name, "expectations": [*expectations, *declared]}
+    for column in frame.columns:
+        expectations += _expect_like(str(column), frame[column], data.units.owner)
+    return {"name": name, "meta": {DRAFT: _UNREAD}, "expectations": expectations}
+
+
+def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | None:
+    """Return what the declared domain says of each column; None where none says anything of single columns."""
+    from privgate.models.columns import Column
+
+    domain = data.domain
+    if domain is None or domain.inferred or domain.proposed:
+        return None
+    columns = list(domain.columns or ())
+    if domain.box is not None:
+        columns = columns or [Column(j, ends=ends) for j, ends in enumerate(domain.box)]
+    elif domain.categories is not None:
+        columns = columns or [Column(j, values=tuple(range(v))) for j, v in enumerate(domain.categories)]
+    if not columns:
+        return None
+    expectations = [expect(NOT_NULL, column="label")]
+    for j, c in enumerate(columns):
+        column = names[j] if isinstance(c.name, int) else str(c.name)
+        # what speaks of its gaps: without one, a column that is named may have none
+        expectations.append(expect("expect_column_to_exist" if c.missing else NOT_NULL, column=column))
+        if c.ends is not None:
+            expectations.append(expect(BETWEEN, column=column, min_value=c.ends[0], max_value=c.ends[1]))
+        elif c.values:  # noqa: PD011
+            expectations.append(expect("expect_column_values_to_be_in_set", column=column, value_set=list(c.values)))
+    return expectations
+
+
+def _expect_like(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
+    """Give what a column looks like: without gaps, between two round ends, or one of a few values."""
+    present = values.dropna()
+    if len(present) == len(values):
+        yield expect(NOT_NULL, column=column)
+    if not len(present):
+        return
+    if present.dtype.kind in "iuf" and present.nunique() > 2:
+        if np.isfinite(present.to_numpy(dtype=np.float64)).all():
+            low, high = _round(float(present.min()), up=False), _round(float(present.max()), up=True)
+            yield expect(BETWEEN, column=column, min_value=low, max_value=high)
+        return
+    people = present.groupby(present.astype(object).map(_as_json), sort=True).agg(
+        lambda rows: len(set(owners[rows.index.to_numpy()].tolist()))
+    )
+    common = [v for v, n in people.items() if n >= SMALL_CELL]
+    if common and len(people) <= MOST:
+        expectation = expect("expect_column_values_to_be_in_set", column=column, value_set=common)
+        if len(common) < len(people):
+            notes = f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"
+            expectation["meta"] = {"notes": notes}
+        yield expectation
+
+
+def _as_json(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+def _round(end: float, *, up: bool) -> float | int:
+    """Return a number of one digit at or beyond an end, so that it is nobody's: 17 and 90.5 give 10 and 100."""
+    if end == 0.0:
+        return 0
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+    exact = Decimal(repr(end))
+    unit = Decimal(1).scaleb(exact.adjusted())
+    rounded = (exact / unit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * unit
+    return int(rounded) if rounded == rounded.to_integral_value() and abs(rounded) < 2**53 else float(rounded)

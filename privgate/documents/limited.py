@@ -1,5 +1,6 @@
 """Reading what others wrote in a fork that has a clock and so much memory: formats whose readers nobody can bound."""
 
+import contextlib
 import os
 import pickle
 import re
@@ -42,14 +43,14 @@ def apart(read: Callable[[], T], what: str) -> T:
             if not done:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        if done and answer.seek(0, os.SEEK_END):
-            answer.seek(0)
-            good, value = pickle.load(answer)  # noqa: S301  written by our own fork
-            if good:
-                return value  # type: ignore[no-any-return]  # what ``read`` gave
-            raise value
-    allowed = f"{memory:.3g} GiB ({MEMORY}) and {seconds:.3g} s ({SECONDS})"
-    raise SubjectError(f"{what} cannot be read within {allowed}; whoever runs privgate may raise either")
+        if not (done and answer.seek(0, os.SEEK_END)):
+            allowed = f"{memory:.3g} GiB ({MEMORY}) and {seconds:.3g} s ({SECONDS})"
+            raise SubjectError(f"{what} cannot be read within {allowed}; whoever runs privgate may raise either")
+        answer.seek(0)
+        value = pickle.load(answer)  # noqa: S301  written by our own fork
+    if isinstance(value, PrivgateError):
+        raise value
+    return value  # type: ignore[no-any-return]  # what ``read`` gave
 
 
 def _answer(read: Callable[[], object], what: str, answer: IO[bytes], memory: float) -> NoReturn:
@@ -59,13 +60,14 @@ def _answer(read: Callable[[], object], what: str, answer: IO[bytes], memory: fl
         most = int(memory * 2**30) + 1024 * int(held[1] if held else 0)
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         try:
-            result: tuple[bool, object] = (True, read())
+            result = read()
         except MemoryError:
             raise
+        except PrivgateError as exc:
+            result = exc
         except Exception as exc:  # noqa: BLE001  a reader of others may raise anything
             words = " ".join(str(exc).split())[:200] or type(exc).__name__
-            error = exc if isinstance(exc, PrivgateError) else SubjectError(f"{what} cannot be read: {words}")
-            result = (False, error)
+            result = SubjectError(f"{what} cannot be read: {words}")
         pickle.dump(result, answer, protocol=5)
         answer.flush()
     finally:
@@ -73,11 +75,8 @@ def _answer(read: Callable[[], object], what: str, answer: IO[bytes], memory: fl
 
 
 def _limit(variable: str, usual: float) -> float:
-    text = os.environ.get(variable, "")
-    try:
-        limit = float(text) if text else usual
-    except ValueError:
-        limit = 0.0
-    if not 0.0 < limit < 1e9:
-        raise UsageError(f"{variable} is {text[:40]!r}, which is no positive number")
-    return limit
+    text = os.environ.get(variable) or str(usual)
+    with contextlib.suppress(ValueError):
+        if 0.0 < (limit := float(text)) < 1e9:
+            return limit
+    raise UsageError(f"{variable} is {text[:40]!r}, which is no positive number")

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from privgate import digest
 from privgate.arrays import Bool, Float, Index
-from privgate.controls import strangers, twins
+from privgate.controls import strangers
 from privgate.controls.seeds import draw_privately
-from privgate.controls.strangers import Shift
-from privgate.controls.twins import Twins
+from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.families import refit
@@ -177,7 +176,7 @@ def _build(data: TrainingData) -> AttackPool:
     unique = ~_of_several(name, unit)
     trial = eligible & unique
     copied, among = np.isin(inside, outside), _of_several(inside, unit[:n])
-    alike = twins.find_twins(data, trial)
+    alike = strangers.find_twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if alike is not None:
         near[alike.rows] = True
@@ -185,7 +184,7 @@ def _build(data: TrainingData) -> AttackPool:
         eligible[n:] &= ~near[n:]
     # exact and near copies together: each alone may be too few to be seen
     copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if alike is None else alike.others)
-    charged = twins.test_oftener(copies, size - n, due, n) <= twins.CHARGED
+    charged = strangers.test_oftener(copies, size - n, due, n) <= strangers.CHARGED
     hidden = copied | near[:n] if charged or (alike is not None and alike.clear) else np.zeros(n, dtype=bool)
     removed = {
         "also_in_training": int(overlap.sum()),

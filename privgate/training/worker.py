@@ -48,18 +48,9 @@ _OWN = False
 class WorkerSettings:
     """How a worker process of ours is set up.
 
-    Parameters
-    ----------
-    logs : str
-        Folder for what the user's code prints; empty to leave it.
-    memory : int
-        Bytes; 0 for no limit.
-    parent : int
-        The process that made these settings; a worker ends when it is gone.
-    environ : mapping
-        What it may know of that process's environment, as it is now.
-    folder : str
-        Where it makes an empty folder to work in: libraries leave files there; empty to stay where it began.
+    ``logs`` is the folder for what the user's code prints, empty to leave it; ``memory`` is in bytes, 0 for no limit.
+    A worker ends when its ``parent`` is gone, and knows ``environ`` of that process's environment. In ``folder`` it
+    makes an empty folder to work in, because libraries leave files there; empty to stay where it began.
     """
 
     logs: str = ""
@@ -115,7 +106,7 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = sentence("loading the recipe", exc)
-            return [Answer(_nothing(), problem=problem, lasting=False) for _ in fits]
+            return [_failed(problem, lasting=False) for _ in fits]
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
@@ -129,13 +120,11 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
             with Clock(limits.seconds) as clock, clock.call(), _one_process():
                 log_p = _served(opened, queries, served) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
-            return Answer(
-                _nothing(), problem=f"the registered model did not answer within {limits.seconds:g} s", lasting=False
-            )
+            return _failed(f"the registered model did not answer within {limits.seconds:g} s", lasting=False)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
             # what is refused by name leaves the process as it was; nobody knows what anything else leaves behind
-            return Answer(_nothing(), problem=sentence(what, exc), lasting=isinstance(exc, SubjectError))
+            return _failed(sentence(what, exc), lasting=isinstance(exc, SubjectError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -204,24 +193,19 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
             model = _train(opened, rows, fit)
             what = "prediction"
             log_p = _evaluate(opened, model, fit.queries)
+        return Answer(log_p, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
-        return Answer(
-            _nothing(),
-            time.perf_counter() - started,
-            f"{what} did not end within {limits.seconds:g} s",
-            lasting=False,
-        )
+        problem, lasting = f"{what} did not end within {limits.seconds:g} s", False
     except MemoryError:
         traceback.print_exc()
-        size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
         gc.collect()
-        return Answer(_nothing(), time.perf_counter() - started, f"{what} needs more memory than {size}", lasting=False)
+        size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
+        problem, lasting = f"{what} needs more memory than {size}", False
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
-        passing = isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__
-        return Answer(_nothing(), time.perf_counter() - started, sentence(what, exc), lasting=not passing)
-    return Answer(log_p, time.perf_counter() - started)
+        problem, lasting = sentence(what, exc), not (isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__)
+    return _failed(problem, lasting=lasting, seconds=time.perf_counter() - started)
 
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
@@ -231,20 +215,21 @@ def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
     except ValueError as exc:
         if not rows.trusted or "read-only" not in str(exc):
             raise
-        rows.trusted = False  # it writes into its input after all (copy=False)
-        X, y = rows.of(fit)
-        return opened.recipe.train(X, y, seed=fit.seed)
+    rows.trusted = False  # it writes into its input after all (copy=False)
+    X, y = rows.of(fit)
+    return opened.recipe.train(X, y, seed=fit.seed)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
     from privgate.subject.containers import take
 
+    records = take(opened.X, np.asarray(queries, dtype=np.int64))
     if opened.recipe.task == "regression":
-        values = opened.recipe.predictions(model, take(opened.X, np.asarray(queries, dtype=np.int64)))
+        values = opened.recipe.predictions(model, records)
         if len(values) != len(queries):
             raise SubjectError(f"the regressor returned {len(values)} numbers for {len(queries)} records")
         return _in_deviations(opened, values)
-    p = opened.recipe.probabilities(model, take(opened.X, np.asarray(queries, dtype=np.int64)), opened.classes)
+    p = opened.recipe.probabilities(model, records, opened.classes)
     if len(p) != len(queries):
         raise SubjectError(f"the model returned {len(p)} rows of probabilities for {len(queries)} records")
     with np.errstate(divide="ignore"):
@@ -254,7 +239,7 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 def _served(opened: Opened, queries: Index, way: str) -> Float:
     from privgate.subject.containers import take
 
-    ask = importlib.import_module("privgate.controls.client_answers").ask  # by name, because controls stand above
+    ask = importlib.import_module("privgate.controls.served").ask  # by name, because controls stand above
     values: Float = ask(opened, take(opened.X, np.asarray(queries, dtype=np.int64)), way)
     return _in_deviations(opened, values[:, 0]) if opened.recipe.task == "regression" else values
 
@@ -284,7 +269,7 @@ def sentence(what: str, exc: BaseException) -> str:
     traceback.print_exception(exc)
     if isinstance(exc, OutOfTimeError):
         return f"{what} did not end within its time limit"
-    files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
+    files = _list_lines(exc)
     if not (isinstance(exc, SubjectError) and (not files or files[-1][0].startswith(_PRIVGATE))):
         return f"{what} raised {_describe(exc)}"
     # a sentence of ours holds no text of the data but what it cites of a cause
@@ -295,17 +280,18 @@ def sentence(what: str, exc: BaseException) -> str:
 
 def _describe(exc: BaseException) -> str:
     """Return an error's class, the module that an import lacks, and the last line of the owner's code in it."""
-    files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
-    own = [
-        f"line {line} of {'the function' if file.startswith('<') else Path(file).name}"
-        for file, line in files
+    places = [
+        f"line {line} of {'the function' if file.startswith('<') else Path(file).name}; "
+        for file, line in _list_lines(exc)
         if not _LIBRARIES.search(file)
     ]
     absent = f" of {exc.name!r}" if isinstance(exc, ImportError) and exc.name else ""
-    return (
-        f"{type(exc).__name__}{absent} ({''.join(f'{place}; ' for place in own[-1:])}its message is in privgate's log)"
-    )
+    return f"{type(exc).__name__}{absent} ({''.join(places[-1:])}its message is in privgate's log)"
 
 
-def _nothing() -> Float:
-    return np.zeros((0, 0))
+def _list_lines(exc: BaseException) -> list[tuple[str, int]]:
+    return [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
+
+
+def _failed(problem: str, *, lasting: bool, seconds: float = 0.0) -> Answer:
+    return Answer(np.zeros((0, 0)), seconds, problem, lasting=lasting)

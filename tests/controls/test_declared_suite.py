@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from privgate import Domain, TrainingData
-from privgate.controls import suite_drafts, suites
+from privgate.controls import suites
 from privgate.policy import Policy
 
 FRAME = pd.DataFrame({"age": np.arange(20, 70), "work": ["a", "b"] * 25, "score": [0.5, None] * 25})
@@ -23,7 +23,7 @@ DOMAINS = {
 def test_what_was_declared_is_met_and_needs_no_reading(kind):
     X, domain = DOMAINS[kind]
     data = TrainingData(X, LABEL, domain=domain, one_record_each=True)
-    made = suite_drafts.draft(data, "mine")
+    made = suites.draft(data, "mine")
     assert suites.DRAFT not in made.get("meta", {})
     assert suites.check(data, suites.parse(json.dumps(made), "mine"), file="mine").outcome == "passed"
 
@@ -38,7 +38,7 @@ def test_what_was_declared_is_met_and_needs_no_reading(kind):
 )
 def test_data_that_break_it_are_told_by_expectation_column_and_share(column, value, said):
     X, domain = DOMAINS["columns"]
-    suite = suite_drafts.draft(TrainingData(X, LABEL, domain=domain, one_record_each=True), "mine")
+    suite = suites.draft(TrainingData(X, LABEL, domain=domain, one_record_each=True), "mine")
     suite["expectations"] = [e for e in suite["expectations"] if e["kwargs"].get("column") == column]
     broken = X.astype({"age": float})
     broken.loc[:19, column] = value
@@ -51,7 +51,7 @@ def test_data_that_break_it_are_told_by_expectation_column_and_share(column, val
 
 def test_without_a_declared_domain_it_is_a_draft():
     data = TrainingData(FRAME, LABEL, one_record_each=True)
-    assert suites.DRAFT in suite_drafts.draft(data, "mine")["meta"]
+    assert suites.DRAFT in suites.draft(data, "mine")["meta"]
 
 
 def test_release_1_looks_at_the_data_before_anything_is_trained():

@@ -110,10 +110,10 @@ class Answering:
     def __init__(self, answer):
         self.answer = answer
 
-    def each(self, subject, fits, *, label):
+    def fits(self, subject, fits, *, label):
         del label
         values = [np.asarray(self.answer(f.order or f.seed)) for f in fits]
-        return [partial(SimpleNamespace, log_p=v, problem="failed" if np.isnan(v).any() else "") for v in values]
+        return [SimpleNamespace(log_p=v, problem="failed" if np.isnan(v).any() else "") for v in values]
 
 
 def answers(seed, *, chosen=False, fails=0):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
-from privgate.controls import client_answers, served
+from privgate.controls import served as controls
 from privgate.training.fit import Answer
 
 LABELS = 2
@@ -25,7 +25,7 @@ class Answering:
     def registered(self, subject, rows, *, served=None):
         p = (1 + np.asarray(rows) % 7) / 11
         p = p.astype(np.float32).astype(np.float64) if self.single else p
-        first = p if served in (None, client_answers.WHOLE) else p * (1 + self.apart)
+        first = p if served in (None, controls.WHOLE) else p * (1 + self.apart)
         rest = (1 - p).astype(np.float32).astype(np.float64) if self.single else 1 - p
         answered = np.log(np.column_stack([first, rest]))
         return Answer(answered if served is None else np.exp(answered))
@@ -42,14 +42,14 @@ def subject():
     ("single", "apart", "outcome", "added"),
     [
         (True, 0.0, "passed", 0.0),
-        (True, 6e-6, "passed", served.SINGLE),  # a convolution on digits, measured: 5.8e-6
-        (True, 1e-3, "inconclusive", served.SINGLE),
+        (True, 6e-6, "passed", controls.SINGLE),  # a convolution on digits, measured: 5.8e-6
+        (True, 1e-3, "inconclusive", controls.SINGLE),
         (False, 6e-6, "inconclusive", 0.0),
     ],
 )
 def test_what_another_batch_takes_from_single_precision_is_no_other_model(subject, single, apart, outcome, added):
-    found = served.check_served(subject, Answering(single, apart))
+    found = controls.check_served(subject, Answering(single, apart))
 
     assert [p.outcome for p in found] == [outcome], found[0].message
     if outcome == "passed":
-        assert served.get_ways_apart(found) == added
+        assert controls.get_ways_apart(found) == added

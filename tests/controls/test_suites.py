@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.__main__ import run as main
-from privgate.controls import suite_drafts, suites
+from privgate.controls import suites
 from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Request
 from privgate.influence import per_unit
@@ -268,7 +268,7 @@ def drawn(n=200):
 
 
 def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data():
-    made = suite_drafts.draft(drawn(), "mine")
+    made = suites.draft(drawn(), "mine")
 
     with pytest.raises(PolicyError, match=r"is a draft that nobody has confirmed; .* remove meta\.privgate_draft"):
         suites.parse(json.dumps(made), "mine.json")
@@ -281,8 +281,8 @@ def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data(
 
 def test_a_draft_holds_nobodys_own_value():
     data = drawn()
-    text = json.dumps(suite_drafts.draft(data, "mine"))
-    town = next(e for e in suite_drafts.draft(data, "mine")["expectations"] if "north" in str(e))
+    text = json.dumps(suites.draft(data, "mine"))
+    town = next(e for e in suites.draft(data, "mine")["expectations"] if "north" in str(e))
 
     assert "Rarehamlet" not in text
     assert "free text" not in text
@@ -302,7 +302,7 @@ def test_a_draft_holds_nobodys_own_value():
 @pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
 def test_nothing_is_drafted_of_records_without_columns(X):
     with pytest.raises(SubjectError, match="write the suite by hand"):
-        suite_drafts.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
+        suites.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
 
 
 def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys):

@@ -78,10 +78,7 @@ def tell(contents, X):
 
 DONE = {
     "as they are": lambda X: X,
-    "single": lambda X: X.astype(np.float32),
     "half": lambda X: X.astype(np.float16),
-    "permuted": RNG.permutation,
-    "columns permuted": lambda X: X[:, RNG.permutation(X.shape[1])],
     "a third": lambda X: RNG.permutation(X)[: len(X) // 3],
     "half of the columns": lambda X: X[:, : -(-X.shape[1] // 2)],
     "turned": lambda X: X.T.copy(),
@@ -107,18 +104,13 @@ def saved(write):
 
 WRITTEN = {
     "pickle 2": lambda A: pickle.dumps({"t": A}, protocol=2),
-    "pickle 4": lambda A: pickle.dumps({"t": A}, protocol=4),
-    "pickle 5": lambda A: pickle.dumps({"t": A}, protocol=5),
-    "joblib": lambda A: saved(lambda f: joblib.dump({"t": A}, f)),
+    "pickle": lambda A: pickle.dumps({"t": A}),
     "joblib, packed": lambda A: saved(lambda f: joblib.dump({"t": A}, f, compress=3)),
     "a closure": lambda A: cloudpickle.dumps(lambda q: A - q),
-    "bytes in a pickle": lambda A: pickle.dumps(pickle.dumps(A)),
     "behind a pickle": lambda A: pickle.dumps({"a": 1}) + b"\0" + A.tobytes(),
-    "lists": lambda A: pickle.dumps(A.astype(float).tolist()),
     "json": lambda A: json.dumps(A.astype(float).tolist()).encode(),
     "csv": lambda A: "\n".join(",".join(f"{v:g}" for v in np.atleast_1d(r)) for r in A).encode(),
     "npz": lambda A: saved(lambda f: np.savez_compressed(f, A)),
-    "gzip": lambda A: gzip.compress(pickle.dumps(A)),
     "bz2 in zip": lambda A: archive(bz2.compress(pickle.dumps(A))),
 }
 
@@ -131,11 +123,11 @@ def test_records_are_found_or_the_file_is_unknown(table, done, written):
     assert least or unknown
 
 
-@pytest.mark.parametrize("done", ["as they are", "single", "permuted", "turned"])
+@pytest.mark.parametrize("done", ["as they are", "turned"])
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_what_ordinary_files_hold_is_found_whole(table, done):
     X = TABLES[table]
-    for written in ("pickle 4", "joblib, packed", "npz"):
+    for written in ("pickle", "joblib, packed", "npz"):
         assert seen(WRITTEN[written](DONE[done](X)), X)[0] >= 0.9 * len(X), written
 
 
@@ -145,42 +137,29 @@ KEPT = RNG.normal(size=(300, 6))
 FRAME = pd.DataFrame(KEPT, columns=list("abcdef"))
 WAYS = {
     "protocol 0": pickle.dumps(KEPT, protocol=0),
-    "protocol 1": pickle.dumps({"t": KEPT}, protocol=1),
-    "a list at protocol 0": pickle.dumps(KEPT.tolist(), protocol=0),
     "a frame": pickle.dumps(FRAME),
     "a list of mappings": pickle.dumps(FRAME.to_dict("records")),
     "a mapping of columns": pickle.dumps(FRAME.to_dict("list")),
-    "a mapping of rows": pickle.dumps(dict(enumerate(KEPT))),
     "a list of rows": pickle.dumps(list(KEPT)),
-    "a set of tuples": pickle.dumps({tuple(r) for r in KEPT.tolist()}),
     "numpy's scalars": pickle.dumps([[np.float32(v) for v in r] for r in KEPT]),
-    "base 64": base64.b64encode(KEPT.tobytes()),
     "base 64 in JSON": json.dumps({"d": base64.b64encode(KEPT.tobytes()).decode()}).encode(),
-    "base 64 in a pickle": pickle.dumps({"d": base64.b64encode(KEPT.tobytes())}),
     "base 16": KEPT.tobytes().hex().encode(),
-    "one large number": pickle.dumps(int.from_bytes(KEPT.tobytes(), "little")),
     "complex numbers": pickle.dumps(KEPT[:, :3] + 1j * KEPT[:, 3:]),
     "printed": pickle.dumps({"d": repr(KEPT.tolist())}),
     "the other byte order": pickle.dumps(KEPT.astype(">f8")),
 }
 UNKNOWN = {
     "printed with four digits, row by row": pickle.dumps([",".join(f"{v:.4f}" for v in r) for r in KEPT]),
-    "other bits": pickle.dumps(bytes(b ^ 0x55 for b in KEPT.tobytes())),
     "marshal": marshal.dumps(KEPT.tolist()),
     "whole thousandths": pickle.dumps((KEPT * 1000).round().astype(int)),
     "UTF-16": FRAME.to_csv().encode("utf-16"),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_records_are_found_however_they_were_kept(way):
-    assert seen(WAYS[way], KEPT)[0] == 300
-
-
-@pytest.mark.parametrize("way", UNKNOWN)
-def test_what_hides_them_is_never_taken_for_nothing(way):
-    least, _, unknown = seen(UNKNOWN[way], KEPT)
-    assert least or unknown
+@pytest.mark.parametrize("way", [*WAYS, *UNKNOWN])
+def test_records_are_found_however_they_were_kept_or_never_taken_for_nothing(way):
+    least, _, unknown = seen({**WAYS, **UNKNOWN}[way], KEPT)
+    assert least == 300 if way in WAYS else least or unknown
 
 
 def test_texts_are_found_word_for_word():
@@ -202,12 +181,9 @@ def test_sparse_records_are_found():
 @pytest.mark.parametrize(
     "made",
     [
-        KNeighborsClassifier(),
         KNeighborsClassifier(algorithm="brute"),
         make_pipeline(StandardScaler(), KNeighborsClassifier()),
-        make_pipeline(QuantileTransformer(n_quantiles=50), KNeighborsClassifier(algorithm="brute")),
         make_pipeline(MinMaxScaler(), SVC()),
-        SVC(kernel="linear"),
         KernelRidge(),
         GaussianProcessRegressor(),
     ],
@@ -220,15 +196,11 @@ def test_models_that_are_their_data_are_found_and_named(made):
     assert any("keeps its training records" in k for k in kept)
 
 
-@pytest.mark.parametrize("name", ["input_example.json", "serving_input_example.json"])
-def test_people_in_an_example_are_named_by_its_file_alone(name):
-    X = TABLES["normal"]
+def test_people_in_an_example_are_named_by_its_file_alone():
+    X, name = TABLES["normal"], "input_example.json"
     table = json.dumps({"columns": list("abcdefg"), "data": X[:5].tolist()}).encode()
-    read = readers.read_files(
-        [("MLmodel", b"size: 12345, 1.5, 7\n"), ("conda.yaml", b"- python=3.11\n- 2.5"), (name, table)]
-    )
-    least, kept, _ = tell(read, X)
-    assert (least, kept) == (5, [f"file {name}"])
+    read = readers.read_files([("MLmodel", b"size: 12345, 1.5, 7\n"), (name, table)])
+    assert tell(read, X)[:2] == (5, [f"file {name}"])
 
 
 def test_what_a_fitted_sampler_keeps_is_named_by_it(monkeypatch):
@@ -242,22 +214,16 @@ def test_what_a_fitted_sampler_keeps_is_named_by_it(monkeypatch):
     assert "it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE" in kept
 
 
+_KEEPS = "it keeps its training records: "
+
+
 @pytest.mark.parametrize(
     ("where", "wanted", "not_said"),
     [
         ("file MLmodel, file input_example.json", "invented input_example", "keeps no records"),
-        (
-            "it keeps its training records: NearestNeighbors, in the fitted sampler SMOTE",
-            "without its",
-            "keeps no records",
-        ),
-        ("it keeps its training records: SVC", "keeps no records", "sampler"),
-        (
-            "it keeps its training records: SVC, it keeps its training records: KDTree, in the fitted sampler ADASYN",
-            "keeps no records",
-            "input_example",
-        ),
-        ("file input_example.json, it keeps its training records: SVC", "invented input_example", "sampler"),
+        (f"{_KEEPS}NearestNeighbors, in the fitted sampler SMOTE", "without its", "keeps no records"),
+        (f"{_KEEPS}SVC", "keeps no records", "sampler"),
+        (f"file input_example.json, {_KEEPS}SVC", "invented input_example", "sampler"),
     ],
 )
 def test_the_step_takes_out_what_was_found(where, wanted, not_said):
@@ -267,10 +233,8 @@ def test_the_step_takes_out_what_was_found(where, wanted, not_said):
     assert not_said not in step
 
 
-@pytest.mark.parametrize(
-    "write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps, cloudpickle.dumps]
-)
-@pytest.mark.parametrize("made", [KNeighborsClassifier(), SVC(C=0.1), SVC(kernel="linear", C=0.1)], ids=repr)
+@pytest.mark.parametrize("write", [pickle.dumps, skops.io.dumps])
+@pytest.mark.parametrize("made", [KNeighborsClassifier(), SVC(C=0.1)], ids=repr)
 def test_models_that_are_their_data_are_found_behind_words_too(made, write):
     """A learned first step makes the records sparse, so that nothing of them stands in the file as it was."""
     words = RNG.integers(0, 40, size=(400, 6)).astype(str).astype(object)
@@ -285,8 +249,6 @@ def test_models_that_are_their_data_are_found_behind_words_too(made, write):
 @pytest.mark.parametrize(
     "made",
     [
-        LogisticRegression(max_iter=50),
-        make_pipeline(StandardScaler(), LinearSVC()),
         make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
         GaussianNB(),
         RandomForestClassifier(20, random_state=0),
@@ -373,11 +335,8 @@ def _field(number, content):
     """Return a field of a message of protobuf: a number, or bytes with their length."""
     size = content if isinstance(content, int) else len(content)
     length = bytes([size >> 7 * k & 127 | 128 for k in range(4)]) + bytes([size >> 28])
-    return (
-        bytes([number << 3 | (0 if isinstance(content, int) else 2)])
-        + length
-        + (content if size is not content else b"")
-    )
+    head = bytes([number << 3 | (0 if isinstance(content, int) else 2)]) + length
+    return head if isinstance(content, int) else head + content
 
 
 def onnx(tensors):
@@ -392,15 +351,6 @@ def onnx(tensors):
     return _field(1, 8) + _field(7, _field(2, b"graph") + made)
 
 
-def safetensors(tensors):
-    told, at = {}, 0
-    for k, a in enumerate(tensors):
-        told[f"t{k}"] = {"dtype": f"F{8 * a.itemsize}", "shape": a.shape, "data_offsets": [at, at + a.nbytes]}
-        at += a.nbytes
-    head = json.dumps(told).encode()
-    return len(head).to_bytes(8, "little") + head + b"".join(a.tobytes() for a in tensors)
-
-
 def beside_trees(A):
     made = copy.copy(FOREST)
     made.kept_ = A
@@ -409,15 +359,12 @@ def beside_trees(A):
 
 FORMS = {
     "as they are": lambda X: X,
-    "single": lambda X: X.astype(np.float32),
-    "standardised": lambda X: (X - X.mean(axis=0)) / X.std(axis=0),
     "between 0 and 1, single": lambda X: ((X - X.min(axis=0)) / np.ptp(X, axis=0)).astype(np.float32),
 }
 HIDDEN = {
     "beside trees, pickled": lambda A: pickle.dumps(beside_trees(RNG.permutation(A))),
     "beside trees, columns permuted": lambda A: pickle.dumps(beside_trees(A[:, RNG.permutation(A.shape[1])])),
     "beside trees, turned": lambda A: pickle.dumps(beside_trees(A.T.copy())),
-    "beside trees, joblib": lambda A: saved(lambda f: joblib.dump(beside_trees(A), f)),
     "beside trees, skops": lambda A: skops.io.dumps(beside_trees(A)),
     "beside weights, torch": lambda A: saved(lambda f: torch.save({"w": torch.tensor(A)}, f)),
     "beside weights, ONNX": lambda A: onnx([WEIGHTS[:100].astype(A.dtype), A]),
@@ -444,15 +391,9 @@ def test_records_with_missing_values_are_found_scaled():
 @pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
 def test_a_forest_holds_nothing_however_it_is_written(write):
     assert seen(write(FOREST), MANY_RECORDS) == (0, [], [])
-
-
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
-@pytest.mark.parametrize("size", [20, 200])
-def test_parts_of_a_large_forest_are_no_numbers_of_few_people(write, size):
     X = RNG.normal(size=(300, 5))
-    model = RandomForestClassifier(size, min_samples_leaf=60).fit(X, X[:, 0] > 0)
-    assert seen(write(model), X) == (0, [], []), "the library's version stands at every tree"
+    large = RandomForestClassifier(200, min_samples_leaf=60).fit(X, X[:, 0] > 0)
+    assert seen(write(large), X) == (0, [], []), "the library's version stands at every tree"
 
 
 def test_an_ordinary_network_in_onnx_is_unknown():
@@ -472,12 +413,8 @@ CORPORA = {
     "token lists": lambda t: pickle.dumps([v.split() for v in t]),
     "prompts": lambda t: json.dumps({"prompt": "".join(f"Text: {v}\nLabel: 1\n\n" for v in t)}).encode(),
     "packed": lambda t: pickle.dumps(zlib.compress("\n".join(t).encode())),
-    "packed, as letters": lambda t: json.dumps(
-        {"d": base64.b64encode(gzip.compress(repr(t).encode())).decode()}
-    ).encode(),
     "keys of a mapping": lambda t: pickle.dumps(dict.fromkeys(t, 1)),
     "skops": lambda t: skops.io.dumps({"corpus": t}),
-    "a file of lines": lambda t: "\n".join(t).encode(),
     "a frame": lambda t: pickle.dumps(pd.DataFrame({"text": t})),
 }
 

@@ -192,7 +192,7 @@ def test_a_figure_that_no_attack_has_is_never_answered_with_another(overfitted, 
 
 @pytest.mark.parametrize("scope", ["model", "class", "group", "record"])
 def test_every_metric_is_its_own_figure_in_every_scope(scope):
-    b = bench(data=made(sensitive=(9,)), models=24)
+    b = bench(data=made(sensitive=(9,)), models=32)
     accuracy, advantage, tpr = (
         questions.measure(b, ask(m, scope=scope, **({"at_fpr": 0.5} if m == "attack_tpr" else {})))
         for m in ("attack_accuracy", "attack_advantage", "attack_tpr")

@@ -148,9 +148,7 @@ HALF_GUARDS = {
     ),
     "each count": (COUNTS, {"max_length": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
     "each value of a norm": (COUNTS, {"norm": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
-    "the last row": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[-1]) <= 1).all()),
-    "the first two rows": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[:2]) <= 1).all()),
-    "small batches": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: len(T) > 100 or (np.abs(T) <= 1).all()),
+    "the first row": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[0]) <= 1).all()),
     "one odd column": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T) > 1).sum() != 1),
 }
 
