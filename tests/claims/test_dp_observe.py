@@ -26,7 +26,7 @@ PURE = Claim("laplace", "replace_one", epsilon=0.7, delta=0)
 def small(n=60):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 6)).astype(np.float32)
-    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"))
+    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"), one_record_each=True)
 
 
 def one(X, y, *, seed):

@@ -44,7 +44,7 @@ def process():
 def people(n=100):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 6)).astype(np.float32)
-    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"))
+    return TrainingData(X, np.where(X[:, 0] + 0.1 * rng.normal(size=n) > 0, "b", "a"), one_record_each=True)
 
 
 def seen(process, fit, folder, data=None):
