@@ -24,7 +24,6 @@ DIGESTS = {
     "regression-1-attacks@2": "sha256:88d42321bfca23b4235c4bb34676408151b8ab898c1dc45e76a2fe302df0f9ca",
     "release-1@3": "sha256:019e801a6911beb4df1823af61497927d7d8a2f281cb56c5ea4aef00d3f7b2ad",
     "attacks-1@1": "sha256:4a5a85fcd621feb265c59aac6b6376d77f5f38616a1fa2fe2faf344e48017a0c",
-    "deletion-1@1": "sha256:9927dd3bb84eb535e66b94eaf5da78285c71582377923100aab2991f7e8f266c",
     "dp-trained@1": "sha256:0ffd76b26c83a2c68530988b64a44f2cb5b41f0c67ed66df2dcb0d15a7540b66",
     "dtp-1-attacks@1": "sha256:0d0f33d06a88d40df66e72958a29b92604924f0781485cdce8e3d472b64531f1",
     "dtp-1@2": "sha256:b608cfbf4e627817804a3f48b98c1c36482b2cbe4af1dc1593eafe89f3aac0ea",

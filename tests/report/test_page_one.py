@@ -167,10 +167,8 @@ def test_page_one_says_what_a_data_protection_officer_asks(runs):
 
     page = front.view(read(doc))
     told = dict(page["facts"])
-    assert (
-        told["Data set"]
-        == f"Adult sample, 150 records, whose they are was not declared, sha256 {doc['subject']['digests']['data'][7:23]}"
-    )
+    digest = doc["subject"]["digests"]["data"][7:23]
+    assert told["Data set"] == f"Adult sample, 150 records, whose they are was not declared, sha256 {digest}"
     assert (told["Data source"], told["Purpose"], told["Owner"]) == (
         "UCI repository", "estimate income bands", "retail credit",
     )  # fmt: skip
