@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 
 from privgate.claims import accounting
 from privgate.claims.accounting import Mechanism, recompute
-from privgate.claims.bounds import Gaussian
+from privgate.claims.tradeoff import Gaussian
 from privgate.errors import MeasurementError, UsageError
 
 FROZEN = [json.loads(line) for line in (Path(__file__).parent / "epsilons.jsonl").read_text().splitlines()]
