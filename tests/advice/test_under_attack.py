@@ -19,9 +19,9 @@ from privgate.advice.point import Point
 from privgate.advice.probe import finalists
 from privgate.check.costs import costs
 from privgate.check.prepare import prepare
+from privgate.claims.audit import AuditEffort, effort_of
 from privgate.evidence import Evidence, Measurement
 from privgate.membership import board
-from privgate.claims.audit import AuditEffort, effort_of
 from privgate.verdict import Outcome, Verdict
 
 needs_dp = pytest.mark.skipif(

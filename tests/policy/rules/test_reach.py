@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.evidence import BehindClaim, Measurement
-from privgate.policy.rules import ALL, rule_reach
 from privgate.claims.bounds import accuracy
 from privgate.claims.deletion import deletion_capacity
+from privgate.evidence import BehindClaim, Measurement
+from privgate.policy.rules import ALL, rule_reach
 from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES
 
