@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001  a training function takes a seed, and one with differential privacy must not use it
-"""Ordinary Opacus code: ``PrivacyEngine.make_private``, with as much noise as five deletions without retraining need."""
+"""Ordinary Opacus code, ``PrivacyEngine.make_private``, with the noise that five deletions need."""
 
 import numpy as np
 import torch
