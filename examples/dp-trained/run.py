@@ -10,7 +10,7 @@ from privgate.training.fleet import Fleet
 HERE = Path(__file__).resolve().parent
 EXPECTED = {
     "honest": (Outcome.PASSED, Outcome.WARNED),  # the data holds equal records, which is warned of
-    "clipping_off": (Outcome.FAILED,),
+    "clipping_off": (Outcome.INCONCLUSIVE,),
     "noise_once": (Outcome.FAILED,),
     "noise_seed_reused": (Outcome.FAILED,),
 }

@@ -291,6 +291,8 @@ def audited(
     delta, confidence : float
     effort : Effort, optional
     """
+    if run.subject.task == "regression":
+        raise MeasurementError("an audit plants wrong labels, which the numbers of a regressor are not: not audited")
     effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
     many = _many_runs(run, claim, effort, delta, each)

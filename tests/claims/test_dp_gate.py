@@ -22,7 +22,7 @@ def test_the_example_approves_the_honest_training_and_blocks_the_bugs():
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
         "honest: approved",
-        "clipping_off: inconclusive",
+        "clipping_off: blocked",
         "noise_once: blocked",
         "noise_seed_reused: blocked",
     ]
