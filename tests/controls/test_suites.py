@@ -8,16 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.naive_bayes import GaussianNB
 
-from privgate import Recipe, Subject, TrainingData
+from privgate import TrainingData
 from privgate.__main__ import run as main
 from privgate.controls import suites
 from privgate.errors import PolicyError, SubjectError
-from privgate.evidence import Request
-from privgate.influence import per_unit
-from privgate.run.run import Run
-from privgate.training.fleet import Fleet
 
 AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}
 
@@ -38,18 +33,9 @@ def people(**columns):
 def test_what_holds_is_met_and_what_was_added_is_listed(saved):
     found = run(people(), AGE | saved)
 
-    assert list(found) == [
-        "expect_column_values_to_be_between(age)",
-        "at least 1 rows",
-        "expect_column_values_to_not_be_null(age)",
-    ]
+    assert list(found) == [f"{AGE['type']}(age)", "at least 1 rows", "expect_column_values_to_not_be_null(age)"]
     assert all(e.met for e in found.values())
-
-
-def test_an_empty_table_meets_nothing():
-    found = run(people().iloc[:0], AGE)
-
-    assert not found["at least 1 rows"].met
+    assert not run(people().iloc[:0], AGE)["at least 1 rows"].met
 
 
 def test_nan_is_not_passed_over():
@@ -128,11 +114,13 @@ def test_every_table_has_named_columns(X, columns):
     assert list(frame.columns) == columns
 
 
-@pytest.mark.parametrize("X", [sp.eye(3, format="csr"), np.zeros((3, 2, 2))])
-def test_records_without_columns_are_inconclusive(X):
-    assert (
-        suites.check(TrainingData(X, [0, 1, 0], one_record_each=True), suite(AGE), file="s").outcome == "inconclusive"
-    )
+@pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
+def test_records_without_columns_are_inconclusive_and_nothing_is_drafted_of_them(X):
+    data = TrainingData(X, [0, 1, 0, 1], one_record_each=True)
+
+    assert suites.check(data, suite(AGE), file="s").outcome == "inconclusive"
+    with pytest.raises(SubjectError, match="write the suite by hand"):
+        suites.draft(data, "mine")
 
 
 @pytest.mark.parametrize(
@@ -142,43 +130,13 @@ def test_records_without_columns_are_inconclusive(X):
         ("[]", "is not a suite"),
         ('{"expectations": []}', "is empty"),
         ('{"expectations": [{"kwargs": {}}]}', r"expectations\.0: needs 'type'"),
-        (
-            '{"expectations": [{"expectation_type": "expect_x", "kwargs": {}}]}',
-            r"before 1\.0; rename .expectation_type. to .type.",
-        ),
+        ('{"expectations": [{"expectation_type": "expect_x"}]}', r"before 1\.0; rename .expectation_type. to .type."),
         ('{"expectations": [{"type": "x", "kwargs": []}]}', r"expectations\.0\.kwargs: is not an object"),
     ],
 )
 def test_what_is_no_suite_is_refused_without_importing_anything(text, words):
     with pytest.raises(PolicyError, match=words):
         suites.parse(text, "s.json")
-
-
-# -- the rule ``table`` -----------------------------------------------------------------------------------------------
-
-
-def bench(text, **columns):
-    made = Run(
-        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)),
-        Fleet(),
-        suites={"u.json@sha256:1": text},
-    )
-    pdtp = columns.get("pdtp", np.array([0.1, 0.2, 0.3, 0.4]))
-    exact = {"pdtp": pdtp, "pdtp_low": pdtp, "pdtp_high": pdtp, "dtp_upper": np.full(4, np.inf)}
-    made._made[per_unit.ranks] = {"unit": np.arange(4).astype(str), **exact, **columns}
-    return made
-
-
-def expect(**kwargs):
-    one = {
-        "type": "expect_column_values_to_be_between",
-        "kwargs": {"column": "pdtp", **kwargs},
-        "meta": {"name": "small"},
-    }
-    return json.dumps({"name": "u", "expectations": [one]})
-
-
-ASKED = Request.of("table", suite="u.json@sha256:1")
 
 
 # -- what was declared, as columns of any data set --------------------------------------------------------------------
@@ -197,30 +155,21 @@ def test_the_shipped_suite_holds_for_any_data_set():
         assert told_of(TrainingData(X, y, one_record_each=True))[0] == "passed"
 
 
+EVERY, ALONE = "every record lies", "no label is one person's alone"
+
+
 @pytest.mark.parametrize(
-    ("data", "broken"),
+    ("X", "y", "declared", "broken"),
     [
-        (TrainingData(np.eye(3), [0, 0, 1], one_record_each=True), "no label is one person's alone"),
-        (TrainingData(np.eye(4), [0, 0, 1, 1], groups=["a", "b", "c", "c"]), "no label is one person's alone"),
-        (
-            TrainingData(np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], domain=[3], one_record_each=True),
-            "every record lies",
-        ),
-        (
-            TrainingData(
-                np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True
-            ),
-            "every record lies",
-        ),
-        (
-            TrainingData(np.array([[0.5], [0], [0.1], [1.5]]), [0, 1, 0, 1], domain=[(0.0, 1.0)], one_record_each=True),
-            "every record lies",
-        ),
-        (TrainingData(people(), [0, 1, 0, 1], domain={"age": (17, 50)}, one_record_each=True), "every record lies"),
+        (np.eye(3), [0, 0, 1], {}, ALONE),
+        (np.eye(4), [0, 0, 1, 1], {"groups": ["a", "b", "c", "c"]}, ALONE),
+        (np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], {"domain": [3]}, EVERY),
+        (np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], {"domain": [(0.0, 1.0)]}, EVERY),
+        (people(), [0, 1, 0, 1], {"domain": {"age": (17, 50)}}, EVERY),
     ],
 )
-def test_the_shipped_suite_finds_what_it_names(data, broken):
-    outcome, met = told_of(data)
+def test_the_shipped_suite_finds_what_it_names(X, y, declared, broken):
+    outcome, met = told_of(TrainingData(X, y, one_record_each="groups" not in declared, **declared))
 
     assert outcome == "failed"
     assert [name for name, fine in met.items() if not fine] == [n for n in met if n.startswith(broken)]
@@ -243,10 +192,7 @@ def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
     held = expectationSuiteValidationResultSchema.load(json.loads(json.dumps(result)))
 
     assert held["success"] is False
-    met = {r["expectation_config"]["meta"]["name"]: r["success"] for r in result["results"]}
-    assert met["expect_column_values_to_be_between(age)"] is True
-    assert met["expect_column_values_to_be_in_set(name)"] is False
-    assert met["expect_column_max_to_be_between(wage)"] is False
+    assert [r["success"] for r in result["results"]][:3] == [True, False, False]
     assert [r["exception_info"]["raised_exception"] for r in result["results"]].count(True) == 1
     assert result["statistics"]["unsuccessful_expectations"] == 2
     assert "secret" not in json.dumps(result)
@@ -297,12 +243,6 @@ def test_a_draft_holds_nobodys_own_value():
         assert one["min_value"] <= data.X[column].min()
         assert one["max_value"] >= data.X[column].max()
         assert not {one["min_value"], one["max_value"]} & set(data.X[column])
-
-
-@pytest.mark.parametrize("X", [sp.eye(4, format="csr"), np.zeros((4, 2, 2))])
-def test_nothing_is_drafted_of_records_without_columns(X):
-    with pytest.raises(SubjectError, match="write the suite by hand"):
-        suites.draft(TrainingData(X, [0, 1, 0, 1], one_record_each=True), "mine")
 
 
 def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys):

@@ -38,36 +38,20 @@ def waiver(
 # -- two people ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "other",
-    ["ann", "ANN", " ann ", "ａｎｎ"],
-)
+@pytest.mark.parametrize("other", ["ann", "ANN", " ann ", "ａｎｎ"])
 def test_what_a_reader_takes_for_one_name_is_one_person(load, other):
     with pytest.raises(PolicyError, match="same person"):
         load(f"{DTP}waivers:\n{waiver(requester='ann', approver=other)}")
 
 
-HIDDEN = (0x200B, 0x202E, 0xFE0F, 7)
-
-
-@pytest.mark.parametrize("hidden", [chr(c) for c in HIDDEN])
+@pytest.mark.parametrize("hidden", [chr(c) for c in (0x200B, 0x202E, 7)])
 def test_a_name_with_something_that_nobody_sees_is_refused(load, hidden):
     text = f"{DTP}waivers:\n{waiver(requester='ann', approver='ben')}".replace("'ben'", f'"be\\U{ord(hidden):08x}n"')
     with pytest.raises(PolicyError, match=r"approver holds U\+[0-9A-F]{4,}, which nobody sees"):
         load(text)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("ana", "ben"),
-        ("ana@x.org", "ana.b@x.org"),
-        ("ana@x.org", "ana@y.org"),
-        ("Anna", "Ann"),
-        ("李雷", "韩梅梅"),
-        ("Иван", "Пётр"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [("ana@x.org", "ana@y.org"), ("Anna", "Ann"), ("李雷", "韩梅梅")])
 def test_two_people_are_two_people(load, one, other):
     assert load(f"{DTP}waivers:\n{waiver(requester=one, approver=other)}").waivers
 
@@ -75,7 +59,7 @@ def test_two_people_are_two_people(load, one, other):
 # -- how long, and how far -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gap", [0, 1, 5])
+@pytest.mark.parametrize("gap", [0, 5])
 def test_waivers_for_the_same_thing_count_as_one(load, gap):
     chain = waiver(begins=-80, days=80) + waiver(begins=gap, days=80, model="credit-again")
     with pytest.raises(PolicyError, match="2 waivers excuse rule 'dtp' for the same version over"):
@@ -121,10 +105,9 @@ def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load, rule):
     with pytest.raises(PolicyError, match="cannot refuse") as caught:
         load(f"rules:\n  - {rule}\n")
     assert caught.value.exit_code is ExitCode.USAGE
-    with pytest.raises(PolicyError, match="cannot refuse"):  # a rule that only warns does not help
-        load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    mode: warn\n")
-    with pytest.raises(PolicyError, match="cannot refuse"):  # nor one that need not apply
-        load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    required: false\n")
+    for other in ("mode: warn", "required: false"):  # a rule that only warns, or need not apply, does not help
+        with pytest.raises(PolicyError, match="cannot refuse"):
+            load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    {other}\n")
 
 
 @pytest.mark.parametrize(
@@ -134,14 +117,9 @@ def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load, rule):
         ("rules:\n  - <<: {max: 9}\n    metric: dtp\n    max: 1.0\n", "unknown key|not text|tag"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    m\u0430x: 9\n", "unknown key"),
         ("rules:\n  - metric: dtp\n    max: true\n", "cannot be used"),
-        ("rules:\n  - metric: dtp\n    max: -1\n", "cannot be used"),
-        ("rules:\n  - metric: dtp\n    max: 1.0\n    mode: warn\n", "no rule can refuse"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    required: false\n", "no rule can refuse"),
-        ("rules:\n  - metric: dtp\n    max: 1.0\n    aggregate: quantile\n    q: 0\n", "cannot be used"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    aggregate: share_above\n    threshold: 1\n", "must be below 1"),
         ("audit: {min_units: 0}\n" + DTP, "cannot be used"),
-        ("audit: {min_coverage: -1}\n" + DTP, "cannot be used"),
-        ("audit: {min_seeds: true}\n" + DTP, "cannot be used"),
         ("data: {min_rows: 0}\n" + DTP, "cannot be used"),
         ("valid_days: 100000\n" + DTP, "cannot be used"),
         ("applies_to: {models: []}\n" + DTP, "at least one"),

