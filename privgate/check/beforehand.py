@@ -7,7 +7,7 @@ from functools import partial
 from privgate.check.prepare import described
 from privgate.claims import accounting
 from privgate.controls import depends, opened, reproduces, seeds, served, strangers
-from privgate.controls.data import check_data
+from privgate.controls.data_checks import check_data
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
 from privgate.policy import Policy

@@ -13,10 +13,10 @@ Measure = Callable[[Run, Request], Measurement]
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
     "dtp": "privgate.influence.dtp_measures:every_query",
-    "deletion_capacity": "privgate.claims.deletion:measure",
+    "deletion_capacity": "privgate.claims.capacity:measure",
     "attack_advantage": "privgate.membership.attack_measures:advantage",
-    "dp_epsilon": "privgate.claims.guarantee:epsilon",
-    "dp_attack_accuracy_bound": "privgate.claims.guarantee:attack_accuracy",
+    "dp_epsilon": "privgate.claims.epsilon:epsilon",
+    "dp_attack_accuracy_bound": "privgate.claims.epsilon:attack_accuracy",
     "attack_tpr": "privgate.membership.attack_measures:members_found",
     "dp_epsilon_lower_bound": "privgate.claims.audit:measure",
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",

@@ -215,10 +215,12 @@ class Watch:
         return randomise
 
     def _note_release(self, mechanism: Any) -> None:
-        held = vars(mechanism)
         self.releases += 1
-        # a sensitivity of 0 scales the noise to nothing; a generator with a state was seeded by somebody
-        self.silent += held.get("sensitivity") == 0 or hasattr(held.get("_rng"), "get_state")
+        # noise that is scaled by 0 is none; a generator with a state was seeded by somebody
+        silent = hasattr(getattr(mechanism, "_rng", None), "get_state")
+        with suppress(AttributeError):
+            silent |= mechanism.sensitivity == 0
+        self.silent += silent
 
 
 def _leaks_in(log: Any) -> Iterator[str]:

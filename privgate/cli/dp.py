@@ -145,7 +145,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
     from privgate.claims import accounting, bounds
-    from privgate.claims.deletion import epsilon_for_capacity
+    from privgate.claims.capacity import epsilon_for_capacity
 
     chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
     if len(chosen) != 1:
@@ -204,7 +204,7 @@ def _scale(epsilon: float) -> str:
 @shared.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
-    from privgate.claims.deletion import deletion_capacity, group_capacity
+    from privgate.claims.capacity import deletion_capacity, group_capacity
 
     priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
     found = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}

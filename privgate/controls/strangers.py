@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
-from privgate.controls.data import Print, fingerprint, fingerprint_near, fingerprint_with_label, is_shared
+from privgate.controls.data_checks import Print, fingerprint, fingerprint_near, fingerprint_with_label, is_shared
 from privgate.evidence import Count, Precondition
 from privgate.evidence.telling import share as hide_share
 from privgate.subject.containers import as_numbers, length

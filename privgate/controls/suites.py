@@ -334,17 +334,10 @@ def draft(data: Data, name: str) -> dict[str, Any]:
 
 def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | None:
     """Return what the declared domain says of each column; None where none says anything of single columns."""
-    from privgate.models.columns import Column
-
     domain = data.domain
     if domain is None or domain.inferred or domain.proposed:
         return None
-    columns = list(domain.columns or ())
-    if domain.box is not None:
-        columns = columns or [Column(j, ends=ends) for j, ends in enumerate(domain.box)]
-    elif domain.categories is not None:
-        columns = columns or [Column(j, values=tuple(range(v))) for j, v in enumerate(domain.categories)]
-    if not columns:
+    if not (columns := domain.list_columns()):
         return None
     expectations = [expect(NOT_NULL, column="label")]
     for j, c in enumerate(columns):

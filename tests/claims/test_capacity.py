@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.claims.deletion import deletion_capacity, epsilon_for_capacity, group_capacity
+from privgate.claims.capacity import deletion_capacity, epsilon_for_capacity, group_capacity
 from privgate.errors import UsageError
 
 

@@ -1,6 +1,8 @@
 """What a training did is recorded and remembered; diffprivlib's spends and releases are read."""
 
 import math
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims.observe import is_known, read_or_observe, watched
 from privgate.claims.standing import contradictions
 from privgate.evidence import Observation
-from privgate.training import payload, warm, worker
+from privgate.training import payload, worker
 from privgate.training.fleet import Fleet
 from privgate.training.task_limits import TaskLimits
 
@@ -68,9 +70,9 @@ def test_an_observation_survives_the_report_and_what_earlier_versions_saw_is_pas
 
 @pytest.fixture(scope="module")
 def process():
-    made = warm.executor(worker.WorkerSettings())
+    made = ProcessPoolExecutor(1, get_context("spawn"), worker.start, (worker.WorkerSettings(),))
     yield made
-    warm.end(made, kill=True)
+    made.shutdown(cancel_futures=True)
 
 
 def bayes(X, y, *, seed, **options):

@@ -1,19 +1,21 @@
 """The law: what contradicts a claim is refused, own code is undecided, every honest training passes."""
 
 import math
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
-from privgate.claims.deletion import _check_drawn
+from privgate.claims.capacity import _check_drawn
 from privgate.claims.observe import WatchError, has_leftovers, observe, watched
 from privgate.claims.standing import GuaranteeBasis, contradictions
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
-from privgate.training import payload, warm, worker
+from privgate.training import payload, worker
 from privgate.training.task_limits import TaskLimits
 from tests.claims import dp_recipes as recipes
 
@@ -36,9 +38,9 @@ QUICK = {"noise_once", "known_seed", "noise_of_a_quarter", "batches_used_twice",
 @pytest.fixture(scope="module")
 def process():
     """One worker process for the whole file: starting torch takes seconds."""
-    made = warm.executor(worker.WorkerSettings())
+    made = ProcessPoolExecutor(1, get_context("spawn"), worker.start, (worker.WorkerSettings(),))
     yield made
-    warm.end(made, kill=True)
+    made.shutdown(cancel_futures=True)
 
 
 def people(n=100):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privgate.check.beforehand import _check_candidates
 from privgate.controls import suites
-from privgate.controls.data import check_data, fingerprint
+from privgate.controls.data_checks import check_data, fingerprint
 from privgate.controls.strangers import list_copies
 from privgate.errors import SubjectError
 from privgate.file import look

@@ -75,6 +75,8 @@ class DeletionCapacity(GuaranteeRule):
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule."""
+        if self.min < 1:
+            return "no capacity is below 0"
         if self.epsilon is not None and self.delta is not None:
             # the weakest guarantee that still covers so many
             return rule_reach.nats(self.epsilon / self.min) or rule_reach.delta(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.claims.bounds import accuracy
-from privgate.claims.deletion import deletion_capacity
+from privgate.claims.capacity import deletion_capacity
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL, rule_reach
 from privgate.verdict import Outcome

@@ -103,8 +103,8 @@ def test_capacity_counts_the_lower_end():
     rule = example("deletion_capacity")
 
     assert rule.judge(measured(rule, 10, 40)).outcome is Outcome.PASSED
-    assert rule.judge(measured(rule, 9, 40)).outcome is Outcome.INCONCLUSIVE
-    assert rule.judge(measured(rule, 3, 9)).outcome is Outcome.FAILED
+    assert rule.judge(measured(rule, 4, 40)).outcome is Outcome.INCONCLUSIVE
+    assert rule.judge(measured(rule, 3, 4)).outcome is Outcome.FAILED
 
 
 def test_a_table_names_what_is_violated():
