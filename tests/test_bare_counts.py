@@ -20,14 +20,12 @@ NOBODY = {
     ("influence/sensitivities.py", "all_units"),
     ("controls/depends.py", "len(labels)"),
     ("controls/served.py", "len(rows)"),
-    ("controls/served.py", "len(rows) - outside"),
+    ("controls/served.py", "total - questions"),
     ("training/worker.py", "len(queries)"),
     # all there are
     ("membership/distance.py", "len(inside)"),
     ("membership/distance.py", "len(outside)"),
-    ("controls/data.py", "len(X)"),
-    ("controls/data.py", "len(data.units)"),
-    ("controls/data.py", "len(heads)"),
+    ("check/beforehand.py", "len(data.units)"),
     # rows of a table
     ("report/sections/units.py", "len(rows)"),
 }
