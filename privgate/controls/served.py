@@ -1,7 +1,7 @@
 """What MLflow serves, beside what is declared: numbers about a release that nobody gets say nothing.
 
-The served model is asked about records as training had them, as an array and as a frame. It must refuse what the
-declared domain rules out.
+The served model is asked about records as training had them, all and a few, as an array and as a frame. It must
+refuse what the declared domain rules out.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-#: records that the served model is asked about; of either side, and of other questions, those asked in other containers
+#: records that the served model is asked about; of either side, and of other questions, those asked otherwise
 ASKED, FEW = 10_000, 32
 #: relative; what single precision and another order of additions take from a number, and nothing else does
 SAME = 1e-6
@@ -44,7 +44,6 @@ _doubt = partial(Precondition, "served", "inconclusive")
 #: steps that can succeed, also for a model that ``privgate.log_model`` has logged
 DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
 NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
-OWN = "let Recipe(predict=…) return what the served predict returns, or leave it out"
 PREDICT = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
 REFUSE = "log it by privgate.log_model, which has it refuse all others, or have it refuse them itself"
 ALIKE = (
@@ -107,8 +106,8 @@ def _compare(  # noqa: PLR0917  one comparison
     detail: dict[str, Any] = {"records": total - questions, "different": wrong, "declared": said}
     detail |= {"questions": questions, "ways": 1}
     if wrong and number:
-        some = f"{Count(wrong, total)} of {total}"
-        return _doubt(f"MLflow serves other numbers than the model's own ({some} differ); {OWN}", detail)
+        text = f"MLflow serves other numbers than the model's own ({Count(wrong, total)} of {total} differ)"
+        return _doubt(f"{text}; let Recipe(predict=…) return what the served predict returns, or leave it out", detail)
     if wrong:
         kind = _describe_values(served, native)
         text = f"MLflow serves {kind}, and declared are {said} ({Count(wrong, total)} of {total} answers differ)"
@@ -297,8 +296,8 @@ def _to_frame(X: Any) -> Any:
     return pd.DataFrame(X) if isinstance(X, np.ndarray) and X.ndim == 2 else None
 
 
-#: container -> the same records in it; None where it cannot hold them
-WAYS: dict[str, Callable[[Any], Any]] = {"as an array": _to_array, "as a frame": _to_frame}
+#: how a few records are asked about -> the container; None where it cannot hold them
+WAYS: dict[str, Callable[[Any], Any]] = {"about a few": lambda X: X, "as an array": _to_array, "as a frame": _to_frame}
 
 
 def ask(opened: Any, X: Any, way: str) -> Float:
@@ -313,21 +312,11 @@ def ask(opened: Any, X: Any, way: str) -> Float:
 
 
 def read(answer: Any, classes: NDArray[Any], n: int) -> Float:
-    """Return the value that a served answer gives to each label.
+    """Return the value that what ``predict`` returned for n records gives to each sorted label, shape (n, K).
 
-    Parameters
-    ----------
-    answer : array, frame, tensor or list
-        What MLflow's ``predict`` returned for n records: one label each; one column a class, in the order of the sorted
-        labels or named by them; the probability of the second of two classes; or a mapping from labels to values each.
-    classes : array of shape (K,)
-        Sorted labels of the training data.
-    n : int
-
-    Returns
-    -------
-    float64 array of shape (n, K)
-        A label is a 1 in its column; what is not listed is 0. Not necessarily probabilities.
+    An array, frame, tensor or list: one label each; one column a class, in the order of the sorted labels or named by
+    them; the probability of the second of two classes; or a mapping from labels to values each. A label is a 1 in its
+    column; what is not listed is 0. Not necessarily probabilities.
 
     Raises
     ------

@@ -45,19 +45,10 @@ RARE = 0.002
 class Twins:
     """How many candidates nearly equal a member.
 
-    Parameters
-    ----------
-    checked, among : int
-        Candidates and members that were looked at.
-    share, usual : float
-        Share of candidates with a twin among the members, and share of members with one among members of other people.
-    clear : bool
-        So many more candidates would be seen in an honest split with probability at most 1e-4.
-    rows : int64 array
-        Pool rows, candidates and members, that have a twin among the members, or are one; they are no trials. Empty
-        where distinct members have twins, too.
-    others : int
-        Members who have a twin among the members, where they are left out.
+    ``share`` of the ``checked`` candidates have a twin among the members, ``usual`` of the ``among`` members one among
+    members of other people. ``clear``: an honest split shows so many more candidates with probability at most 1e-4.
+    ``rows`` are pool rows, candidates and members, that have a twin among the members, or are one; they are no trials.
+    None are left out where distinct members have twins, too; else ``others`` members have one.
     """
 
     checked: int
@@ -143,16 +134,10 @@ def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
 class Shift:
     """How well members and candidates are told apart by what they are.
 
-    Parameters
-    ----------
-    auc : float
-        Of a classifier on features and label, on people whom it has not seen; 0.5 where nothing tells them apart.
-    p_auc, p_labels : float
-        Probability of an AUC so far from 0.5, and of such label shares, if members and candidates are exchangeable.
-        Far below 0.5, what was learned is the wrong way round: candidates were made from members, or picked beside
-        them, and lie in one half what their originals are in the other.
-    labels : float
-        Total variation distance between the label shares, in [0, 1].
+    ``auc`` is that of a classifier on features and label, on people whom it has not seen; 0.5 where nothing tells them
+    apart. Far below, what was learned is the wrong way round: candidates were made from members, or picked beside them,
+    and lie in one half what their originals are in the other. ``labels`` is the total variation distance between the
+    label shares, in [0, 1]. ``p_auc`` and ``p_labels`` are the probabilities of as much if both are exchangeable.
     """
 
     auc: float
@@ -366,12 +351,8 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
     but for what a person's own record moves: they are compared by ranks. And members are answered better than
     candidates by what their own records change, on average over those who were left out, and by at most twice that.
 
-    Parameters
-    ----------
-    without, with_ : float64 arrays of shape (U,)
-        How right models are about a member, larger is better: one without that person, and the one that knows all.
-    members, others : float64 arrays of shape (M,) and (C,)
-        The same of all members and of candidates, by the model that knows the members.
+    Arrays say how right models are about a member, larger is better: one without that person and the one that knows
+    all, shape (U,); and of all members and of candidates, by the model that knows the members.
     """
     if min(len(without), len(others), len(members)) < LEAST:
         return None

@@ -337,17 +337,22 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
     domain = data.domain
     if domain is None or domain.inferred or domain.proposed:
         return None
-    if not (columns := domain.list_columns()):
+    columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011
+    if not columns and domain.box is not None:
+        columns = [(j, ends, (), False) for j, ends in enumerate(domain.box)]
+    elif not columns and domain.categories is not None:
+        columns = [(j, None, tuple(range(count)), False) for j, count in enumerate(domain.categories)]
+    if not columns:
         return None
     expectations = [expect(NOT_NULL, column="label")]
-    for j, c in enumerate(columns):
-        column = names[j] if isinstance(c.name, int) else str(c.name)
+    for j, (name, ends, values, missing) in enumerate(columns):
+        column = names[j] if isinstance(name, int) else str(name)
         # what speaks of its gaps: without one, a column that is named may have none
-        expectations.append(expect("expect_column_to_exist" if c.missing else NOT_NULL, column=column))
-        if c.ends is not None:
-            expectations.append(expect(BETWEEN, column=column, min_value=c.ends[0], max_value=c.ends[1]))
-        elif c.values:  # noqa: PD011
-            expectations.append(expect("expect_column_values_to_be_in_set", column=column, value_set=list(c.values)))
+        expectations.append(expect("expect_column_to_exist" if missing else NOT_NULL, column=column))
+        if ends is not None:
+            expectations.append(expect(BETWEEN, column=column, min_value=ends[0], max_value=ends[1]))
+        elif values:
+            expectations.append(expect("expect_column_values_to_be_in_set", column=column, value_set=list(values)))
     return expectations
 
 

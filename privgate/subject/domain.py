@@ -235,14 +235,6 @@ class Domain:
         """Return which records are accepted, shape (n,); what cannot be read is not."""
         return np.asarray(AcceptedQuestions(self.payload()).holds(X))
 
-    def list_columns(self) -> list[Column]:
-        """Return what is declared of each column; empty where nothing of single columns is."""
-        if self.columns or (self.box is None and self.categories is None):
-            return list(self.columns or ())
-        if self.box is not None:
-            return [Column(j, ends=ends) for j, ends in enumerate(self.box)]
-        return [Column(j, values=tuple(range(v))) for j, v in enumerate(self.categories or ())]
-
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
         named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}

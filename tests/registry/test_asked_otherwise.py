@@ -35,6 +35,10 @@ class ByContainer(mlflow.pyfunc.PythonModel):
         return model.predict_proba(np.asarray(model_input))
 
 
+def few(X):
+    return len(X) <= 3 * served.FEW
+
+
 def framed(X):
     return hasattr(X, "iloc")
 
@@ -55,16 +59,16 @@ def models(data):
 
 @pytest.mark.quick(1)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("honest", [True, False])
-def test_who_asks_in_another_container_is_answered_the_same(registry, survey, fleet, honest):
-    shown, kept = models(survey)
-    subject = logged("two", ByContainer(shown, shown if honest else kept, framed), survey)
+@pytest.mark.parametrize(("when", "way"), [(framed, "as a frame"), (few, "about a few"), (framed, "")])
+def test_who_asks_otherwise_is_answered_the_same(registry, survey, fleet, when, way):
+    (shown, kept), honest = models(survey), not way
+    subject = logged("two", ByContainer(shown, shown if honest else kept, when), survey)
     (found,) = served.check_served(subject, fleet)
 
     assert found.outcome == ("passed" if honest else "inconclusive"), found
-    assert ("something else to who asks as a frame" in found.message) is not honest
+    assert (f"something else to who asks {way}" in found.message) is not honest
     if honest:
-        assert (found.detail["ways"], found.detail["questions"] > 60) == (2, True)
+        assert (found.detail["ways"], found.detail["questions"] > 60) == (3, True)
         found = reproduces.reproduces(subject, fleet)
         assert (found.outcome, found.detail["from_registered_model_elsewhere"]) == ("passed", 0.0)
 
@@ -137,6 +141,7 @@ def test_each_container_holds_the_same_records_and_none_is_sent_that_cannot_be(k
     X = {"array": table, "frame": pd.DataFrame(table), "sparse": sp.csr_matrix(table), "text": ["a"] * 7}[kind]
     parts = {way: part for way, convert in served.WAYS.items() if (part := convert(X)) is not None}
 
+    assert parts.pop("about a few") is X
     assert list(parts) == {"array": ["as a frame"], "frame": ["as an array"], "sparse": ["as an array"]}.get(kind, [])
     for part in parts.values():
         np.testing.assert_array_equal(np.asarray(part), table)
