@@ -193,7 +193,7 @@ def sure(m: Measurement) -> str:
     if m.problem:
         return say("not_measured")
     if m.kind == "search":  # what was not found is not certain
-        return f"in {m.assumptions[0]} that could be read" if m.assumptions else "searched"
+        return f"in {m.assumptions[0]}" if m.assumptions else "searched"
     kind = {"bound": limited_by(m), "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
     certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
     return kind if m.kind == "point" else f"{kind}, {certain}"
