@@ -14,7 +14,7 @@ KEPT = Path(__file__).parent / "goldens" / "data" / "examples.jsonl"
 
 
 ENDS = {"approved": 0, "blocked": 1, "inconclusive": 5, "logistic": 0, "boosting": 1, "torch-network": 5, "groups": 0,
-        "own-script": 0, "guarded-server": 0, "python-only": 0}  # fmt: skip
+        "own-script": 0, "guarded-server": 0, "python-only": 0, "deletion": 0}  # fmt: skip
 
 
 def test_every_example_is_run_and_listed():

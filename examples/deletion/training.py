@@ -49,4 +49,4 @@ def people():
     X = np.clip(rng.normal(size=(1900, 4)), -3, 3)
     y = (X[:, 0] + 0.5 * rng.normal(size=1900) > 0).astype(np.int64)
     ids = [f"person {i}" for i in range(1000)]
-    return TrainingData(X[:1000], y[:1000], ids=ids, candidates=(X[1000:], y[1000:]))
+    return TrainingData(X[:1000], y[:1000], ids=ids, candidates=(X[1000:], y[1000:]), one_record_each=True)

@@ -2,14 +2,40 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from privgate.evidence.attack_facts import Estimate
 from privgate.evidence.telling import EvidenceModel, Number
 
 # What a rerun of a recipe that claims differential privacy was seen to do.
+
+
+#: what 0.1.0 saw beside what is seen now; its documents are read without
+_EARLIER = frozenset(
+    [
+        "unclipped_steps",
+        "bypassed_updates",
+        "noise_repeats",
+        "noise_defect",
+        "same_model_twice",
+        "leaks",
+        "rows",
+        "copies",
+        "replays",
+        "by_number",
+        "scales",
+        "entered",
+    ]
+)
+
+
+def drop_earlier(observation: Any) -> Any:
+    """Return an observation of a document without what earlier versions alone saw."""
+    if not isinstance(observation, Mapping):
+        return observation
+    return {name: value for name, value in observation.items() if name not in _EARLIER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +100,7 @@ class Observation:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the observation that ``payload`` describes."""
-        return TypeAdapter(cls).validate_python(dict(payload))
+        return TypeAdapter(cls).validate_python(drop_earlier(payload))
 
 
 # The third question: what a claim of differential privacy is worth, given what a rerun was seen to do.
@@ -166,7 +192,9 @@ class DeletionRow(EvidenceModel):
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
+    observation: Annotated[Observation | None, BeforeValidator(drop_earlier)] = Field(
+        default=None, description="What a rerun did; null where none was needed."
+    )
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
     curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")

@@ -83,7 +83,6 @@ def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
         ["report", "report.json", "--html", "taken/page.html"],
         ["report", "index", "--html", "taken/page.html"],
         ["compare", "a.json", "b.json", "--html", "taken/page.html"],
-        ["dp", "figures", "--out", "taken/figures"],
         ["keys", "init", "key.pem", "--trust", "taken/trust.json"],
     ],
     ids=lambda a: " ".join(a[:2]),

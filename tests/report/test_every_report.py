@@ -239,8 +239,8 @@ def test_hostile_text_leaves_junit_well_formed(documents, rendered, kind):
 
 
 def test_markdown_is_one_page(rendered):
-    for kind in KINDS:
-        assert len(rendered(kind, "markdown").splitlines()) < 60
+    for kind in KINDS:  # two lines a question, and one policy asks all of them
+        assert len(rendered(kind, "markdown").splitlines()) < 62
 
 
 def test_markdown_escapes_what_a_reader_would_obey():

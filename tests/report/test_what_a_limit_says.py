@@ -19,7 +19,7 @@ def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, excep
     section = deletion.section(read(doc))
     (said,) = (b.reading for b in section.blocks if hasattr(b, "reading"))
 
-    assert "people, each used with a chance of at most 0.1 %" in said
+    assert "At the stated prior of 0.1 %" in said
     assert ("except with probability 0.001" in said) is exception
 
 

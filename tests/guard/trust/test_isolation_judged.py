@@ -1,9 +1,6 @@
 """Where no box is, the evidence says so, and a policy that demands one approves nothing."""
 
-import joblib
 import numpy as np
-import pytest
-from joblib._parallel_backends import LokyBackend
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -19,21 +16,14 @@ def policy(folder, isolation):
     return Policy.load(path)
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("cluster", ["registered", None])
-def test_workers_of_a_cluster_and_of_this_user_are_no_isolation(tmp_path, monkeypatch, cluster):
+def test_workers_of_this_user_are_no_isolation(tmp_path):
     """One kind of run is judged by both policies: the numbers are the same, and one of them may not approve."""
-
-    class Registered(LokyBackend):
-        """What a team's own scheduler would register."""
-
-    monkeypatch.setitem(joblib.parallel.BACKENDS, "registered", Registered)
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     data = TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4), one_record_each=True)
     asked = Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
     said = []
-    with Fleet(jobs=2, ledger=tmp_path / "ledger", cluster=cluster, isolate="auto" if cluster else "none") as fleet:
+    with Fleet(jobs=2, ledger=tmp_path / "ledger", isolate="none") as fleet:
         demanding = policy(tmp_path, "bubblewrap")
         verdict = gate.evaluate(demanding, asked, fleet=fleet, announce=said.append)
     assert verdict.evidence.run.isolation == "none"
