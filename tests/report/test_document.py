@@ -123,7 +123,7 @@ def test_page_one_says_whether_the_number_of_records_is_public(runs):
     secret = dict(front.view(read(doc))["facts"])["Number of records"]
 
     assert "taken as public" in public["Number of records"]
-    assert secret == "secret by the claim of differential privacy"
+    assert secret == "secret by the claim of differential privacy, but not looked at"
     assert "Number of records" not in dict(front.view(read(runs.document("certified")))["facts"])
 
 
