@@ -14,8 +14,8 @@ from privgate.evidence.telling import EvidenceModel, Number
 
 #: what 0.1.0 saw beside what is seen now; its documents are read without
 _EARLIER = frozenset((
-    "unclipped_steps", "bypassed_updates", "noise_repeats", "noise_defect", "same_model_twice", "leaks", "rows", "copies",
-    "replays", "by_number", "scales", "entered",
+    "unclipped_steps", "bypassed_updates", "noise_repeats", "noise_defect", "same_model_twice", "leaks", "rows",
+    "copies", "replays", "by_number", "scales", "entered",
 ))  # fmt: skip
 
 
