@@ -32,6 +32,8 @@ _FRAGMENT = 4096
 _OTHERS = " and others"
 #: places among which records of short arrays are looked for again
 _MANY_PLACES = 64
+#: one record in so many, whose numbers an array of nobody's library may hold, leaves the question open
+_PART = 20
 #: lines that are told
 _LINES = 20
 #: classes that make records of others inside a pipeline, and keep what they made them of
@@ -267,7 +269,8 @@ def _suspect(a: Array, records: Records) -> str:
         return ""  # one number, however often
     if n in shape:
         return f"an array with one row a record ({a.where})"
-    if not a.where.startswith(LIBRARIES) and records.width and not a.text and a.values.size >= n * records.width:
+    rows = 0 if a.where.startswith(LIBRARIES) or a.text else a.values.size // max(records.width, 1)
+    if records.width and rows >= MANY and _PART * rows >= n:  # an inner split keeps fewer rows than there are records
         return f"{a.values.size} numbers whose meaning is not known ({a.where})"
     return ""
 

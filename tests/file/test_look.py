@@ -448,6 +448,14 @@ def test_an_array_with_one_row_a_record_may_hold_them(shape):
     assert unknown == ["an array with one row a record (file model.pkl.codes)"]
 
 
+@pytest.mark.parametrize("kept", [299, 240, 60])
+def test_rows_of_a_part_of_the_records_may_hold_them(kept):
+    """As a model keeps them that was trained on an inner split."""
+    least, _, unknown = seen(pickle.dumps({"codes": np.tanh(MADE[:kept])}), KEPT)
+    assert not least
+    assert unknown == [f"{7 * kept} numbers whose meaning is not known (file model.pkl.codes)"]
+
+
 X_41 = RNG.normal(size=(41, 41))
 WORDS = [" ".join(f"w{k}" for k in row) for row in (RNG.integers(0, 41, size=(41, 90)))]
 KNOWN = [
