@@ -59,7 +59,7 @@ BESIDE := .venv-diffprivlib
 $(BESIDE)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BESIDE)
 	$(BESIDE)/bin/pip install --quiet --no-compile --constraint constraints.txt torch
-	$(BESIDE)/bin/pip install --quiet --no-compile --editable '.[dp]' pytest pytest-timeout hypothesis 'scikit-learn<1.9'
+	$(BESIDE)/bin/pip install --quiet --no-compile --editable '.[dp]' pytest pytest-timeout pytest-xdist hypothesis 'scikit-learn<1.9'
 	touch $@
 
 test-diffprivlib: $(BESIDE)/.installed ## the tests of diffprivlib, beside an older scikit-learn

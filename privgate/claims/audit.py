@@ -24,6 +24,7 @@ from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, One
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
 from privgate.subject.claim import Claim
+from privgate.subject.containers import scale_of
 from privgate.training.fit import Fit
 
 #: no attack distinguishes more than this many nats in any number of runs a gate could pay for
@@ -291,8 +292,6 @@ def audited(
     delta, confidence : float
     effort : Effort, optional
     """
-    if run.subject.task == "regression":
-        raise MeasurementError("an audit plants wrong labels, which the numbers of a regressor are not: not audited")
     effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
     many = _many_runs(run, claim, effort, delta, each)
@@ -354,22 +353,33 @@ def _one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> 
 def canary(run: Run) -> tuple[int, int]:
     """Return (row, wrong label) of the record whose label one training is most certain of.
 
-    Mislabelled, its gradient is as large as clipping allows in every step; without clipping, larger.
+    Mislabelled, its gradient is as large as clipping allows in every step; without clipping, larger. Of a regressor it
+    is the record with the most extreme answer, and the wrong label is the target at the other end.
     """
     subject = run.subject
     rows = np.arange(subject.data.n, dtype=np.int64)
     answer = run.fleet.fits(subject, [Fit(None, rows, left_out=rows[:0], repeat=0)], label="auditing")[0]
     if answer.problem:
         raise MeasurementError(f"the audit could not train: {answer.problem}")
+    if subject.task == "regression":
+        row = int(np.argmax(np.abs(answer.log_p[:, 0])))
+        return row, 0 if answer.log_p[row, 0] > 0 else len(subject.classes) - 1
     row = int(np.argmax(answer.log_p[rows, subject.label_codes]))
     return row, int(np.argmin(answer.log_p[row]))
 
 
 def _scores(run: Run, fits: list[Fit], labels: NDArray[Any]) -> Float:
-    """Return the log-probability of each query's label, shape (fits, queries); -inf becomes a very low number."""
+    """Return the log-probability of each query's label, shape (fits, queries); -inf becomes a very low number.
+
+    Of a regressor: minus the distance of the answer from the target, in deviations of the targets.
+    """
     answers = run.fleet.fits(run.subject, fits, label="auditing")
     bad = [a.problem for a in answers if a.problem]
     if bad:
         raise MeasurementError(f"{len(bad)} of {len(fits)} trainings of the audit failed: {bad[0]}")
+    if run.subject.task == "regression":
+        mean, deviation = scale_of(run.subject.data.y)
+        targets = (run.subject.classes[labels].astype(np.float64) - mean) / deviation
+        return np.asarray(-np.abs(np.stack([a.log_p[:, 0] for a in answers]) - targets))
     logs = np.stack([a.log_p[np.arange(len(labels)), labels] for a in answers])
     return np.asarray(np.maximum(logs, -1e6), dtype=np.float64)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from privgate import TrainingData
+from privgate import Claim, Fleet, Recipe, Subject, TrainingData
+from privgate.claims.audit import AuditEffort
+from privgate.claims.audit import audited as audit_claim
 from privgate.cli.dp import dp
+from privgate.run.run import Run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
 
@@ -73,6 +76,30 @@ def test_an_audit_does_not_contradict_a_training_with_enough_noise():
     done = audited(1.0, epsilon=1.0, runs=30, tuning=3)
     assert not json.loads(done.output)["broken"]
     assert done.return_value == 0
+
+
+class Average:
+    def __init__(self, value):
+        self.value = value
+
+    def predict(self, X):
+        return np.full(len(X), self.value)
+
+
+def average(X, y, *, seed, noise):
+    return Average(float(np.mean(y)) + noise * np.random.default_rng(seed).standard_normal())
+
+
+@pytest.mark.parametrize(("noise", "broken"), [(0.0, True), (1.0, False)])
+def test_an_audit_plants_a_far_target_in_a_regressor(noise, broken):
+    claim = Claim("gaussian", "replace_one", epsilon=1.0, delta=1e-5)
+    rng = np.random.default_rng(0)
+    data = TrainingData(rng.normal(size=(60, 2)), rng.uniform(-1, 1, 60), one_record_each=True)
+    recipe = Recipe(average, params={"noise": noise}, task="regression", dp=claim)
+    with Fleet(1, "none", isolate="none") as fleet:
+        run, effort = Run(Subject.local(recipe, data), fleet), AuditEffort(3, 30, 0)
+        bound = audit_claim(run, claim, delta=1e-5, confidence=0.999, effort=effort)
+    assert (bound.epsilon > 1) == broken
 
 
 def test_importing_the_doors_does_not_import_the_extras():
