@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from privgate import Claim, Fleet, Recipe, Subject, TrainingData
+from privgate import Claim, Fleet, Recipe, Subject, TrainingData, evaluate
+from privgate.claims import accounting
 from privgate.claims.audit import AuditEffort
 from privgate.claims.audit import audited as audit_claim
 from privgate.cli.dp import dp
@@ -76,6 +77,17 @@ def test_an_audit_does_not_contradict_a_training_with_enough_noise():
     done = audited(1.0, epsilon=1.0, runs=30, tuning=3)
     assert not json.loads(done.output)["broken"]
     assert done.return_value == 0
+
+
+def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(accounting, "has_accountant", lambda: False)
+    claim = Claim("gaussian", "replace_one", epsilon=1.0, delta=1e-5)
+    with Fleet(1, "none", isolate="none") as fleet:
+        subject = Subject.local(Recipe(vote, params={"noise": 1.0}, dp=claim), people())
+        verdict = evaluate("dp-trained", subject, fleet=fleet)
+        assert (int(verdict.exit_code), fleet.calls) == (5, 0)
+    [message] = [p.message for p in verdict.evidence.preconditions if p.name == "dp_extra"]
+    assert message == accounting.EXTRA
 
 
 class Average:
