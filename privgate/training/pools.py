@@ -15,15 +15,9 @@ from privgate.training.payload import Payload
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Calls that go to one worker together.
+    """Calls that go to one worker together, and where their answers belong.
 
-    Parameters
-    ----------
-    positions : sequence of int
-        Where the answers belong.
-    fits : sequence of Fit
-    last_try : bool
-        Nothing else is in flight, so a death has one possible cause.
+    In a ``last_try`` nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
@@ -78,36 +72,12 @@ LEAST_CHUNK_SECONDS = 0.05
 DEATHS = 20
 
 
-def is_reply(answers: Any, fits: Sequence[Fit], columns: int) -> bool:
-    """Whether these are answers to these calls; no sandbox stands between us and the workers of a cluster."""
-    if not isinstance(answers, list) or len(answers) != len(fits):
-        return False
-    return all(
-        isinstance(a, Answer)
-        and (a.problem or issubclass(type(a.log_p), np.ndarray))
-        and (a.problem or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
-        and (a.problem or (a.log_p < np.inf).all())  # NaN is not, either
-        for a, fit in zip(answers, fits, strict=True)
-    )
-
-
 class Batch:
     """One batch of calls on its way through a pool.
 
     A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
-
-    Parameters
-    ----------
-    pool : Pool
-    shipped : Payload
-        The subject of all calls.
-    calls : sequence of (str, Fit)
-        Different calls, each with the name under which its answer is remembered.
-    remember : callable
-        ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
-    report : callable
-        ``report(done, total, seconds_left)``, about ten times a second.
+    ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
     """
 
     def __init__(
@@ -151,15 +121,15 @@ class Batch:
     def _next_chunk(self) -> Chunk | None:
         if self._flying >= self._slots:
             return None
+        last_try = not self._todo and not self._suspects
         if self._todo:
-            return self._chunk([self._todo.popleft() for _ in range(self._size())])
-        if self._suspects:
-            return self._chunk([self._suspects.popleft()])
-        if self._accused and not self._flying:
-            return self._chunk([self._accused.popleft()], last_try=True)
-        return None
-
-    def _chunk(self, positions: list[int], *, last_try: bool = False) -> Chunk:
+            positions = [self._todo.popleft() for _ in range(self._size())]
+        elif self._suspects:
+            positions = [self._suspects.popleft()]
+        elif self._accused and not self._flying:
+            positions = [self._accused.popleft()]
+        else:
+            return None
         return Chunk(positions, [self._calls[i][1] for i in positions], last_try)
 
     def _size(self) -> int:
@@ -172,13 +142,15 @@ class Batch:
 
     def _arrive(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
-        if answers is None or not is_reply(answers, chunk.fits, self._shipped.classes):
+        if answers is None:
             self._blame(chunk)
             return
         self._deaths = 0
         took = max(1e-6, float(np.mean([a.seconds for a in answers])))
         self._pace = 0.7 * self._pace + 0.3 * took if self._pace else took
-        self._keep(chunk.positions, answers)
+        for i, answer in zip(chunk.positions, answers, strict=True):
+            name = self._calls[i][0]
+            self._answers[name] = self._remember(name, answer)
 
     def _blame(self, chunk: Chunk) -> None:
         if len(chunk.positions) > 1:
@@ -197,8 +169,3 @@ class Batch:
     def _fail(self, positions: Sequence[int], problem: str) -> None:
         failed = Answer(np.zeros((0, 0)), problem=problem, lasting=False)
         self._answers |= {self._calls[i][0]: failed for i in positions}
-
-    def _keep(self, positions: Sequence[int], answers: Sequence[Answer]) -> None:
-        for i, answer in zip(positions, answers, strict=True):
-            name = self._calls[i][0]
-            self._answers[name] = self._remember(name, answer)
