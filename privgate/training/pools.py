@@ -72,6 +72,19 @@ LEAST_CHUNK_SECONDS = 0.05
 DEATHS = 20
 
 
+def is_reply(answers: Any, fits: Sequence[Fit], columns: int) -> bool:
+    """Whether these are answers to these calls; no sandbox stands between us and the workers of a cluster."""
+    if not isinstance(answers, list) or len(answers) != len(fits):
+        return False
+    return all(
+        isinstance(a, Answer)
+        and (a.problem or issubclass(type(a.log_p), np.ndarray))
+        and (a.problem or (a.log_p.shape, a.log_p.dtype.kind) == ((fit.rows, columns), "f"))
+        and (a.problem or (a.log_p < np.inf).all())  # NaN is not, either
+        for a, fit in zip(answers, fits, strict=True)
+    )
+
+
 class Batch:
     """One batch of calls on its way through a pool.
 
@@ -142,7 +155,7 @@ class Batch:
 
     def _arrive(self, chunk: Chunk, answers: list[Answer] | None) -> None:
         self._flying -= 1
-        if answers is None:
+        if answers is None or not is_reply(answers, chunk.fits, self._shipped.classes):
             self._blame(chunk)
             return
         self._deaths = 0
