@@ -17,8 +17,9 @@ from privgate.policy.rules import Rule
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
-from privgate.training.budget import span, time_training
+from privgate.training.budget import time_training
 from privgate.training.fleet import Fleet
+from privgate.vocabulary import span
 
 
 def _audit(run: Run) -> int:

@@ -36,7 +36,6 @@ def test_what_was_written_is_there_for_the_next_process_and_nothing_else(tmp_pat
     again = Ledger(tmp_path / "ledger")
 
     assert (again.read(NAMES[0]), again.read(NAMES[1])) == (b"body", None)
-    assert (again.holds(NAMES[0]), again.holds(NAMES[1]), again.damaged) == (True, False, 0)
     assert [p.name for p in (tmp_path / "ledger").iterdir()] == [NAMES[0].partition("/")[0]]  # a folder a subject
 
 
@@ -44,7 +43,7 @@ def test_none_forgets_with_the_process():
     ledger = Ledger("none")
     ledger.write(NAMES[0], b"body")
 
-    assert (ledger.read(NAMES[0]), ledger.holds(NAMES[0]), ledger.lasting) == (b"body", True, False)
+    assert (ledger.read(NAMES[0]), ledger.lasting) == (b"body", False)
     assert Ledger("none").read(NAMES[0]) is None
 
 
