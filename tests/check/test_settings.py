@@ -1,6 +1,5 @@
 """Where options come from, what is printed, and what a shell completes."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -205,29 +204,3 @@ def test_no_color_is_kept(monkeypatch, value, color):
 
     # click paints nothing where the context says False, a terminal or not
     assert seen == [color]
-
-
-@pytest.fixture
-def stored(here):
-    """A report.json of a real run."""
-    import importlib.util
-
-    path = Path(__file__).parents[1] / "report" / "real_runs.py"
-    spec = importlib.util.spec_from_file_location("real_runs_of_settings", path)
-    runs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runs)
-    Path("report.json").write_text(json.dumps(runs.document("attacked")))
-    return Path("report.json")
-
-
-def test_a_report_is_printed_in_every_format(stored, capsys):
-    told = {}
-    for form in ("text", "json", "markdown", "junit"):
-        assert run(["report", str(stored), "--format", form]) == 0
-        told[form] = capsys.readouterr().out
-    assert json.loads(told["json"]) == json.loads(stored.read_text())
-    assert told["text"].startswith("REFUSED  salary version 1  by policy many\n")
-    assert re.search(
-        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: failed \(record [0-9a-f]{16}\)",
-        " ".join(told["text"].split()),
-    )
