@@ -104,3 +104,10 @@ def table() -> str:
     more = [f"| {w.name} | {w.meaning} |" for w in (*TERMS, SENSITIVITY)]
     first = ["| word | meaning | we do not say |", "| --- | --- | --- |", *rows]
     return "\n".join([*first, "", "| term of the field | meaning |", "| --- | --- |", *more]) + "\n"
+
+
+def span(seconds: float) -> str:
+    """Return a duration with its unit."""
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

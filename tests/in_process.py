@@ -19,7 +19,8 @@ class InProcess(Fleet):
     """Counts its calls, and keeps what was asked; the calls numbered in ``fail`` fail."""
 
     def __init__(self, fail=()):
-        self.isolate, self.cluster, self.signable = "none", None, False
+        self.isolate, self.cluster, self.signable, self.network, self.recalled = "none", None, False, False, 0
+        self.report = print
         self.calls, self.asked, self.fail = 0, [], set(fail)
         self.ledger, self._contexts, self._trained_on, self.jobs = Ledger("none"), {}, {}, 1
 

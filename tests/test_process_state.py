@@ -20,7 +20,7 @@ ALLOWED = {
     ("training/worker.py", "start"): {"os.chdir", "signal.signal", "time.tzset"},
     ("documents/limited.py", "_confine"): {"signal.signal"},  # a fork that reads one thing and ends
     ("training/warm.py", "_import_libraries"): {"signal.signal"},  # the server's own process, before it forks
-    ("training/task_limits.py", "__enter__"): {"signal.signal"},  # in workers' main threads only
+    ("training/task_limits.py", "_interrupt_main"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
 CALLS = {

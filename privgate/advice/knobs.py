@@ -69,20 +69,13 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """One parameter turned, and what a theorem wants beside it.
+    """One parameter turned, and what a theorem wants beside it."""
 
-    Parameters
-    ----------
-    place : tuple of (str or int)
-        Of the learner's parameters in the recipe.
-    learner : str
-        Its class, or the name of the training function.
-    before, after : mapping
-        Parameter to JSON value; None before where it is unset.
-    """
-
+    #: of the learner's parameters in the recipe
     place: Place
+    #: its class, or the name of the training function
     learner: str
+    #: parameter to JSON value; None before where it is unset
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 

@@ -9,7 +9,7 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,6 @@ from privgate.check import beforehand, gate, prepare
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import NextStep
 from privgate.policy import Policy, problems
-from privgate.policy.judging import conditions
 from privgate.policy.rules.rule_base import step_before_advice
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
@@ -52,53 +51,33 @@ class Rehearsal(Subject):
 
 @dataclass(frozen=True)
 class Tried:
-    """One change and what was measured of it.
-
-    Parameters
-    ----------
-    change : Change
-    useful : float
-        Cross-validated, larger is better: mean log-probability of the right label, or minus the mean squared error in
-        variances of the targets; NaN where it could not be trained.
-    quality : str
-        The same in words that people use: accuracy, or error.
-    passes : bool
-        Whether every rule was kept.
-    why : str
-        Why not, one sentence.
-    """
+    """One change and what was measured of it."""
 
     change: Change
+    #: cross-validated, larger is better: mean log-probability of the right label, or minus the mean squared error in
+    #: variances of the targets; NaN where it could not be trained
     useful: float = math.nan
+    #: the same in words that people use: accuracy, or error
     quality: str = ""
+    #: whether every rule was kept, and why not
     passes: bool = False
     why: str = ""
 
 
 @dataclass
 class Advice:
-    """What a search has found.
-
-    Parameters
-    ----------
-    uri, policy : str
-    ended : str
-        Why nothing was searched, or nothing else: one sentence; empty where changes were measured to the end.
-    quality : str
-        Of the model as it stands.
-    tried : list of Tried
-    best : Tried, optional
-        The most useful change that passes.
-    verdict : Verdict, optional
-        Of the whole check of the best change, or of the model as it stands where that passes.
-    """
+    """What a search has found."""
 
     uri: str
     policy: str
+    #: why nothing was searched, or nothing else: one sentence; empty where changes were measured to the end
     ended: str = ""
+    #: of the model as it stands
     quality: str = ""
     tried: list[Tried] = field(default_factory=list)
+    #: the most useful change that passes
     best: Tried | None = None
+    #: of the whole check of the best change, or of the model as it stands where that passes
     verdict: Verdict | None = None
 
     @property
@@ -144,8 +123,6 @@ def advise(
 
     Parameters
     ----------
-    policy : Policy
-    subject : Subject
     fleet : Fleet
         Where training runs and is remembered: an interrupted search goes on where it was.
     limits : Budget, optional
@@ -156,11 +133,6 @@ def advise(
         Wall time after which no other change is begun.
     tell : callable
         Is told one sentence a change.
-
-    Raises
-    ------
-    UsageError
-        The policy is not for this subject.
     """
     until, limits = time.monotonic() + seconds, limits or Budget()
     advice = Advice(subject.uri, policy.name)
@@ -206,8 +178,7 @@ def advise(
 def _nothing_can_be_approved(policy: Policy, subject: Subject, fleet: Fleet, limits: Budget) -> str:
     """Return why data or stored files end every check, found before anything is trained; empty if they do not."""
     run = prepare.prepare(policy, subject, fleet=fleet, limits=limits)
-    stopped = gate.unopened(run, policy.asked_of(conditions(gate.identity(run))))[1]
-    stopped = stopped or beforehand.beforehand(beforehand.untrained(run, policy))
+    _, stopped = beforehand.check_untrained(run, prepare.asked_of(policy, subject, run.theorems))
     return stopped[0].message if stopped else ""
 
 
@@ -242,19 +213,12 @@ def _try(policy: Policy, subject: Subject, change: Change, fleet: Fleet, limits:
 
 
 def _why_not(verdict: Verdict | None) -> str:
-    """Return the first finding that blocks."""
     findings = [] if verdict is None else [f for f in map(verdict.said, verdict.findings) if f.mode == "enforce"]
     return next((f.message for f in findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)), "")
 
 
 def cross_validate(subject: Subject, fleet: Fleet) -> tuple[float, float, str]:
-    """Return what a model is good for: (usefulness, what it must exceed, in words), by people's folds.
-
-    Raises
-    ------
-    MeasurementError
-        A training failed.
-    """
+    """Return what a model is good for, by people's folds: (usefulness, what it must exceed, in words)."""
     held = _folds(subject)
     fits = [Fit(subject.recipe.payload["seed"], rows, left_out=rows) for rows in held]
     gained, useful, share = [], [], []
@@ -340,9 +304,8 @@ def evaluate(
             f"evaluate judges a Subject, not a {type(subject).__name__}; "
             "pass Subject.local(recipe, data) or Subject.load('models:/name/version')"
         )
-    policy = (
-        policy if isinstance(policy, Policy) else Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
-    )
+    if not isinstance(policy, Policy):
+        policy = Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
     verdict = gate.evaluate(
         policy, subject, fleet=fleet, limits=limits, observe=observe, nonce=nonce, announce=announce
     )
@@ -357,5 +320,5 @@ def evaluate(
     cost = f"at most {count + 1} checks; this one made {calls} trainings"
     step = NextStep(action=f"search for a change that is approved: `{command}`", effect=effect, cost=cost)
     run = verdict.evidence.run.model_copy(update={"next_steps": (step,)})
-    detail: Mapping[str, Any] = {**verdict.detail, "next_steps": [step.payload()]}
-    return replace(verdict, evidence=replace(verdict.evidence, run=run), detail=dict(detail))
+    detail = {**verdict.detail, "next_steps": [step.payload()]}
+    return replace(verdict, evidence=replace(verdict.evidence, run=run), detail=detail)

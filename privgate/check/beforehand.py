@@ -1,47 +1,112 @@
-"""What must hold before anything is measured: the data's own checks, the policy's, and the controls of the recipe."""
+"""What must hold before anything is measured: of stored files, of the data, and by the controls of the recipe."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from privgate.check.prepare import described
+from privgate.check import questions
 from privgate.claims import accounting
 from privgate.controls import depends, opened, reproduces, seeds, served, strangers
 from privgate.controls.data_checks import check_data
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
+from privgate.file import measure as file
 from privgate.policy import Policy
-from privgate.policy.judging import conditions
+from privgate.policy.document_shape import WITHHELD
 from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.subject import tasks
-from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
+from privgate.verdict import Outcome
 
 #: preconditions without which no number about the model counts
-STOPPERS = (
-    "task",
-    "keys",
-    "served",
-    "reproduces",
-    "depends_on_data",
-    "opened_files",
-    "remembers_nothing",
-    "recorded_seed",
+STOPPERS = frozenset(
+    ["task", "keys", "served", "reproduces", "depends_on_data", "opened_files", "remembers_nothing", "recorded_seed"]
 )
 
-# Findings for which nothing is trained.
+
+def check_untrained(
+    run: Run, policy: Policy, tell: Callable[[str], None] = lambda _: None
+) -> tuple[list[Precondition], list[Precondition]]:
+    """Return what is found before anything is trained, and what of it ends the run: no training takes that back.
+
+    ``policy`` has the rules that are asked of this model. What of the data will stand in the verdict is told.
+    """
+    in_file = _look_at_file(run, policy)
+    judged = any(Need.LOOKED in r.about.needs and r.mode == "enforce" for r in policy.rules)
+    first = [] if in_file is None or judged else [in_file]
+    if in_file is not None and in_file.outcome == "failed":
+        return first, [in_file]
+    if (held := _look_at_recipe(run) or file.find_keys(run)) is not None:
+        return [*first, held], [held]
+    controls = _check_subject(run, policy)
+    for p in controls:
+        if p.outcome != "passed":
+            tell(f"{p.name}: {p.message}")
+    return [*first, *controls], [p for p in controls if p.outcome in ("failed", "inconclusive")]
 
 
-def untrained(run: Run, policy: Policy) -> list[Precondition]:
-    """Return findings on the data and on what is stored, for which nothing is trained."""
-    subject = run.subject
-    controls = [*subject.detail.get("preconditions", ()), *check_data(subject.data), *_check_candidates(subject.data)]
-    controls += [check_people(policy, subject), *policy.check_data(subject.data), *_check_recipe(subject)]
+def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
+    """Return those after which nothing is planned or measured."""
+    return [p for p in controls if p.outcome in ("failed", "inconclusive") and p.name in STOPPERS]
+
+
+def _look_at_file(run: Run, policy: Policy) -> Precondition | None:
+    """Return what a look at the stored files showed; None where nothing is stored.
+
+    Rules of the policy say how many records there may be; without one there may be none. Where the file is stated to
+    be out of reach, records in it are a warning.
+    """
+    if (seen := file.look_if_needed(run)) is None:
+        return None
+    text = f"the file {seen.bytes_said}"
+    if not seen.least:
+        return Precondition("file", "inconclusive" if seen.problem else "warned" if seen.most else "passed", text)
+    waived = {w.rule for w in policy.waivers}
+    rules = [r for r in policy.rules if Need.LOOKED in r.about.needs and r.mode == "enforce"]
+    outcomes = [r.judge(questions.answer(run, r.request(), [])).outcome for r in rules if r.name not in waived]
+    if rules and Outcome.FAILED not in outcomes:
+        return Precondition("file", "warned", f"{text}; the policy's rules judge that")
+    if run.limits.file_withheld or policy.file == WITHHELD:
+        return Precondition("file", "warned", f"{text}; it is stated that nobody who may ask the model can get it")
+    return Precondition("file", "failed", text)
+
+
+def _look_at_recipe(run: Run) -> Precondition | None:
+    """Return that the recipe itself holds records: training without a person is none then, and no number counts."""
+    if not (seen := file.look_at_recipe(run)).least:
+        return None
+    where = ", ".join(c.where for c in seen.carried)
+    text = (
+        f"the recipe's own source or parameters hold {Count(seen.least, seen.records)} records of the training data "
+        f"({where}): leaving one out would not leave it unknown; let the training function take records from its "
+        "arguments only"
+    )
+    return Precondition("recipe", "failed", text)
+
+
+def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
+    """Return findings on the data, the recipe's words, and what MLflow serves."""
+    subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
+    controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
+    if data.candidates is None or not len(data.candidates[1]):
+        controls += strangers.check_strangers(data)
+    else:
+        people = pool.built(data)
+        controls += strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
+    controls += [check_people(policy, subject), *policy.check_data(data)]
+    if why := subject.recipe.asked(data.y):
+        controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
+    if recipe["dp"] is not None and recipe["seed"] is not None:
+        message = (
+            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
+            "the noise and subtract it; log the recipe without a seed"
+        )
+        controls.append(Precondition("recorded_seed", "failed", message))
     if not run.limits.full and (why := too_few(policy, run)):
         controls.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
-    if Need.CLAIM in run.asked and subject.recipe.payload["dp"] is not None and not accounting.has_accountant():
+    if Need.CLAIM in run.asked and recipe["dp"] is not None and not accounting.has_accountant():
         controls.append(Precondition("dp_extra", "inconclusive", accounting.EXTRA))
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)
@@ -62,31 +127,10 @@ def check_people(policy: Policy, subject: Subject) -> Precondition:
     return Precondition(name, "warned", f"each record was taken for a person; {step}")
 
 
-def _check_candidates(data: TrainingData) -> list[Precondition]:
-    if data.candidates is None or not len(data.candidates[1]):
-        return strangers.check_strangers(data)
-    people = pool.built(data)
-    return strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
-
-
-def _check_recipe(subject: Subject) -> list[Precondition]:
-    recipe, controls = subject.recipe.payload, []
-    if why := subject.recipe.asked(subject.data.y):
-        controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
-    if recipe["dp"] is not None and recipe["seed"] is not None:
-        message = (
-            "the recipe claims differential privacy and records its seed: anybody who reads it can regenerate "
-            "the noise and subtract it; log the recipe without a seed"
-        )
-        controls.append(Precondition("recorded_seed", "failed", message))
-    return controls
-
-
 def too_few(policy: Policy, run: Run) -> str:
     """Return why the people at hand can never decide a rule that must pass, whatever is trained; empty if they can."""
     data, people = run.subject.data, policy.audit.min_candidates
-    rules = policy.asked_of(conditions(described(run.subject, run.theorems))).rules
-    for rule in (r for r in rules if r.binding and not r.either):
+    for rule in (r for r in policy.rules if r.binding and not r.either):
         if rule.about.per_unit and len(data.units) < policy.audit.min_units:
             return f"the policy wants {policy.audit.min_units} people, and the data hold {len(data.units)}: give more"
         if Need.SHADOWS not in rule.about.needs:
@@ -104,36 +148,14 @@ def too_few(policy: Policy, run: Run) -> str:
     return ""
 
 
-def checked(
-    run: Run, policy: Policy, tell: Callable[[str], None]
-) -> tuple[Run, list[Precondition], list[Precondition]]:
-    """Return the run that knows what controls found, what was found, and what of it ends the run.
-
-    What of the data will stand in the verdict is told before anything is trained. Where it leaves no approval, nothing
-    is: neither a control nor a measurement takes it back.
-    """
-    controls = untrained(run, policy)
-    for p in controls:
-        if p.outcome != "passed":
-            tell(f"{p.name}: {p.message}")
-    if not (stopped := beforehand(controls)):
+def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, list[Precondition], list[Precondition]]:
+    """Return the run that knows what controls found, what was found, and what of it ends the run."""
+    controls, stopped = check_untrained(run, policy, tell)
+    if not stopped:
         run, more = control_training(run)
         controls, stopped = [*controls, *more], stopping(more)
     (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
     return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
-
-
-def beforehand(controls: Iterable[Precondition]) -> list[Precondition]:
-    """Return what of the findings that need no training keeps any training from leading to an approval."""
-    return [p for p in controls if p.outcome in ("failed", "inconclusive")]
-
-
-def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
-    """Return those after which nothing is planned or measured."""
-    return [p for p in beforehand(controls) if p.name in STOPPERS]
-
-
-# The controls of the recipe, for which the gate trains.
 
 
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:

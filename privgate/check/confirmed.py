@@ -37,8 +37,6 @@ PROPOSED: Mapping[str, frozenset[str]] = {
 _QUESTIONS = frozenset(("question", "limit"))
 #: engines whose people no theorem of data limits in their place: they are certain
 TRAINED = ("logistic", "sharded", "refit")
-#: why a yes has nothing to rest on
-NOTHING_KEPT = "no case of it was kept"
 #: nats by which a table's limit may be below the kernel's, which ran twice
 _SAME = 1e-9
 
@@ -55,10 +53,7 @@ def confirmed(
     Parameters
     ----------
     findings : sequence of Finding
-        Of preconditions, and then one a rule.
-    policy : mapping
-        Resolved; its rules in its order.
-    subject : Subject
+        Of preconditions, and then one a rule of the resolved ``policy``, in its order.
     evidence : Evidence
         What was measured, and the cases that limits rest on.
     order : callable, optional
@@ -79,7 +74,7 @@ def confirmed(
         if not rests:
             continue
         if found is None:
-            found = upper(subject, evidence) if kept else NOTHING_KEPT
+            found = upper(subject, evidence) if kept else "no case of it was kept"
         off = cases.apart(((p.name, p.detail) for p in evidence.preconditions), every=rule["metric"] == "dtp")
         most = max([float(rule["max"]), *waived])
         limits = np.full(len(subject.data.units), np.inf) if rests == "ranked" and not kept else found
@@ -100,7 +95,6 @@ def confirmed(
 
 
 def _soft(rule: Mapping[str, Any]) -> bool:
-    """Return whether doubt about a rule is a warning."""
     return rule.get("mode") == "warn" or rule.get("bound") == "lower"
 
 
@@ -154,7 +148,6 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
 
 
 def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
-    """Return the positions of the people of a table."""
     place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
     return [place[name] for name in np.asarray(records["unit"]).tolist()]
 
@@ -205,28 +198,27 @@ def claimed(subject: Subject, kept: Kept) -> Kept:
 
 def canonical(subject: Subject, kept: Kept) -> str:
     """Return how a case is not what the subject's data and recipe make it; empty where it is."""
-    try:
-        return _canonical(subject, kept)
-    except ODD as exc:
-        return f"the case of {kept.theorem} cannot be compared ({strict_json.why(exc)})"
-
-
-_seen = lru_cache(maxsize=1)(first_steps.through)
-
-
-def _canonical(subject: Subject, kept: Kept) -> str:
     theorem = of_data.ALL.get(kept.theorem)
     if theorem is None:
         others = f"cases of {kept.theorem!r} are not made of data again"
         return f"{others}; privgate verify --recompute runs the kernel on them"
     if not subject.release.exact:
         return "something else is released than the probabilities that theorems are about"
-    units, inner, case = kept.everybody, _seen(subject).subject, kept.case
+    units = kept.everybody
     if len(np.unique(units)) != len(units) or units.max(initial=-1) >= len(subject.data.units):
         return f"the case of {kept.theorem} names somebody twice, or somebody who is not there"
-    if why := theorem.unfit(inner):  # where its trainings end is asked, too
-        return f"{kept.theorem} does not apply, because {why}"
-    return _differs(kept, theorem.canonical(inner, units, case)) if kept.seed == 0 else "its theorem has one seed"
+    if kept.seed != 0:
+        return "its theorem has one seed"
+    try:
+        inner = _through_first_steps(subject).subject
+        if why := theorem.unfit(inner):  # where its trainings end is asked, too
+            return f"{kept.theorem} does not apply, because {why}"
+        return _differs(kept, theorem.canonical(inner, units, kept.case))
+    except ODD as exc:
+        return f"the case of {kept.theorem} cannot be compared ({strict_json.why(exc)})"
+
+
+_through_first_steps = lru_cache(maxsize=1)(first_steps.through)
 
 
 def _differs(kept: Kept, made: Case | None) -> str:
@@ -239,7 +231,6 @@ def _differs(kept: Kept, made: Case | None) -> str:
         one, other = case.arrays.get(name), made.arrays.get(name)
         if one is None or other is None or one.dtype != other.dtype or not np.array_equal(one, other):
             return f"array {name!r} of {kept.theorem} is not what the first steps make of the data"
-    for name in sorted((case.settings.keys() | made.settings.keys()) - free):
-        if name not in case.settings or name not in made.settings or case.settings[name] != made.settings[name]:
-            return f"setting {name!r} of {kept.theorem} is not the recipe's"
-    return ""
+    settings = dict(case.settings).items() ^ dict(made.settings).items()
+    odd = sorted({name for name, _ in settings} - free)
+    return f"setting {odd[0]!r} of {kept.theorem} is not the recipe's" if odd else ""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,13 @@ from privgate.cases import Kept
 from privgate.check import beforehand as preconditions
 from privgate.check import confirmed, questions
 from privgate.check import plan as planning
-from privgate.check.prepare import prepare
+from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
-from privgate.errors import DigestMismatchError, MeasurementError, SubjectError
+from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import (
     AgainstPdtp,
     AttackResult,
     ClaimsPart,
-    Count,
     Evidence,
     Measurement,
     Precondition,
@@ -33,7 +33,6 @@ from privgate.evidence import (
     Request,
     RunPart,
     RunTrace,
-    SeedControl,
     TrainingPlan,
 )
 from privgate.families import answering as families
@@ -45,75 +44,46 @@ from privgate.membership import attack_figures, distance, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
-from privgate.policy.judging import conditions
-from privgate.policy.rules import METRICS, Rule, about
+from privgate.policy.rules import METRICS, about
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
 from privgate.training import budget, isolation
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome, Verdict
+from privgate.verdict import Finding, Verdict
 from privgate.version import __version__
 
-#: what ends a run before anything is opened
-IN_FILE = "file"
-#: what ends trainings without people after attacks have refused
-ATTACKED = "attacked"
 
-# The run's own part of the evidence, and who was judged, by what: all that a report says beside the questions.
-
-
-def part(run: Run, planned: TrainingPlan | None) -> RunPart:
-    """Return what evidence says of the run itself."""
+def _describe_run(run: Run, planned: TrainingPlan | None) -> RunPart:
+    """Return what evidence says of the run itself, and what a reader needs to run it again."""
+    fleet, seeds, control = run.fleet, left_out.seeds(run), run.seed_control
+    if control is not None and control.dependent:
+        control = control.model_copy(update={"paired": len(seeds)})
+    python = {"privgate": __version__, "python": platform.python_version()}
     return RunPart(
         mode=modes.told(run),
         cannot_conclude=run.cannot_conclude,
         plan=planned,
-        seeds=_seeds(run),
-        trace=trace(run),
-        isolation=run.fleet.isolation_of(run.subject),
-        remembered=_remembered(run),
+        seeds=control,
+        trace=RunTrace(
+            versions=python | {name: metadata.version(name) for name in ("numpy", "scikit-learn")},
+            system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
+            seeds=seeds,
+            training_calls=fleet.calls,
+            digests=dict(run.subject.digests),
+        ),
+        isolation=fleet.isolation_of(run.subject),
+        remembered=Remembered(
+            signable=fleet.signable or not fleet.recalled, trained=fleet.calls, remembered=fleet.recalled
+        ),
         nonce=run.nonce,
     )
 
 
-def _remembered(run: Run) -> Remembered:
-    """Return how many trainings were made, and how many answers other runs' trainings gave."""
-    fleet = run.fleet
-    return Remembered(signable=fleet.signable or not fleet.recalled, trained=fleet.calls, remembered=fleet.recalled)
-
-
-def _seeds(run: Run) -> SeedControl | None:
-    """Return what the controls say of seeds, and how many were used in the end."""
-    found = run.seed_control
-    used = len(left_out.seeds(run))
-    return found.model_copy(update={"paired": used}) if found is not None and found.dependent else found
-
-
-def trace(run: Run) -> RunTrace:
-    """Return what a reader needs to run this again."""
-    import numpy as np
-    import sklearn
-
-    return RunTrace(
-        versions={
-            "privgate": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-        system=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        command=" ".join(["privgate", *sys.argv[1:]]) if "privgate" in sys.argv[0] else "",
-        seeds=left_out.seeds(run),
-        training_calls=run.fleet.calls,
-        digests=dict(run.subject.digests),
-    )
-
-
-def identity(run: Run) -> Mapping[str, Any]:
+def _describe_subject(run: Run) -> Mapping[str, Any]:
     """Return the subject's words and digests for the report, which theorems bound it, and whether its file is had."""
-    subject, theorems = run.subject, run.theorems
-    data = subject.data
+    subject, theorems, data = run.subject, run.theorems, run.subject.data
     return {
         "name": subject.name,
         "version": subject.version,
@@ -134,17 +104,6 @@ def identity(run: Run) -> Mapping[str, Any]:
     }
 
 
-def named(policy: Policy) -> dict[str, Any]:
-    """Return the policy's name, digest and resolved text for the report."""
-    return {
-        "name": policy.name,
-        "version": policy.version,
-        "digest": policy.digest,
-        "path": str(policy.path.name),
-        "source": policy.resolved,
-    }
-
-
 def evaluate(
     policy: Policy | str | PathLike[str],
     subject: Subject,
@@ -155,18 +114,9 @@ def evaluate(
     nonce: str = "",
     announce: Callable[[str], None] | None = None,
 ) -> Verdict:
-    """Judge ``subject`` by every rule of ``policy``, in the policy's order; ``privgate.evaluate`` adds the way out.
-
-    Parameters are those of ``privgate.evaluate``.
-
-    Returns
-    -------
-    Verdict
-        A failed policy is a verdict, never an exception.
-    """
-    policy = (
-        policy if isinstance(policy, Policy) else Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
-    )
+    """Judge ``subject`` by every rule of ``policy``, in the policy's order; ``privgate.evaluate`` adds the way out."""
+    if not isinstance(policy, Policy):
+        policy = Policy.load(Path(policy) if isinstance(policy, PathLike) else policy)
     with contextlib.ExitStack() as own:
         run = prepare(policy, subject, fleet=fleet or own.enter_context(Fleet()), limits=limits)
         evidence = collect(replace(run, nonce=nonce), policy, announce or (lambda _: None))
@@ -178,23 +128,19 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
     for sentence in _warnings(run):
         tell(sentence)
-    told = identity(run)
-    asked = policy.asked_of(conditions(told))
-    checked, stopped = unopened(run, asked)
-    if not stopped:
-        run, more, stopped = preconditions.checked(run, policy, tell)
-        checked += more
+    told, asked = _describe_subject(run), asked_of(policy, run.subject, run.theorems)
+    run, checked, stopped = preconditions.check(run, asked, tell)
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
-            run.once(understood)
-        planned, said = planning.make(run, policy)
+            run.once(_note_first_steps)
+        planned, said = planning.make(run, asked)
         for sentence in said:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in asked.rules)
     measured = dict[Request, Measurement]()
     for request in sorted(requests, key=lambda r: r not in run.attacked):  # attacks first: they take few trainings
-        measured[request] = _measure(run, request, stopped or decided(run, request, measured))
+        measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
     attacks = attack_figures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
@@ -211,7 +157,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         measurements=measurements,
         records=records,
         cases=kept,
-        run=part(run, planned),
+        run=_describe_run(run, planned),
         influence=about_influence,
         membership=attacks,
         claims=about_claims,
@@ -221,69 +167,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     )
 
 
-def unopened(run: Run, policy: Policy) -> tuple[list[Precondition], list[Precondition]]:
-    """Return what is found before anything is opened, and what of it ends the run."""
-    first = in_the_file(run, policy)
-    judged = any(Need.LOOKED in r.about.needs and r.mode == "enforce" for r in policy.rules)
-    told = [] if first is None or judged else [first]
-    if first is not None and first.outcome == "failed":
-        return told, [first]
-    if (held := in_the_recipe(run) or file.find_keys(run)) is not None:
-        return [*told, held], [held]
-    return told, []
-
-
-def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> planning.Costs:
-    """Return what a check would cost, what it can never conclude, and which shipped policies could."""
-    return planning.costs(unopened, policy, subject, fleet=fleet, limits=limits)
-
-
-def in_the_file(run: Run, policy: Policy) -> Precondition | None:
-    """Return what a look at the stored files showed before anything is opened; None where nothing is stored.
-
-    Records that were found fail: then nothing is trained. A rule of the policy says how many are let; without one there
-    may be none. Where the file is stated to be out of reach it is a warning, as where a part could not be read; that it
-    could not be looked at is inconclusive.
-    """
-    seen = file.look_if_needed(run)
-    if seen is None:
-        return None
-    stated = WITHHELD if run.limits.file_withheld else ""
-    rules = [r for r in policy.rules if Need.LOOKED in r.about.needs and r.mode == "enforce"]
-    waived = {w.rule for w in policy.waivers}
-    text = f"the file {seen.bytes_said}"
-    if seen.least and rules and not any(_breaks(run, r) for r in rules if r.name not in waived):
-        return Precondition(IN_FILE, "warned", f"{text}; the policy's rules judge that")
-    if seen.least and WITHHELD in (policy.file, stated):
-        return Precondition(IN_FILE, "warned", f"{text}; it is stated that nobody who may ask the model can get it")
-    unread = "inconclusive" if seen.problem else ("warned" if seen.most else "passed")
-    return Precondition(IN_FILE, "failed" if seen.least else unread, text)
-
-
-def in_the_recipe(run: Run) -> Precondition | None:
-    """Return the finding that the recipe's own sources or parameters hold records, if they do.
-
-    Training without a person is no training without that person then, and no number counts.
-    """
-    if not (seen := file.look_at_recipe(run)).least:
-        return None
-    where = ", ".join(c.where for c in seen.carried)
-    text = (
-        f"the recipe's own source or parameters hold {Count(seen.least, seen.records)} records of the training data "
-        f"({where}): leaving one out would not leave it unknown; let the training function take records from its "
-        "arguments only"
-    )
-    return Precondition("recipe", "failed", text)
-
-
-def _breaks(run: Run, rule: Rule) -> bool:
-    """Return whether a rule about the file's bytes is broken."""
-    asked = rule.request()
-    return Need.LOOKED in rule.about.needs and rule.judge(_measure(run, asked, [])).outcome is Outcome.FAILED
-
-
-def understood(run: Run) -> Noted:
-    """Return what was found of a pipeline's first steps."""
+def _note_first_steps(run: Run) -> Noted:
     return Noted(families.understood(run.subject))
 
 
@@ -303,8 +187,6 @@ def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured and everybody closely."""
     if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(per_unit.table):
         return None
-    from privgate.membership import attack_figures
-
     return attack_figures.against_pdtp(run.once(boards.run), run.once(per_unit.table))
 
 
@@ -336,8 +218,10 @@ def judged(
             return findings
         return confirmed.confirmed(findings, policy.resolved, subject, evidence, order)
 
+    named = {n: getattr(policy, n) for n in ("name", "version", "digest")}
+    named |= {"path": policy.path.name, "source": policy.resolved}
     judged = policy.judge(evidence, today=now.date(), confirm=looked)
-    verdict = Verdict(policy=named(policy), findings=judged.findings, evidence=evidence, observed=observe)
+    verdict = Verdict(policy=named, findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],
@@ -348,9 +232,6 @@ def judged(
         last = dt.datetime.combine(judged.expires, dt.time(23, 59, 59), dt.UTC)
         detail["expires"] = last.isoformat(timespec="seconds")
     return replace(verdict, detail=detail)
-
-
-# Its yes by theorem comes out again of the data, and without a training.
 
 
 def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: Any) -> list[str]:
@@ -400,27 +281,10 @@ def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]])
             raise DigestMismatchError(f"rule {f['rule']!r} of the report is not the policy's")
 
 
-def decided(run: Run, request: Request, measured: Mapping[Request, Measurement]) -> list[Precondition]:
+def _end_by_attacks(run: Run, request: Request, measured: Mapping[Request, Measurement]) -> list[Precondition]:
     """Return that attacks block already, where the request is about trainings without people, whatever these show."""
     asked = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
     if not (asked and run.attack_breaks(measured) and left_out.spared(run)):
         return []
     text = "a rule on attacks refuses, which no training without a person takes back; --full measures it all the same"
-    return [Precondition(ATTACKED, "failed", text)]
-
-
-def _measure(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:
-    """Return the measurement; one that could not be taken says why and never passes."""
-    if Need.CLAIM in METRICS[request.metric].needs and run.subject.recipe.payload["dp"] is None:
-        problem = (
-            "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
-            "without this rule"
-        )
-        return Measurement(request, problem=problem, applicable=False)
-    if stopped and Need.LOOKED not in METRICS[request.metric].needs:  # the file was looked at, which trains nothing
-        why = f"not measured, because {stopped[0].message}"
-        return Measurement(request, problem=why, stopped_by=stopped[0].name)
-    try:
-        return questions.measure(run, request)
-    except MeasurementError as exc:
-        return Measurement(request, problem=str(exc))
+    return [Precondition("attacked", "failed", text)]

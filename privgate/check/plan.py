@@ -4,21 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privgate.check.beforehand import beforehand, choose_seeds, count_trainings, stopping, untrained
-from privgate.check.prepare import described, facts, misfit, prepare
+from privgate.check.beforehand import check_untrained, choose_seeds, count_trainings, stopping
+from privgate.check.prepare import asked_of, facts, misfit, prepare
 from privgate.controls import depends, reproduces
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition, TrainingPlan
+from privgate.evidence import TrainingPlan
 from privgate.influence import indirect_queries, left_out
 from privgate.policy import Policy
-from privgate.policy.judging import conditions
 from privgate.policy.problems import shipped
-from privgate.policy.rules import Rule
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
-from privgate.training.budget import span, time_training
+from privgate.training.budget import time_training
 from privgate.training.fleet import Fleet
+from privgate.vocabulary import span
 
 
 def _audit(run: Run) -> int:
@@ -43,27 +42,13 @@ TRAINED: Mapping[Need, tuple[str, Callable[[Run], int]]] = {
 }
 
 
-def rule_trainings(rule: Rule, run: Run) -> dict[Need, int]:
-    """Return how many trainings a rule asks for, by what they are for; what two rules ask for is trained once."""
-    return {need: TRAINED[need][1](run) for need in TRAINED if need in rule.about.needs}
-
-
 def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, list[str]]:
     """Return what all rules train, beside the controls, as numbers and as sentences.
 
-    Parameters
-    ----------
-    run : Run
-        Its seeds are chosen already, or the recipe's own seed is assumed.
-    policy : Policy
-    each : float
-        Seconds of one training; 0 where none was timed.
+    What two rules ask for is trained once. ``each`` are the seconds of one training; 0 where none was timed.
     """
-    needed, wanted = dict[Need, int](), dict[Need, list[str]]()
-    for rule in policy.asked_of(conditions(described(run.subject, run.theorems))).rules:  # fmt: skip
-        for need, count in rule_trainings(rule, run).items():
-            needed[need] = count
-            wanted.setdefault(need, []).append(rule.name)
+    wanted = {need: [r.name for r in policy.rules if need in r.about.needs] for need in TRAINED}
+    needed = {need: TRAINED[need][1](run) for need, names in wanted.items() if names}
     said = [
         f"{TRAINED[need][0]}: at most {count} trainings (rules: {', '.join(dict.fromkeys(wanted[need]))})"
         for need, count in needed.items()
@@ -71,54 +56,39 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
     if Need.LEAVE_ONE_OUT in needed:
         said += left_out.hints(run)
     total = sum(needed.values())
-    return (
-        TrainingPlan(
-            retrains=total,
-            leave_one_out=needed.get(Need.LEAVE_ONE_OUT, 0),
-            shadows=needed.get(Need.SHADOWS, 0),
-            seconds=total * each / run.fleet.workers,
-        ),
-        said,
+    planned = TrainingPlan(
+        retrains=total,
+        leave_one_out=needed.get(Need.LEAVE_ONE_OUT, 0),
+        shadows=needed.get(Need.SHADOWS, 0),
+        seconds=total * each / run.fleet.workers,
     )
+    return planned, said
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a check would cost.
+    """What a check would cost."""
 
-    Parameters
-    ----------
-    trainings : int
-        All together, controls included, at most.
-    seconds : float
-        Of all trainings, on these workers.
-    said : list of str
-        All of it in sentences.
-    ends : str
-        Why the check ends before it leaves anybody out; empty where it goes on.
-    """
-
+    #: all together, controls included, at most
     trainings: int
+    #: of all trainings, on these workers
     seconds: float
+    #: all of it in sentences
     said: list[str]
+    #: why the check ends before it leaves anybody out; empty where it goes on
     ends: str = ""
 
 
-Begin = Callable[[Run, Policy], tuple[list[Precondition], list[Precondition]]]
-
-
-def costs(begin: Begin, policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
+def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
     """Return what a check would cost, what it can never conclude, and which shipped policies could.
 
     What a check does before it leaves anybody out is done, because it may end there; a few trainings show how long one
-    takes. All are remembered. ``begin`` looks at what is stored: what is found, and what of it ends the check.
+    takes. All are remembered.
     """
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    findings, stopped = begin(run, policy.asked_of(conditions(described(subject, run.theorems))))
-    if not stopped:
-        findings += untrained(run, policy)
-        stopped = beforehand(findings)
+    asked = asked_of(policy, subject, run.theorems)
+    findings, stopped = check_untrained(run, asked)
     if not stopped:
         findings.append(reproduces.reproduces(subject, fleet))
         stopped = stopping(findings)
@@ -128,7 +98,7 @@ def costs(begin: Begin, policy: Policy, subject: Subject, *, fleet: Fleet, limit
         return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
     run = choose_seeds(run, glance=True)
     each = _time(run)
-    planned, rules = make(run, policy, each=each)
+    planned, rules = make(run, asked, each=each)
     control_count = count_trainings(run)
     total = control_count + planned.retrains
     seconds = total * each / fleet.workers
@@ -157,7 +127,9 @@ def _alternatives(run: Run, known: Mapping[str, Any], each: float) -> list[str]:
         if any(why.partition(": ")[0] in binding for why in other.cannot_conclude):
             continue
         other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
-        planned, _ = make(other, policy, each=each)
-        said.append(f"{name} could approve this model: at most {planned.retrains} trainings beside the controls, "
-                    f"{span(planned.seconds)} (workers: {run.fleet.workers})")  # fmt: skip
+        planned, _ = make(other, asked_of(policy, run.subject, other.theorems), each=each)
+        said.append(
+            f"{name} could approve this model: at most {planned.retrains} trainings beside the controls, "
+            f"{span(planned.seconds)} (workers: {run.fleet.workers})"
+        )
     return said or ["no shipped policy could approve this model as it is"]

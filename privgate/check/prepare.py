@@ -1,6 +1,5 @@
 """A run that knows what a policy asks of this model, and what can never be concluded of it."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,26 +26,13 @@ from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
-# What the rules of a policy ask of a run: limits on people, whom to draw, and what ends the work early.
-
-
-def unit_limits(policy: Policy) -> tuple[float, ...]:
-    """Return the limits, in nats, that rules set on single units: where engines and certificates look closer."""
-    limits = set()
-    for rule in policy.rules:
-        if rule.about.per_unit:
-            threshold = rule.request().option("threshold")
-            limits.add(float(rule.limit if threshold is None else threshold))
-    return tuple(sorted(limits))
-
 
 def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], bool]]]:
     """Return the rules on units that block once they are broken: enforced ones that no waiver may excuse."""
     waived = {w.rule for w in policy.waivers}
     rules = [r for r in policy.rules if r.about.per_unit and r.mode == "enforce" and r.name not in waived]
     rules = [r for r in rules if not _answered_otherwise(r, policy.rules)]
-    # two rules may ask the same: the stricter one is broken first
-    rules.sort(key=lambda r: r.limit, reverse=True)
+    rules.sort(key=lambda r: r.limit, reverse=True)  # two may ask the same: the stricter one is broken first
     return {r.request(): (r.name, partial(_broken, r)) for r in rules}
 
 
@@ -56,10 +42,10 @@ def _answered_otherwise(rule: Rule, rules: Iterable[Rule]) -> bool:
     PDTP is at most DTP: whoever breaks a limit on it breaks the same limit over all questions.
     """
     others = [r for r in rules if rule.either and r.either == rule.either and r is not rule]
-    harder = (
-        r for r in others if rule.about.direct_only and r.about.over_all_queries and _limit_on_people(r) <= _least(rule)
+    return not all(
+        rule.about.direct_only and r.about.over_all_queries and _allowed(r) == 0.0 and _least(r) <= _least(rule)
+        for r in others
     )
-    return len(others) > len(list(harder))
 
 
 def _least(rule: Rule) -> float:
@@ -77,27 +63,8 @@ def _allowed(rule: Rule) -> float:
     return float(rule.limit) if how == "share_above" else 0.0
 
 
-def _limit_on_people(rule: Rule) -> float:
-    """Return nats that nobody may exceed; infinite where a rule lets some people be above."""
-    return rule.limit if rule.request().option("aggregate", "max") == "max" else math.inf
-
-
 def _broken(rule: Rule, measurement: Measurement) -> bool:
     return rule.judge(measurement).outcome is Outcome.FAILED
-
-
-def sample(policy: Policy) -> int | None:
-    """Return how many random units are enough for every rule on leave-one-out; None where one needs everybody."""
-    rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
-    asked = [r.request().option("sample") for r in rules]
-    return None if not asked or None in asked else max(asked)
-
-
-def up_to(policy: Policy) -> int | None:
-    """Return to how many random units the sample may grow; None where it does not, or rules draw differently."""
-    rules = [r.request() for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
-    drawn = {(r.option("sample"), r.option("up_to")) for r in rules}
-    return drawn.pop()[1] if len(drawn) == 1 else None
 
 
 def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], str]]]:
@@ -122,11 +89,6 @@ def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement],
     return {r.request(): (r.about.figure, partial(settled, r.request())) for r in named}
 
 
-def without_level(policy: Policy) -> bool:
-    """Return whether a rule on attacks names no level, and so wants all shadow models before anything is judged."""
-    return any(isinstance(r, MembershipRule) and not r.level for r in policy.rules)
-
-
 def _too_few(rule: Rule, limits: Budget) -> str:
     """Return that a budget has fewer shadow models than an approval at a level wants; empty if it has enough."""
     level, least = isinstance(rule, MembershipRule) and rule.level, min(APPROVING)
@@ -139,21 +101,12 @@ def _or_everybody(wanted: int | None, people: int) -> int | None:
     return people if wanted is not None and people - SMALL_CELL < wanted < people else wanted
 
 
-def drawn(policy: Policy) -> int:
-    """Return how many random people, none of whom exceeds, show what every rule asks of a share of all; at least 59."""
-    shares = (r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))
-    return max([DRAWN, *shares])
-
-
 def by_theorem(policy: Policy) -> bool:
     """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     audit = policy.audit
     enough = audit.min_coverage == 0 and audit.min_units <= modes.SAMPLE and audit.min_seeds <= modes.SEEDS
     return enough and all(r.about.per_unit and Need.EVERYBODY not in r.about.needs for r in rules)
-
-
-# A run that knows what a policy asks, what its rules mean for this model, and what can never be concluded of it.
 
 
 def prepare(
@@ -173,28 +126,33 @@ def prepare(
         raise UsageError(why)
     if subject.data.domain is not None and (bounds.applicable(subject)[0] or not not_over_domain(subject)):
         subject = served.check_domain(subject, fleet)
-    theorems = _of_everybody(subject) if any("theorem" in r.when for r in policy.rules) else ()
-    policy = policy.asked_of(conditions(described(subject, theorems)))
+    theorems: tuple[str, ...] = ()
+    if any("theorem" in r.when for r in policy.rules):  # those that bound everybody without a training
+        theorems = tuple(c.name for c in bounds.applicable(subject)[0] if c.name in of_data.ALL)
+    policy = asked_of(policy, subject, theorems)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
+    people = [r for r in policy.rules if r.about.per_unit]
+    drawn = [r.request() for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
+    sizes, n_units = {(r.option("sample"), r.option("up_to")) for r in drawn}, len(subject.data.units)
+    samples = {sample for sample, _ in sizes}
     run = Run(
         subject,
         fleet,
         limits or Budget(),
         breaks=breaks(policy),
-        thresholds=unit_limits(policy),
-        people=tuple(
-            sorted({(_least(r), _allowed(r)) for r in policy.rules if r.about.per_unit and r.mode == "enforce"})
-        ),
-        sample=_or_everybody(sample(policy), len(subject.data.units)),
-        up_to=_or_everybody(up_to(policy), len(subject.data.units)),
+        thresholds=tuple(sorted({_least(r) for r in people})),
+        people=tuple(sorted({(_least(r), _allowed(r)) for r in people if r.mode == "enforce"})),
+        sample=_or_everybody(None if not samples or None in samples else max(samples), n_units),
+        up_to=_or_everybody(next(iter(sizes))[1] if len(sizes) == 1 else None, n_units),
         by_theorem=by_theorem(policy),
         trials=max(TRIALS, policy.audit.min_candidates),
-        drawn=drawn(policy),
+        # none of so many random people exceeds where every rule on a share of all is kept; at least 59
+        drawn=max([DRAWN, *(r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))]),
         asked=needs,
         suites=policy.suites,
         theorems=theorems,
         attacked=attacked(policy),
-        at_once=without_level(policy),
+        at_once=any(isinstance(r, MembershipRule) and not r.level for r in policy.rules),
         beside=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
@@ -209,20 +167,17 @@ def prepare(
     return replace(run, cannot_conclude=(*modes.never(run), *told))
 
 
-def _of_everybody(subject: Subject) -> tuple[str, ...]:
-    """Return the theorems that bound every answer about everybody without a training, and are confirmed of data."""
-    return tuple(c.name for c in bounds.applicable(subject)[0] if c.name in of_data.ALL)
-
-
-def described(subject: Subject, theorems: tuple[str, ...]) -> dict[str, Any]:
-    """Return what evidence says of a subject, as far as it decides which rules are asked."""
-    return {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
+def asked_of(policy: Policy, subject: Subject, theorems: tuple[str, ...]) -> Policy:
+    """Return the policy with those rules alone that are asked of a subject which these theorems bound."""
+    told = {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
+    return policy.asked_of(conditions(told))
 
 
 def misfit(policy: Policy, subject: Subject) -> str:
     """Return which rule that must pass means nothing for what the model answers with; empty if all mean something."""
-    asked = policy.asked_of(conditions(described(subject, ()))).rules
-    wrong = [r.name for r in asked if r.binding and subject.answers not in r.about.answers]
+    wrong = [
+        r.name for r in asked_of(policy, subject, ()).rules if r.binding and subject.answers not in r.about.answers
+    ]
     if not wrong:
         return ""
     fits = "regression-1" if subject.task == "regression" else "dtp-1 or pdtp-1"

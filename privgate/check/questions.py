@@ -1,15 +1,14 @@
 """Request to measurement: each metric names the function that answers it."""
 
-from collections.abc import Callable
 from importlib import import_module
 
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, Request
+from privgate.evidence import Measurement, Precondition, Request
 from privgate.influence import modes
-from privgate.policy.rules import METRICS, Metric
+from privgate.policy.rules import METRICS
+from privgate.run.needs import Need
 from privgate.run.run import Run
 
-Measure = Callable[[Run, Request], Measurement]
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
     "dtp": "privgate.influence.dtp_measures:every_query",
@@ -30,35 +29,36 @@ MEASURED: dict[str, str] = {
 }
 
 
-def measuring(metric: str) -> Measure:
-    """Return the function that measures a metric."""
-    module, _, function = MEASURED[metric].partition(":")
-    found: Measure = getattr(import_module(module), function)
-    return found
-
-
-def meaningless(metric: Metric, answers: str) -> str:
-    """Return that a metric says nothing about what this model answers with, and what would."""
-    how = ""
-    if answers == "numbers" and "noisy numbers" in metric.answers:
-        how = "; a regressor has it where its release adds noise: Release(noise=Laplace(scale))"
-    wanted = " or ".join(sorted(metric.answers, reverse=True))
-    return f"{metric.name!r} is about {wanted}, and this model answers with {answers}{how}; nothing was measured"
-
-
 def measure(run: Run, request: Request) -> Measurement:
-    """Return what ``request`` asks for.
-
-    Raises
-    ------
-    MeasurementError
-        It has no value here; the gate makes an inconclusive finding of it.
-    """
-    if request.metric not in METRICS:
-        raise MeasurementError(f"no measurement is known for {request.metric!r}; known: {', '.join(METRICS)}")
-    metric = METRICS[request.metric]
-    if run.subject.answers not in metric.answers:
-        return Measurement(request, problem=meaningless(metric, run.subject.answers), applicable=False)
+    """Return what ``request`` asks for; ``MeasurementError`` where it has no value here."""
+    metric, answers = METRICS[request.metric], run.subject.answers
+    if answers not in metric.answers:
+        how = ""
+        if answers == "numbers" and "noisy numbers" in metric.answers:
+            how = "; a regressor has it where its release adds noise: Release(noise=Laplace(scale))"
+        wanted = " or ".join(sorted(metric.answers, reverse=True))
+        what = f"{metric.name!r} is about {wanted}, and this model answers with {answers}{how}; nothing was measured"
+        return Measurement(request, problem=what, applicable=False)
     if why := modes.refusal(run, request, metric.needs):
         raise MeasurementError(why)
-    return measuring(metric.name)(run, request)
+    module, _, function = MEASURED[metric.name].partition(":")
+    measured: Measurement = getattr(import_module(module), function)(run, request)
+    return measured
+
+
+def answer(run: Run, request: Request, stopped: list[Precondition]) -> Measurement:
+    """Return the measurement; one that could not be taken, or that something ``stopped``, says why and never passes."""
+    needs = METRICS[request.metric].needs
+    if Need.CLAIM in needs and run.subject.recipe.payload["dp"] is None:
+        problem = (
+            "the recipe claims no differential privacy; state it with Recipe(fit, dp=Claim(...)), or judge by a policy "
+            "without this rule"
+        )
+        return Measurement(request, problem=problem, applicable=False)
+    if stopped and Need.LOOKED not in needs:  # the file was looked at, which trains nothing
+        why = f"not measured, because {stopped[0].message}"
+        return Measurement(request, problem=why, stopped_by=stopped[0].name)
+    try:
+        return measure(run, request)
+    except MeasurementError as exc:
+        return Measurement(request, problem=str(exc))

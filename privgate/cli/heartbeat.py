@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 import click
 
+from privgate.vocabulary import span
+
 WIDTH = 100  # characters of a line
 _SECONDS = 20.0  # of silence
 _WORTH_TELLING = 10.0  # seconds left, from which an estimate is worth a line
@@ -93,14 +95,7 @@ def _beat(ended: threading.Event) -> None:
             if time.monotonic() - _now.said >= _SECONDS and not ended.is_set():
                 what = f"{_line()}; " if _now.label and _now.done < _now.total else ""
                 behind = f" after {_now.label}" if _now.label and not what else ""
-                _say(f"{what}still at work{behind}, {span(time.monotonic() - _now.began)} so far")
-
-
-def span(seconds: float) -> str:
-    """Return a duration with its unit."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+                _say(f"{what}still at work{behind}, {span(round(time.monotonic() - _now.began))} so far")
 
 
 def _width() -> int:

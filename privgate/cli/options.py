@@ -270,7 +270,7 @@ def duration(text: str) -> float:
 def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; the few trainings for it are remembered."""
     from privgate.advice.search import search_command
-    from privgate.check.gate import costs
+    from privgate.check.plan import costs
     from privgate.cli import console
 
     planned = costs(run.policy, run.subject, fleet=run.fleet, limits=run.limits)

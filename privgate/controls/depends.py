@@ -160,12 +160,13 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     if noise > reproduces.DETERMINISTIC:
         text = f"trainings on the same data differ by up to {noise:.2g}"
         return _doubt(f"{text}: what moves predictions cannot be told from noise", {"between_two_trainings": noise})
-    known = {fit.key: answer for (_, fit, _), answer in zip(probes, changed, strict=True)} | {repeats[0].key: same[0]}
-    moved = {what: _measure_gap(subject, known[fit.key], known[other.key]) for what, fit, other in probes}
-    whole = repeats[0].key
-    by_record = [moved[what] / len(fit.relabel) for what, fit, other in probes if other.key == whole and fit.relabel]
+    whole = repeats[0].encoding
+    known = {fit.encoding: answer for (_, fit, _), answer in zip(probes, changed, strict=True)} | {whole: same[0]}
+    moved = {what: _measure_gap(subject, known[fit.encoding], known[other.encoding]) for what, fit, other in probes}
+    of_whole = [(moved[what], fit.relabel) for what, fit, other in probes if other.encoding == whole]
+    by_record = [distance / len(relabel) for distance, relabel in of_whole if relabel]
     detail = {"moved_by": moved, "moved_by_record": max(by_record, default=0.0), "between_two_trainings": noise}
-    idle = {what: known[fit.key].problem for what, fit, _ in probes if not moved[what] > BEYOND * noise}
+    idle = {what: known[fit.encoding].problem for what, fit, _ in probes if not moved[what] > BEYOND * noise}
     # half of the data may be too little for a recipe's own validation split; the other trainings show what it does
     halves = {what for what, fit, _ in probes if fit.left_out is not None and len(fit.left_out)}
     excused = {what for what, problem in idle.items() if problem and what in halves}

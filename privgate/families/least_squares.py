@@ -41,15 +41,12 @@ class Smoothed:
         Targets less answers.
     least : float
         What units must leave over of themselves.
-    center : float64 array of shape (d,) or 0.0
-        What records are centred by.
     """
 
     smoother: Smoother
     fitted: Float
     residual: Float
     least: float
-    center: Any
 
 
 def least_refusal(estimator: Any) -> str:
@@ -90,7 +87,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
         shift = mean / deviation
         made = _kernel(X, n, y + shift, estimator)
         fitted = made.fitted - shift
-        return Smoothed(made, fitted, y - fitted[:n], KEPT, 0.0)
+        return Smoothed(made, fitted, y - fitted[:n], KEPT)
     shift = 0.0 if estimator.fit_intercept else mean / deviation
     center = X[:n].mean(axis=0) if estimator.fit_intercept else np.zeros(X.shape[1])
     made = smoother_of(X - center, n, y + shift, float(getattr(estimator, "alpha", 0.0)))
@@ -100,7 +97,7 @@ def smoothed(subject: Subject, estimator: Any) -> Smoothed:
     if not made.ratio > 10 * tolerance:
         raise Declined("records nearly lie in fewer dimensions, and scikit-learn drops directions there")
     fitted = made.fitted - shift
-    return Smoothed(made, fitted, y - fitted[:n], max(KEPT, (2 * tolerance / made.ratio) ** 2), center)
+    return Smoothed(made, fitted, y - fitted[:n], max(KEPT, (2 * tolerance / made.ratio) ** 2))
 
 
 def _in_range(X: Float, mean: float, deviation: float) -> None:

@@ -301,11 +301,6 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
     return out
 
 
-def most_paired() -> int:
-    """Return how many trainings at other seeds people above a limit take at most."""
-    return (1 + MOST_PAIRED) * PAIRED
-
-
 def _pair(run: Run, people: Index) -> Float:
     """Return the lower limit of each person's change over other seeds, shape (U,), in the answers' own unit."""
     near, members = run.once(beside.of_people), run.subject.data.units

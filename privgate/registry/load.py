@@ -251,14 +251,6 @@ def _differs(differences: list[str]) -> Precondition:
     )
 
 
-def data_place(subject: Subject) -> str | None:
-    """Return below which store the data of a loaded version lie; None where they are kept otherwise."""
-    model = subject.model
-    if subject.detail.get("data_kind") != "uri" or not isinstance(model, StoredModel):
-        return None
-    return str(read_recipe(model.folder, subject.uri)["data"]["uri"])
-
-
 def no_recipe(uri: str) -> str:
     """Return what to do about a version that nobody said how to train."""
     return (

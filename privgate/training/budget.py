@@ -20,20 +20,13 @@ TIMED = 3
 
 @dataclass(frozen=True)
 class Selection:
-    """Which people a budget leaves, and what can no longer be claimed.
+    """Which people a budget leaves, and what can no longer be claimed."""
 
-    Parameters
-    ----------
-    units : int64 array
-        Positions in ``TrainingData.units``, ascending.
-    population : int
-        People there are.
-    lost : str
-        What can no longer be claimed, one sentence; empty if all people are kept.
-    """
-
+    #: positions in ``TrainingData.units``, ascending
     units: Index
+    #: people there are
     population: int
+    #: what can no longer be claimed, one sentence; empty if all people are kept
     lost: str
 
 
@@ -50,10 +43,7 @@ def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> f
 def time_training(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
     """Return the usual seconds of one of these calls in a worker; a few are trained where none is remembered.
 
-    Raises
-    ------
-    MeasurementError
-        None of the timed calls succeeded.
+    ``MeasurementError``: none of these succeeded.
     """
     if seconds := remembered_seconds(subject, fits, fleet):
         return seconds
@@ -66,8 +56,7 @@ def time_training(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
 
 def order(subject: Subject, fleet: Fleet) -> Index:
     """Return everybody in the order in which they are drawn: the ledger's key makes it."""
-    rng = fleet.drawn(subject, "units")
-    return rng.permutation(len(subject.data.units)).astype(np.int64)
+    return fleet.drawn(subject, "units").permutation(len(subject.data.units)).astype(np.int64)
 
 
 def select(
@@ -81,16 +70,14 @@ def select(
 ) -> Selection:
     """Return the people that a budget allows, drawn uniformly without replacement, fixed before anything is looked at.
 
-    Who trained the model must not choose them: recipes and data can be varied until their digest spares somebody, so
-    the ledger's key draws them, always the same ones for a subject. A larger budget keeps everybody of a smaller one,
-    so what is remembered is used again.
+    Who trained the model must not choose them: data can be varied until their digest spares somebody, so the ledger's
+    key draws them. A larger budget keeps everybody of a smaller one, so what is remembered is used again. Below full
+    coverage nothing can be said about the maximum (docs/mathematics.md, section 9.1).
 
     Parameters
     ----------
-    subject, fleet, seeds
-        What is measured, where, with which paired seeds.
     max_retrains : int, optional
-        Calls of the training function for people left out; all seeds of a person count.
+        Calls of the training function for people left out; all ``seeds`` of a person count.
     budget_seconds : float, optional
         Wall time, turned into calls from a timed sample.
     sample : int, optional
@@ -100,10 +87,6 @@ def select(
     ------
     UsageError
         The budget does not reach for one person.
-
-    References
-    ----------
-    docs/mathematics.md, section 9.1: below full coverage nothing can be said about the maximum.
     """
     n, drawn = len(subject.data.units), order(subject, fleet)
     affordable = n if sample is None else sample
@@ -122,11 +105,3 @@ def select(
         "above a limit, and nothing of the largest risk"
     )
     return Selection(np.sort(drawn[:affordable]), n, lost)
-
-
-def span(seconds: float) -> str:
-    """Return a time in the unit that people would use."""
-    for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {word}"
-    return f"{seconds:.2g} s"

@@ -22,17 +22,11 @@ RECONNECT_SECONDS = 120.0
 
 
 class DaskPool:
-    """Workers of a Dask cluster, one chunk each at a time.
+    """Workers of a Dask cluster (a scheduler's address, or the caller's own client), one chunk each at a time.
 
     A worker that dies is Dask's to replace and its chunk Dask's to run again; a chunk that ends several workers comes
-    back as a death. A scheduler that is restarted forgets everything: chunks in flight are then sent again.
-
-    Parameters
-    ----------
-    cluster : str or distributed.Client
-        Address of a scheduler, or a client that stays the caller's.
-    limits : TaskLimits
-        Time is ours; memory is limited by Dask's own nannies.
+    back as a death. A scheduler that is restarted forgets everything: chunks in flight are then sent again. Dask's own
+    nannies limit memory.
 
     Raises
     ------
@@ -53,13 +47,12 @@ class DaskPool:
         workers = self._workers()
         threads = sum(int(w.get("nthreads", 1)) for w in workers)
         if threads > len(workers):  # training's limits and environment are those of a whole process
-            warnings.warn(
+            text = (
                 f"the cluster has {threads} threads in {len(workers)} worker processes, and trains one model at a time "
                 f"in a process; start it with as many processes of one thread (dask worker --nworkers {threads} "
-                "--nthreads 1)",
-                PrivgateWarning,
-                stacklevel=2,
+                "--nthreads 1)"
             )
+            warnings.warn(text, PrivgateWarning, stacklevel=2)
 
     def _connect(self) -> None:
         try:
@@ -120,14 +113,16 @@ class DaskPool:
                 continue
             if name not in self._flying:
                 continue
-            payload, chunk, future = self._flying.pop(name)
+            _, chunk, future = self._flying[name]
             try:
-                return chunk, future.result()
+                answers = future.result()
             except KilledWorker:
-                return chunk, None
+                answers = None
             except (CancelledError, OSError, TimeoutError):  # the scheduler went away, or the payload with its workers
-                self._flying[name] = (payload, chunk, future)
                 self._send_again()
+                continue
+            del self._flying[name]
+            return chunk, answers
 
     def _send_again(self) -> None:
         """Connect again and send everything that was in flight once more."""
@@ -144,24 +139,22 @@ class DaskPool:
         for payload, chunk, _ in flying:
             self.submit(payload, chunk)
 
-    def _ask(self, function: Any, *call: Any, died: Any, **named: Any) -> Any:
-        """Return what one call gives, or ``died`` where its worker did."""
+    def _ask(self, function: Any, *call: Any, **named: Any) -> Any:
+        """Return what one call gives, or None where its worker died."""
         from distributed import KilledWorker
 
         try:
             return self._client.submit(function, *call, pure=False, **named).result()
         except KilledWorker:
-            return died
+            return None
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
-        call = self._send(payload), rows, self._limits
-        answer: Answer = self._ask(worker.registered, *call, died=died_on_model(), served=served)
-        return answer
+        return self._ask(worker.registered, self._send(payload), rows, self._limits, served=served) or died_on_model()
 
     def examined(self, payload: Payload, by: str) -> Any:
         """Return what is found in the opened model."""
-        return self._ask(worker.examined, self._send(payload), self._limits, by, died=None)
+        return self._ask(worker.examined, self._send(payload), self._limits, by)
 
     def close(self) -> None:
         """Cancel what is in flight; the cluster stays as it was."""

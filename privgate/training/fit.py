@@ -3,26 +3,17 @@
 import hashlib
 import struct
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.subject.containers import take
 
 _HEAD = struct.Struct("<6q")
-
-#: nats; the same call on the same kind of machine agrees to the last bit, and no limit is stated more finely
-TOLERANCE = 1e-6
 #: rows from which on their digest is kept instead of them
 _MANY = 4096
-
-
-def _bytes(rows: Index) -> bytes:
-    """Return what stands for rows in an encoding: themselves, or their digest where they are many."""
-    return rows.tobytes() if len(rows) < _MANY else hashlib.sha256(rows).digest()  # type: ignore[arg-type]  # a buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +47,6 @@ class Fit:
     repeat: int = 0
     order: int = 0
 
-    #: nats by which two answers to it may differ and still be one
-    tolerance: ClassVar[float] = TOLERANCE
-
     def __post_init__(self) -> None:
         if (self.left_out is None) == (self.members is None):
             raise ValueError("a Fit names either the rows left out or the members")
@@ -72,20 +60,13 @@ class Fit:
     def encoding(self) -> bytes:
         """Everything here as bytes, different for different fits; cheap, because there may be a million of them."""
         rows = (self.queries, self.left_out, self.members)
-        raw = [b"" if a is None else _bytes(np.ascontiguousarray(a, dtype=np.int64)) for a in rows]
+        raw = [b"" if a is None else np.ascontiguousarray(a, dtype=np.int64).tobytes() for a in rows]
+        raw = [b if len(b) < 8 * _MANY else hashlib.sha256(b).digest() for b in raw]
         sizes = [-1 if a is None else len(a) for a in rows]
-        seed = -1 if self.seed is None else self.seed
-        head = _HEAD.pack(seed, self.repeat, *sizes, len(self.relabel))
+        head = _HEAD.pack(-1 if self.seed is None else self.seed, self.repeat, *sizes, len(self.relabel))
         pairs = np.array(self.relabel, dtype=np.int64).tobytes() if self.relabel else b""
         order = struct.pack("<q", self.order) if self.order else b""
         return b"".join((head, *raw, pairs, order))
-
-    @property
-    def key(self) -> str:
-        """Digest of everything here; the ledger adds data, recipe and versions."""
-        rows = [None if a is None else digest.of_array(a) for a in (self.queries, self.left_out, self.members)]
-        order = [self.order] if self.order else []
-        return digest.of_json([self.seed, rows, [list(pair) for pair in self.relabel], self.repeat, *order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,39 +93,26 @@ class Answer:
     lasting: bool = True
 
 
-# Handing training rows to a recipe: exactly what ``np.delete`` would give, without new memory each time.
-
-
 class Rows:
-    """Training sets of one payload, in the original order of the records.
+    """Training sets of one payload, in the original order of the records: what ``np.delete`` would give.
 
     A buffer that stays warm saves the page faults of a new copy a call. Leaving out record j after record i < j changes
-    rows i .. j-1 of the result only, so where the learner is known not to write into its input, one row is copied
-    instead of n. Everybody else gets a writable buffer, written anew from the stored data for every call.
+    rows i .. j-1 only, so only these are copied where the learner does not write into its input. Everybody else gets a
+    writable buffer, written anew for every call.
 
-    Parameters
-    ----------
-    X : container
-        Pool records: n training records, then candidates.
-    y : array of shape (P,)
-    n : int
-    classes : array of shape (K,)
-    trusted : bool
-        Whether the learner only reads its input (scikit-learn's own estimators, which refuse to write when the flag
-        forbids it).
+    ``X`` and ``y`` are the pool's: ``n`` training records, then candidates. A learner is ``trusted`` that only reads
+    its input: scikit-learn's own, which refuse to write when the flag forbids it.
     """
 
     def __init__(self, X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], *, trusted: bool = False) -> None:
         self.X, self.y, self.n, self.classes, self.trusted = X, y, n, classes, trusted
         self._plain = isinstance(X, np.ndarray) and X.dtype != object
-        self._order: Literal["C", "F"] = "C" if not self._plain or X.flags.c_contiguous else "F"
         self._hole: int | None = None
         self._buffers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
     def of(self, fit: Fit) -> tuple[Any, NDArray[Any]]:
         """Return (X, y) to train on."""
-        alone = fit.left_out is not None and len(fit.left_out) == 1 and self._plain
-        if fit.left_out is not None and alone and not (fit.relabel or fit.order):
+        if self._plain and fit.left_out is not None and len(fit.left_out) == 1 and not (fit.relabel or fit.order):
             return self._without(int(fit.left_out[0]))
         if fit.members is not None:
             keep: Index = np.asarray(fit.members, dtype=np.int64)
@@ -163,8 +131,7 @@ class Rows:
         if not 0 <= row < self.n:
             raise IndexError(f"row {row} left out of {self.n} training records")
         if self._buffers is None:
-            shape = (self.n - 1, *self.X.shape[1:])
-            self._buffers = (np.empty(shape, self.X.dtype, order=self._order), np.empty(self.n - 1, self.y.dtype))
+            self._buffers = (np.empty_like(self.X[1 : self.n]), np.empty_like(self.y[1 : self.n]))
         for to, source in zip(self._buffers, (self.X, self.y), strict=True):
             to.flags.writeable = True
             if self._hole is None or not self.trusted:

@@ -1,5 +1,6 @@
 """The fleet: runs calls of the training function in worker processes, each once, and remembers the answers."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -19,7 +20,8 @@ from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import isolation, ledger, payload, warm
+from privgate.training import isolation, payload, warm
+from privgate.training import ledger as ledgers
 from privgate.training.box.boxes import BoxPool
 from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
@@ -43,31 +45,22 @@ class Fleet:
     jobs : int, optional
         Worker processes on this machine; one a core if absent.
     ledger : str, Path or Ledger, optional
-        Where answers are kept; see ``Ledger``. ``"none"`` forgets them with the process.
+        Where answers are kept; ``"none"`` forgets them with the process.
     progress : callable, optional
-        ``progress(done, total, seconds_left)``, about ten times a second while training; seconds are NaN at first.
+        ``progress(done, total, seconds_left)``, about ten times a second; seconds are NaN at first.
     time_limit : float
         Seconds for one call of the training function.
     memory_limit : int, optional
         Bytes of private memory for one worker; an even share of the machine's if absent.
     cluster : str or dask Client, optional
-        ``tcp://…`` of a Dask scheduler, or a Client.
+        ``tcp://…`` of a Dask scheduler, or a Client; its workers run as whoever started them.
     isolate : {"auto", "bubblewrap", "none"}
-        Whether training code runs in a sandbox: where one can be made, always, or never. Workers of a cluster run as
-        whoever started them.
+        Whether training code runs in a sandbox: where one can be made, always, or never.
     signable : bool
         The run is to be signed: nobody without the ledger's key can foretell what it asks.
     network : bool
         Whether a recipe that declares that it needs the network gets it in a sandbox.
     """
-
-    #: a class's defaults, for fleets that train otherwise
-    signable = False
-    isolate = "auto"
-    recalled = 0
-    _progress: Progress | None = None
-    cluster: Any = None
-    network = True
 
     def __init__(  # noqa: PLR0917  the order is part of the interface
         self,
@@ -82,15 +75,16 @@ class Fleet:
         signable: bool = False,
         network: bool = True,
     ) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if jobs is not None and jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {jobs}")
         if not time_limit > 0:
             raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
-        self.jobs = jobs or cores
+        self.jobs = jobs or len(os.sched_getaffinity(0))
         self.isolate, self.signable, self.network, self.cluster = isolate, signable, network, cluster
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        self.limits = TaskLimits(time_limit, _share(self.jobs) if memory_limit is None else memory_limit)
+        if memory_limit is None:
+            memory_limit = int(0.9 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / self.jobs)
+        self.limits = TaskLimits(time_limit, memory_limit)
         #: calls of the training function really made, in this process's lifetime; remembered answers do not count
         self.calls = 0
         #: answers that other runs have trained
@@ -98,20 +92,22 @@ class Fleet:
         #: what is being done, for whoever draws the progress
         self.activity = ""
         #: what the user's code printed, one file a worker; for the engineer, never part of a report
-        self.logs = _logs(id(self))
-        self._progress = progress
+        stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
+        self.logs = ledgers.cache_folder() / "logs" / stamp
+        #: tells whoever draws the progress
+        self.report: Progress = progress or (lambda _done, _total, _seconds: None)
         self._pool: Pool | None = None
         _sweep()
-        #: what workers know of their surroundings beside what this process lets them
-        self.environ: dict[str, str] = {}
         self._spool = Path(tempfile.mkdtemp(prefix=f"{_SPOOL}{os.getpid()}-"))
+        #: what workers know of their surroundings beside what this process lets them
+        self._environ: dict[str, str] = {}
         self._payloads: dict[str, Payload] = {}
         self._contexts: dict[int, tuple[Subject, bytes]] = {}
         #: names of what this process has trained
         self._trained: set[str] = set()
         #: what no file holds: failed trainings, which this run does not try again, and answers of the stored model
         self._held: dict[str, Answer] = {}
-        self._end = weakref.finalize(self, _tidy, self._spool, self.logs)
+        weakref.finalize(self, _tidy, self._spool, self.logs)
 
     def __enter__(self) -> Self:
         return self
@@ -120,13 +116,7 @@ class Fleet:
         self.close()
 
     def begin(self) -> None:
-        """Start what workers without a sandbox are forked from, which imports beside what this process does next.
-
-        Raises
-        ------
-        UsageError
-            A sandbox is demanded and cannot be made here.
-        """
+        """Start what workers without a sandbox are forked from, which imports beside what this process does next."""
         if self.cluster is None and self.isolation == isolation.NONE:
             warm.begin()
 
@@ -134,28 +124,22 @@ class Fleet:
         """Count as a fleet does that has just been made, and keep the workers."""
         self.calls = self.recalled = 0
 
-    # -- the map ------------------------------------------------------------------------------------------------------
-
     def names(self, subject: Subject, fits: Sequence[Fit]) -> list[str]:
         """Return the name in the ledger of every fit's answer."""
         own = self.context(subject)
-        return [ledger.name_answer(own, f.encoding) for f in fits]
+        return [ledgers.name_answer(own, f.encoding) for f in fits]
 
     def context(self, subject: Subject) -> bytes:
         """Return the digest of what every answer about a subject depends on, the sandbox among it."""
         if id(subject) not in self._contexts:
             boxed = self.isolation != isolation.NONE
             sandbox = "none" if not boxed else isolation.NETWORKED if self._networked(subject) else "sandbox"
-            self._contexts[id(subject)] = (subject, ledger.digest_subject(subject, sandbox))
+            self._contexts[id(subject)] = (subject, ledgers.digest_subject(subject, sandbox))
         return self._contexts[id(subject)][1]
 
     def drawn(self, subject: Subject, purpose: str) -> Generator:
         """Return randomness that nobody without the ledger's key can foretell, and that a run with it repeats."""
         return digest.generator(self.ledger.drawn(purpose.encode(), self.context(subject)).hex(), digits=64)
-
-    def missing(self, subject: Subject, fits: Sequence[Fit]) -> int:
-        """Return how many different calls would have to be made now."""
-        return sum(not self.ledger.holds(name) for name in {*self.names(subject, fits)})
 
     def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
@@ -170,26 +154,24 @@ class Fleet:
     def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, names = label, self.names(subject, fits)
-        different = dict(zip(names, fits, strict=True))
-        held = self._answers(subject, different, _light)
+        held = self._answers(subject, dict(zip(names, fits, strict=True)), _light)
 
-        def read(name: str) -> Answer:
+        def read(name: str, fit: Fit) -> Answer:
             answer = held[name]
-            there = answer.problem or len(answer.log_p) == different[name].rows
-            return answer if there else self.fits(subject, [different[name]])[0]
+            return answer if answer.problem or len(answer.log_p) == fit.rows else self.fits(subject, [fit])[0]
 
-        return [partial(read, name) for name in names]
+        return [partial(read, name, fit) for name, fit in zip(names, fits, strict=True)]
 
     def alone(self, subject: Subject, fit: Fit) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
         if self.cluster is not None:
             return None
-        name = ledger.name_answer(self.context(subject), b"alone" + fit.encoding)
+        name = ledgers.name_answer(self.context(subject), b"alone" + fit.encoding)
         if (known := self._recall(name)) is not None:
             return known
         most = self.limits
         with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=self.network) as fresh:
-            fresh.environ["TMPDIR"] = str(fresh._spool)  # what others left in files is elsewhere
+            fresh._environ["TMPDIR"] = str(fresh._spool)  # what others left in files is elsewhere
             return self._remember(name, fresh.fits(subject, [fit])[0])
 
     def _answers(
@@ -210,32 +192,29 @@ class Fleet:
         return answers
 
     def _recall(self, name: str) -> Answer | None:
-        """Return what is remembered under a name, or what failed in this run."""
         if name in self._held:
             return self._held[name]
         body = self.ledger.read(name)
         self.recalled += body is not None and name not in self._trained
-        return None if body is None else ledger.decode(body)
+        return None if body is None else ledgers.decode(body)
 
     def _remember(self, name: str, answer: Answer) -> Answer:
         """Write what was trained now; a failed one is held for this run, unless the machine may have been the cause."""
         self.calls += 1
         self._trained.add(name)
         if not answer.problem:
-            self.ledger.write(name, ledger.encode(answer))
+            self.ledger.write(name, ledgers.encode(answer))
         elif answer.lasting:
             self._held[name] = answer
         return answer
 
-    # -- the stored model ---------------------------------------------------------------------------------------------
-
     def registered(self, subject: Subject, rows: Index, *, served: str = "") -> Answer:
-        """Return the stored model's probabilities on pool rows; or what MLflow serves, asked as in ``asking``.
+        """Return the stored model's probabilities on pool rows; or what MLflow serves, if that is a way of asking.
 
         It is opened in a worker, once in each run: what is served depends on libraries that no recipe names.
         """
         kind = f"registered {served} {subject.digests.get('model')}:".encode()
-        name = ledger.name_answer(self.context(subject), kind + rows.tobytes())
+        name = ledgers.name_answer(self.context(subject), kind + rows.tobytes())
         if name in self._held:
             return self._held[name]
         answer = self.pool.registered(self._ship(subject), rows, served=served)
@@ -250,24 +229,25 @@ class Fleet:
         said = self.pool.examined(self._ship(subject), by)
         return said if isinstance(said, dict) else {"problem": "the worker process died while it opened the model"}
 
-    # -- workers ------------------------------------------------------------------------------------------------------
-
     @property
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""
-        if self._pool is None:
-            self._pool = self._start()
+        if self._pool is None and self.cluster is not None:
+            from privgate.training.clusters import DaskPool
+
+            self._pool = DaskPool(self.cluster, self.limits)
+        elif self._pool is None:
+            settings = None
+            if self.isolation == isolation.NONE:
+                settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
+                settings = replace(settings, environ={**settings.environ, **self._environ})
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._pool = BoxPool(self.jobs, self.limits, self.logs, settings)
         return self._pool
 
     @cached_property
     def isolation(self) -> str:
-        """What stands between training code and this host: ``bubblewrap`` and its version, or ``none``.
-
-        Raises
-        ------
-        UsageError
-            Boxes are demanded and cannot be made here.
-        """
+        """What stands between training code and this host; ``UsageError`` where a demanded box cannot be made."""
         return isolation.of(self.isolate, cluster=self.cluster is not None)
 
     def isolation_of(self, subject: Subject) -> str:
@@ -283,18 +263,6 @@ class Fleet:
         """Calls that can run at the same time; connects to the cluster if there is one."""
         return self.jobs if self.cluster is None else self.pool.slots
 
-    def _start(self) -> Pool:
-        if self.cluster is not None:
-            from privgate.training.clusters import DaskPool
-
-            return DaskPool(self.cluster, self.limits)
-        self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.isolation != isolation.NONE:
-            return BoxPool(self.jobs, self.limits, self.logs)
-        settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
-        settings = replace(settings, environ={**settings.environ, **self.environ})
-        return BoxPool(self.jobs, self.limits, self.logs, settings)
-
     def _ship(self, subject: Subject) -> Payload:
         model = "" if subject.model is None else str(subject.digests.get("model", id(subject.model)))
         name = self.context(subject).hex() + model
@@ -304,14 +272,9 @@ class Fleet:
             shipped = payload.write(subject, self._spool / code / str(len(self._payloads)))
             payload.readable(self._spool / code)
             self._payloads[name] = replace(
-                shipped, libraries=ledger.libraries_of(subject), network=self._networked(subject), model=model
+                shipped, libraries=ledgers.libraries_of(subject), network=self._networked(subject), model=model
             )
         return self._payloads[name]
-
-    def report(self, done: int, total: int, seconds_left: float) -> None:
-        """Tell whoever draws the progress."""
-        if self._progress is not None:
-            self._progress(done, total, seconds_left)
 
     def _stop(self) -> None:
         if self._pool is not None:
@@ -321,7 +284,6 @@ class Fleet:
     def close(self) -> None:
         """End the workers, and delete the copies of the data that they used."""
         self._stop()
-        self._end()
         _tidy(self._spool, self.logs)
 
 
@@ -330,20 +292,14 @@ def _light(answer: Answer) -> Answer:
     return answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0)))
 
 
-def _logs(number: int) -> Path:
-    """Return a folder of this process's own for what the user's code prints."""
-    return ledger.cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{number:x}"
-
-
 def _tidy(spool: Path, logs: Path) -> None:
     """Delete the copies of the data that workers used, and logs that say nothing."""
     shutil.rmtree(spool, ignore_errors=True)
-    if logs.is_dir():
-        for path in logs.iterdir():
-            if not path.stat().st_size:
-                path.unlink()
-        if not any(logs.iterdir()):
-            logs.rmdir()
+    for path in logs.glob("*"):
+        if not path.stat().st_size:
+            path.unlink()
+    with contextlib.suppress(OSError):  # it holds something, or never was
+        logs.rmdir()
 
 
 def _sweep() -> None:
@@ -356,8 +312,3 @@ def _sweep() -> None:
             shutil.rmtree(path, ignore_errors=True)
         except (ValueError, PermissionError):
             continue
-
-
-def _share(jobs: int) -> int:
-    """Return an even share of the machine's memory, in bytes."""
-    return int(0.9 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / jobs)

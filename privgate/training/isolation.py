@@ -1,4 +1,4 @@
-"""What stands between training code and the host; and one call in a process of its own."""
+"""What stands between training code and the host, a box or nothing; and one call in a process of its own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,6 @@ from privgate.training import worker
 from privgate.training.box import bubblewrap
 from privgate.training.payload import Payload, readable
 from privgate.training.task_limits import GRACE, TaskLimits
-
-# What stands between training code and the host: a box where one can be made, or nothing.
 
 #: training code runs as the user who checks
 NONE = "none"
@@ -34,14 +32,7 @@ def why(wanted: str, *, cluster: bool = False) -> str:
 def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
-    Parameters
-    ----------
-    wanted : {"auto", "bubblewrap", "none"}
-        A box where one can be made; a box or an error; no box.
-    cluster : bool
-        Workers are somebody else's processes, which run as whoever started them.
-    network : bool
-        Training code in a box may use the network.
+    ``auto`` makes a box where it can. On a ``cluster`` there is none. With ``network``, a box shares the host's.
 
     Raises
     ------
@@ -55,14 +46,11 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     if cluster or wanted == NONE:
         return NONE
     found = bubblewrap.found()
-    if not found.version and wanted == "bubblewrap":
+    if found.version:
+        return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
+    if wanted == "bubblewrap":
         raise UsageError(f"{found.why}; mend that, or say isolation none")
-    if not found.version:
-        return NONE
-    return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
-
-
-# One call in a worker process of its own, ended with it: for code that changes the libraries it runs under.
+    return NONE
 
 
 def apart(
@@ -70,20 +58,8 @@ def apart(
 ) -> Any:
     """Return the JSON value that ``function(shipped, *arguments)`` gives, or None if its worker died, hung or lied.
 
-    Parameters
-    ----------
-    function : callable
-        At the top of a module of privgate's.
-    shipped : Payload
-        The only thing in its folder's folder.
-    limits : TaskLimits
-        Of one training.
-    runs : int
-        Trainings that the call makes at most.
-    way : str
-        See ``isolation.of``.
-    logs : Path
-        Folder for what the user's code prints.
+    The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
+    at most ``runs`` times. Nothing else may lie in the folder around the payload's.
     """
     from privgate.training.box import boxes, wire
 

@@ -32,23 +32,14 @@ from privgate.subject.subject import Subject
 from privgate.training import payload
 from privgate.training.fit import Answer
 
-# The operator's key, which seals the files. A public constant would let everybody who can write a file say what
-# training answered.
-
-#: names the environment variable with the key
+#: names the environment variable with the operator's key, which seals the files
 VARIABLE = "PRIVGATE_LEDGER_KEY"
 #: bytes, below which a key could be guessed
 LEAST = 16
 
 
 def given_key(secret: bytes | None) -> bytes | None:
-    """Return the key that an argument or the environment gives, or None.
-
-    Raises
-    ------
-    UsageError
-        It is too short.
-    """
+    """Return the key that an argument or the environment gives, or None; ``UsageError`` where it is too short."""
     chosen = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
     if chosen is not None and len(chosen) < LEAST:
         raise UsageError(f"the ledger's key has {len(chosen)} bytes; use {LEAST} or more, such as openssl rand -hex 32")
@@ -56,15 +47,8 @@ def given_key(secret: bytes | None) -> bytes | None:
 
 
 def own_key() -> bytes:
-    """Return this user's key, which no other user can read; it is made when it is first needed.
-
-    Raises
-    ------
-    UsageError
-        It cannot be made, or others can read it.
-    """
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = home / "privgate" / "ledger.key"
+    """Return this user's key, made when first needed; ``UsageError`` where it cannot be, or others can read it."""
+    path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate" / "ledger.key"
     try:
         if not path.is_file():
             _make_key(path)
@@ -96,8 +80,6 @@ def _make_key(path: Path) -> None:
         draft.unlink()
 
 
-# What names an answer.
-
 #: raised whenever the same call could give another number because privgate changed
 VERSION = 4
 _NUMERIC = ("numpy", "scipy", "scikit-learn", "pandas")
@@ -112,8 +94,7 @@ def digest_subject(subject: Subject, sandbox: str) -> bytes:
         source = digest.of_bytes(payload.pickled(recipe.training), payload.pickled(recipe.predict))
     parts = {
         "version": VERSION,
-        # what one model's runs remembered is nothing to another's
-        "owner": subject.name,
+        "owner": subject.name,  # what one model's runs remembered is nothing to another's
         "training": subject.training_digest,
         "source": source,
         "libraries": libraries_of(subject),
@@ -147,32 +128,25 @@ def _libraries(modules: tuple[str, ...]) -> dict[str, str]:
     versions: dict[str, str] = {}
     while todo:
         name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
-        if name in versions:
-            continue
-        try:
-            dist = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
-        versions[name] = dist.version
-        required = (r for r in dist.requires or () if "extra ==" not in r)
-        todo += [m.group() for r in required if (m := re.match(r"[\w.-]+", r))]
+        if name not in versions and (version := _version(name)):
+            versions[name] = version
+            required = (r for r in metadata.requires(name) or () if "extra ==" not in r)
+            todo += [m.group() for r in required if (m := re.match(r"[\w.-]+", r))]
     return dict(sorted(versions.items()))
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def other_versions(wanted: Mapping[str, str]) -> list[str]:
     """Return where this process has another version, as ``name 1.2 (not 1.3)``."""
-    different = []
-    for name, version in wanted.items():
-        try:
-            here = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            here = "absent"
-        if here != version:
-            different.append(f"{name} {here} (not {version})")
-    return different
+    here = {name: _version(name) or "absent" for name in wanted}
+    return [f"{name} {here[name]} (not {version})" for name, version in wanted.items() if here[name] != version]
 
-
-# An answer as bytes.
 
 _HEAD = struct.Struct("<cIIdI")
 
@@ -186,13 +160,7 @@ def encode(answer: Answer) -> bytes:
 
 
 def decode(body: bytes) -> Answer:
-    """Return the answer that ``encode`` wrote, with the seconds that it once took.
-
-    Raises
-    ------
-    ValueError
-        Not an answer.
-    """
+    """Return the answer that ``encode`` wrote, with the seconds that it once took; ``ValueError`` if it is none."""
     kind, rows, columns, seconds, size = _HEAD.unpack(body[: _HEAD.size])
     end = _HEAD.size + size + 8 * rows * columns
     if kind != b"A" or len(body) != end:
@@ -200,8 +168,6 @@ def decode(body: bytes) -> Answer:
     log_p = np.frombuffer(body, "<f8", rows * columns, _HEAD.size + size).reshape(rows, columns)
     return Answer(log_p, seconds, body[_HEAD.size : _HEAD.size + size].decode())
 
-
-# The files.
 
 _TAG = 16  # bytes
 
@@ -216,7 +182,7 @@ def cache_folder() -> Path:
 
 
 class Ledger:
-    """Bytes by name, each a file of its own, which any number of processes may add to; written by parents only.
+    """Bytes by name, each a file of its own, which any number of processes may add to.
 
     Parameters
     ----------
@@ -238,8 +204,6 @@ class Ledger:
             raise UsageError(f"the ledger {text} is no folder of this machine; say --ledger FOLDER")
         #: None where nothing is remembered beyond this process
         self.folder = None if text == "none" else Path(text).expanduser()
-        #: files that were not read, because they were damaged or sealed by another key
-        self.damaged = 0
         self._held: dict[str, bytes] = {}
         key = given_key(secret) or (secrets.token_bytes(32) if self.folder is None else None)
         if self.folder is not None:
@@ -266,21 +230,11 @@ class Ledger:
         if self.folder is None:
             return self._held.get(name)
         content = _read_regular(self.folder / name)
-        if content is None:
-            return None
-        if not hmac.compare_digest(self._seal(name, content[_TAG:]), content[:_TAG]):
-            self.damaged += 1
-            return None
-        return content[_TAG:]
+        sealed = content is not None and hmac.compare_digest(self._seal(name, content[_TAG:]), content[:_TAG])
+        return content[_TAG:] if content is not None and sealed else None
 
     def write(self, name: str, body: bytes) -> None:
-        """Write beside the target and rename: a killed process leaves the file whole, or none.
-
-        Raises
-        ------
-        UsageError
-            The folder cannot be written.
-        """
+        """Write beside the target and rename: a killed process leaves the file whole, or none."""
         if self.folder is None:
             self._held[name] = body
             return
@@ -289,20 +243,18 @@ class Ledger:
         try:
             path.parent.mkdir(exist_ok=True, mode=0o700)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
-                f.write(self._seal(name, body))
-                f.write(body)
+                f.write(self._seal(name, body) + body)
             draft.replace(path)
         except OSError as exc:
             draft.unlink(missing_ok=True)
-            raise UsageError(
-                f"the ledger {self.folder} cannot be written: {exc.strerror}; say --ledger FOLDER"
-            ) from exc
+            text = f"the ledger {self.folder} cannot be written: {exc.strerror}; say --ledger FOLDER"
+            raise UsageError(text) from exc
 
     def _seal(self, name: str, body: bytes) -> bytes:
         """Return the tag of a file: keyed BLAKE2b over its name and its body (RFC 7693)."""
-        h = hashlib.blake2b(name.encode(), key=self._sealing, digest_size=_TAG)
-        h.update(body)
-        return h.digest()
+        seal = hashlib.blake2b(name.encode(), key=self._sealing, digest_size=_TAG)
+        seal.update(body)
+        return seal.digest()
 
 
 def _open_folder(folder: Path) -> bool:

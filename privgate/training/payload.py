@@ -1,4 +1,4 @@
-"""What workers need to train, laid out in one folder."""
+"""What workers need to train: recipe, sources, data and the stored model, laid out in one folder."""
 
 import io
 import json
@@ -24,46 +24,30 @@ from privgate.subject import estimators, sources, storing
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 
-# What workers need to train: recipe, sources, data and the stored model, laid out in one folder.
-
 
 @dataclass(frozen=True)
 class Payload:
-    """One subject as workers see it.
+    """One subject as workers see it."""
 
-    Parameters
-    ----------
-    digest : str
-        Names the content; workers open each payload once.
-    folder : str
-        Where it lies on this machine.
-    packed : bytes, optional
-        The folder as a zip file, for workers on other machines.
-    libraries : mapping
-        Distributions and versions that the answers are filed under; such workers must have the same.
-    owner : (host, process id)
-        Who laid it out: the one process in which nothing of it may be opened.
-    code : str
-        Names the user's code that training runs; empty where it is scikit-learn's and ours alone.
-    classes : int
-        Columns of every answer: one a label, or the one number of a regressor.
-    network : bool
-        Whether training may use the network, where it runs in a box.
-    at_once : int
-        Calls that may run at the same time; 0 for no limit.
-    model : str
-        Names the stored model; empty where there is none.
-    """
-
+    #: names the content; workers open each payload once
     digest: str
+    #: where it lies on this machine
     folder: str
+    #: the folder as a zip file, for workers on other machines
     packed: bytes | None = None
+    #: distributions and versions that the answers are filed under; such workers must have the same
     libraries: Mapping[str, str] = field(default_factory=dict)
+    #: host and process that laid it out: the one in which nothing of it may be opened
     owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
+    #: names the user's code that training runs; empty where it is scikit-learn's and ours alone
     code: str = ""
+    #: columns of every answer: one a label, or the one number of a regressor
     classes: int = 0
+    #: whether training may use the network, where it runs in a box
     network: bool = False
+    #: calls that may run at the same time; 0 for no limit
     at_once: int = 0
+    #: names the stored model; empty where there is none
     model: str = ""
 
     def pack(self) -> Self:
@@ -124,23 +108,17 @@ def code_of(subject: Subject) -> str:
 
 
 def _brought(model: Any, folder: Path) -> Any:
-    """Return a stored model whose files lie below ``folder``, because a worker may see nothing else.
-
-    Its paths are relative: a worker on another machine has the folder elsewhere.
-    """
-    home = getattr(model, "folder", None)
+    """Return a stored model whose files lie below ``folder``, by relative paths: a worker may see nothing else."""
+    home, root = getattr(model, "folder", None), getattr(model, "root", None)
     if not (is_dataclass(model) and not isinstance(model, type) and isinstance(home, Path)):
         return model
     moved: dict[str, Path] = {}
-    for name in ("folder", "root"):
-        place = getattr(model, name, None)
-        if not isinstance(place, Path) or not place.is_dir():
-            continue
-        if name == "root" and place.is_relative_to(home):
-            moved[name] = moved["folder"] / place.relative_to(home)
-            continue
-        moved[name] = Path(f"stored-{name}")
-        shutil.copytree(place, folder / moved[name], symlinks=True)  # a link out of it leads nowhere in a box
+    for name, place in (("folder", home), ("root", root)):
+        if name == "root" and isinstance(root, Path) and root.is_relative_to(home):
+            moved[name] = moved["folder"] / root.relative_to(home)
+        elif isinstance(place, Path) and place.is_dir():
+            moved[name] = Path(f"stored-{name}")
+            shutil.copytree(place, folder / moved[name], symlinks=True)  # a link out of it leads nowhere in a box
     return replace(model, **moved)
 
 
@@ -164,11 +142,12 @@ def _by_value(thing: Any) -> Iterator[None]:
     """Mark the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
     import cloudpickle
 
-    parts = [thing, *([thing.training, thing.predict, *thing.made_by.values()] if isinstance(thing, Recipe) else [])]
-    names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
-    if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters
+    parts, named = [thing], list[str]()
+    if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters, too
+        parts += [thing.training, thing.predict, *thing.made_by.values()]
         named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
-        names |= {reference.partition(":")[0] for reference in named}
+    names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
+    names |= {reference.partition(":")[0] for reference in named}
     marked = [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
     for module in marked:
         cloudpickle.register_pickle_by_value(module)
@@ -197,23 +176,23 @@ class Opened:
             raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
         self.root = Path(payload.folder)
         self.folder: Any = None
-        #: what a worker has made of it, for as long as it is open
-        self.prepared: dict[Any, Any] = {}
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n, self.domain = int(index["n"]), index["domain"]
         self.y = storing.load(self.root / index["y"])
         self.classes = np.load(self.root / "classes.npy", allow_pickle=False)
-        self.X = _records(self.root / index["X"])
+        X = self.root / index["X"]
+        # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
+        self.X = np.asarray(storing.load(X, mmap=True)) if X.suffix == ".npy" else _unpickle(X)
         recorded = self.root / "recipe.json"
         if recorded.is_file():
             self.recipe = Recipe.read(json.loads(recorded.read_text(encoding="utf-8")), self.root / "src")
         else:
-            self.recipe = pickle.loads((self.root / "recipe.pkl").read_bytes())  # noqa: S301  ditto
+            self.recipe = _unpickle(self.root / "recipe.pkl")
 
     @cached_property
     def stored(self) -> Any:
         """The stored model, not opened yet."""
-        model = pickle.loads((self.root / "model.pkl").read_bytes())  # noqa: S301  ditto
+        model = _unpickle(self.root / "model.pkl")
         places = {name: getattr(model, name, None) for name in ("folder", "root")}
         here = {k: self.root / v for k, v in places.items() if isinstance(v, Path) and not v.is_absolute()}
         return replace(model, **here) if here else model
@@ -224,14 +203,5 @@ class Opened:
         return self.stored.load()
 
 
-def data(root: Path | None) -> tuple[Any, Any]:
-    """Return the records and labels of a payload; nothing where none is named."""
-    if root is None:
-        return None, None
-    index = json.loads((root / "payload.json").read_text(encoding="utf-8"))
-    return _records(root / index["X"]), storing.load(root / index["y"])
-
-
-def _records(path: Path) -> Any:
-    # a plain array over the mapped file: training code sees what it would see at home, and indexing is faster
-    return np.asarray(storing.load(path, mmap=True)) if path.suffix == ".npy" else pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
+def _unpickle(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent

@@ -15,15 +15,9 @@ from privgate.training.payload import Payload
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Calls that go to one worker together.
+    """Calls that go to one worker together, and where their answers belong.
 
-    Parameters
-    ----------
-    positions : sequence of int
-        Where the answers belong.
-    fits : sequence of Fit
-    last_try : bool
-        Nothing else is in flight, so a death has one possible cause.
+    In a ``last_try`` nothing else is in flight, so a death has one possible cause.
     """
 
     positions: Sequence[int]
@@ -96,18 +90,7 @@ class Batch:
 
     A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
-
-    Parameters
-    ----------
-    pool : Pool
-    shipped : Payload
-        The subject of all calls.
-    calls : sequence of (str, Fit)
-        Different calls, each with the name under which its answer is remembered.
-    remember : callable
-        ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
-    report : callable
-        ``report(done, total, seconds_left)``, about ten times a second.
+    ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
     """
 
     def __init__(
@@ -151,15 +134,15 @@ class Batch:
     def _next_chunk(self) -> Chunk | None:
         if self._flying >= self._slots:
             return None
+        last_try = not self._todo and not self._suspects
         if self._todo:
-            return self._chunk([self._todo.popleft() for _ in range(self._size())])
-        if self._suspects:
-            return self._chunk([self._suspects.popleft()])
-        if self._accused and not self._flying:
-            return self._chunk([self._accused.popleft()], last_try=True)
-        return None
-
-    def _chunk(self, positions: list[int], *, last_try: bool = False) -> Chunk:
+            positions = [self._todo.popleft() for _ in range(self._size())]
+        elif self._suspects:
+            positions = [self._suspects.popleft()]
+        elif self._accused and not self._flying:
+            positions = [self._accused.popleft()]
+        else:
+            return None
         return Chunk(positions, [self._calls[i][1] for i in positions], last_try)
 
     def _size(self) -> int:
@@ -178,7 +161,9 @@ class Batch:
         self._deaths = 0
         took = max(1e-6, float(np.mean([a.seconds for a in answers])))
         self._pace = 0.7 * self._pace + 0.3 * took if self._pace else took
-        self._keep(chunk.positions, answers)
+        for i, answer in zip(chunk.positions, answers, strict=True):
+            name = self._calls[i][0]
+            self._answers[name] = self._remember(name, answer)
 
     def _blame(self, chunk: Chunk) -> None:
         if len(chunk.positions) > 1:
@@ -197,8 +182,3 @@ class Batch:
     def _fail(self, positions: Sequence[int], problem: str) -> None:
         failed = Answer(np.zeros((0, 0)), problem=problem, lasting=False)
         self._answers |= {self._calls[i][0]: failed for i in positions}
-
-    def _keep(self, positions: Sequence[int], answers: Sequence[Answer]) -> None:
-        for i, answer in zip(positions, answers, strict=True):
-            name = self._calls[i][0]
-            self._answers[name] = self._remember(name, answer)

@@ -5,7 +5,6 @@ import faulthandler
 import os
 import resource
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Self
-
-# TaskLimits on one call of the training function: time, memory, threads.
 
 #: seconds that C code may overrun before the whole worker process is ended
 GRACE = 2.0
@@ -27,31 +24,19 @@ class OutOfTimeError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """What one call of the training function may take.
-
-    Parameters
-    ----------
-    seconds : float
-        Wall-clock time.
-    memory : int
-        Bytes of private memory of the worker process; 0 for no limit.
-    """
+    """What one call of the training function may take: seconds, and bytes of private memory (0 for no limit)."""
 
     seconds: float = 3600.0
     memory: int = 0
 
 
 def limit_memory(size: int) -> None:
-    """Let allocations beyond ``size`` bytes fail in this process; memory-mapped data does not count on Linux."""
+    """Let allocations beyond ``size`` bytes fail in this process; memory-mapped data does not count."""
     if size <= 0:
         return
-    kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-    hard = resource.getrlimit(kind)[1]
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
-    try:
-        resource.setrlimit(kind, (soft, hard))
-    except (ValueError, OSError):  # macOS refuses: the operating system then ends the process instead
-        return
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _expire(_signal: int, _frame: FrameType | None) -> None:
@@ -65,13 +50,9 @@ class Clock:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._main = threading.current_thread() is threading.main_thread()
-        self._armed = 0.0
+        self.seconds, self._armed = seconds, 0.0
 
     def __enter__(self) -> Self:
-        if self._main:
-            signal.signal(signal.SIGALRM, _expire)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,50 +60,43 @@ class Clock:
 
     @contextmanager
     def call(self, seconds: float | None = None) -> Iterator[None]:
-        """Limit one call; raises ``OutOfTimeError`` in it.
-
-        Parameters
-        ----------
-        seconds : float, optional
-            Another limit, for this call only.
-        """
+        """Limit one call, to other seconds than usual where they are given; raises ``OutOfTimeError`` in it."""
         limit = self.seconds if seconds is None else seconds
         now = time.monotonic()
         if not self._armed or seconds is not None or now - self._armed > min(_REARM, limit):
             # a C thread that needs no interpreter lock; armed again at most once a second, because it costs 50 us
             faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=2)
             self._armed = now if seconds is None else 0.0
-        if not self._main:
-            with self._raise_in_thread(limit):
-                yield
-            return
-        signal.setitimer(signal.ITIMER_REAL, limit)
-        try:
+        main = threading.current_thread() is threading.main_thread()
+        with _interrupt_main(limit) if main else _interrupt_thread(limit):
             yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    @staticmethod
-    @contextmanager
-    def _raise_in_thread(limit: float) -> Iterator[None]:
-        # signals reach the main thread only; Dask runs tasks in others
-        ident = threading.get_ident()
-        timer = threading.Timer(
-            limit,
-            lambda: ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(OutOfTimeError)),
-        )
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
 
 
-# What a worker process may know about its surroundings: no credentials, one thread for linear algebra.
+@contextmanager
+def _interrupt_main(limit: float) -> Iterator[None]:
+    signal.signal(signal.SIGALRM, _expire)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def _interrupt_thread(limit: float) -> Iterator[None]:
+    """As ``_interrupt_main`` in Dask's threads, which no signal reaches."""
+    ident, error = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(OutOfTimeError)
+    timer = threading.Timer(limit, ctypes.pythonapi.PyThreadState_SetAsyncExc, (ident, error))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
 
 #: the only names that reach training code; everything else (registry credentials, cloud keys, tokens) stays outside
-ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV",
+ALLOWED = ("PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
            "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip  # whose GPU, and whether it repeats itself
 ALLOWED_PREFIXES = ("LC_", "PYTHON", "COVERAGE_PROCESS_")
 #: refused even below an allowed prefix
@@ -130,7 +104,7 @@ SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 
 #: several processes that each start several threads are many times slower than one thread each
 ONE_THREAD: Mapping[str, str] = dict.fromkeys((
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
     "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
     # a library that asks for more than it is told: XGBoost with n_jobs=-1, LightGBM by its scikit-learn interface,
@@ -160,11 +134,7 @@ def scrub(instead: Mapping[str, str] | None = None) -> None:
 
 @contextmanager
 def scrubbed() -> Iterator[None]:
-    """Scrub for the length of a block, in a process that belongs to somebody else (a Dask worker).
-
-    The only place that writes the environment of a process that may have threads of others; what training may see is
-    never taken away from them, not even for a moment.
-    """
+    """Scrub for the length of a block, in a process that belongs to somebody else (a Dask worker)."""
     before = dict(os.environ)
     scrub()
     try:
@@ -172,4 +142,4 @@ def scrubbed() -> Iterator[None]:
     finally:
         for name in [n for n in os.environ if n not in before]:
             del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+        os.environ.update(before)

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
+from privgate.subject.containers import scale_of, take
 from privgate.training import ledger, task_limits
 from privgate.training.fit import Answer, Fit, Rows
 from privgate.training.opened_files import watch_files
@@ -46,17 +47,17 @@ _OWN = False
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker process of ours is set up.
+    """How a worker process of ours is set up."""
 
-    ``logs`` is the folder for what the user's code prints, empty to leave it; ``memory`` is in bytes, 0 for no limit.
-    A worker ends when its ``parent`` is gone, and knows ``environ`` of that process's environment. In ``folder`` it
-    makes an empty folder to work in, because libraries leave files there; empty to stay where it began.
-    """
-
+    #: folder for what the user's code prints; empty to leave it
     logs: str = ""
+    #: bytes; 0 for no limit
     memory: int = 0
+    #: it ends when this process is gone
     parent: int = field(default_factory=os.getpid)
+    #: what it knows of that process's environment
     environ: Mapping[str, str] = field(default_factory=lambda: task_limits.of_worker(os.environ))
+    #: where it makes an empty folder to work in, because libraries leave files there; empty to stay where it began
     folder: str = ""
 
 
@@ -96,12 +97,9 @@ def _end_with(asking: Any, number: int) -> None:
 
 def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list[Answer]:
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
-    _check_versions(payload)
-    with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
+    with _guest(payload, limits) as clock:
         try:
-            # imports of large libraries are no part of any training
-            with clock.call(max(limits.seconds, LOADING_SECONDS)):
-                opened, rows = _open(payload)
+            opened, rows = _open(payload, limits, clock)
         except UsageError:
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
@@ -112,12 +110,11 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
     """Return the stored model's log-probabilities on pool rows; what MLflow serves if ``served`` is a way of asking."""
-    _check_versions(payload)
-    with _ONE_AT_A_TIME, _guest():
+    with _guest(payload, limits) as clock:
         started = time.perf_counter()
         try:
-            opened, _ = _open(payload)
-            with Clock(limits.seconds) as clock, clock.call(), _one_process():
+            opened, _ = _open(payload, limits, clock)
+            with clock.call():
                 log_p = _served(opened, queries, served) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
             return _failed(f"the registered model did not answer within {limits.seconds:g} s", lasting=False)
@@ -129,18 +126,13 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
 
 
 def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
-    """Return what a question's own function says of the opened model as JSON, or ``{"problem": sentence}``.
-
-    ``by`` is its name, ``module:function``, because questions stand above the fleet.
-    """
+    """Return what ``module:function`` of ours says of the opened model as JSON, or ``{"problem": sentence}``."""
     module, _, name = by.partition(":")
     if not module.startswith("privgate."):
         raise SubjectError(f"{module} is no room of ours")
-    _check_versions(payload)
-    with _ONE_AT_A_TIME, _guest(), _one_process(), Clock(limits.seconds) as clock:
+    with _guest(payload, limits) as clock:
         try:
-            with clock.call(max(limits.seconds, LOADING_SECONDS)):
-                opened, _ = _open(payload)
+            opened, _ = _open(payload, limits, clock)
             with clock.call():
                 said: dict[str, Any] = getattr(importlib.import_module(module), name)(opened)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
@@ -149,25 +141,39 @@ def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _guest() -> Iterator[None]:
-    """Scrub and limit for one chunk where the process is somebody else's; ours was set up once."""
-    if _OWN:
-        yield
-        return
-    from threadpoolctl import threadpool_limits
+def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
+    """Limit what is called within; a process that is somebody else's is scrubbed, too, for so long.
 
-    with task_limits.scrubbed(), threadpool_limits(1):
-        yield
+    ``n_jobs=-1`` in the user's code starts no more processes than there are cores.
 
+    Raises
+    ------
+    UsageError
+        A worker of a cluster has other libraries than the answers are filed under.
+    """
+    from joblib import parallel_config
 
-def _check_versions(payload: Payload) -> None:
-    """Refuse to answer for an environment that this worker does not have; only workers elsewhere can differ."""
     wrong = [] if payload.packed is None or payload.digest in _OPENED else ledger.other_versions(payload.libraries)
     if wrong:
         raise UsageError(f"a worker of the cluster has other libraries: {', '.join(wrong)}; install the same")
+    with ExitStack() as around:
+        around.enter_context(_ONE_AT_A_TIME)
+        if not _OWN:
+            from threadpoolctl import threadpool_limits
+
+            around.enter_context(task_limits.scrubbed())
+            around.enter_context(threadpool_limits(1))
+        around.enter_context(parallel_config(backend="sequential"))
+        yield around.enter_context(Clock(limits.seconds))
 
 
-def _open(payload: Payload) -> tuple[Opened, Rows]:
+def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, Rows]:
+    """Open it; imports of large libraries are no part of any training."""
+    with clock.call(max(limits.seconds, LOADING_SECONDS)):
+        return _load(payload)
+
+
+def _load(payload: Payload) -> tuple[Opened, Rows]:
     if payload.digest not in _OPENED:
         _OPENED.clear()  # one subject at a time: data may be large
         gc.collect()
@@ -187,7 +193,7 @@ def _open(payload: Payload) -> tuple[Opened, Rows]:
 
 
 def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
-    started, what = time.perf_counter(), "training"
+    started, what, lasting = time.perf_counter(), "training", False
     try:
         with clock.call():
             model = _train(opened, rows, fit)
@@ -196,12 +202,12 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
         return Answer(log_p, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()
-        problem, lasting = f"{what} did not end within {limits.seconds:g} s", False
+        problem = f"{what} did not end within {limits.seconds:g} s"
     except MemoryError:
         traceback.print_exc()
         gc.collect()
         size = f"{limits.memory / 2**30:.3g} GiB" if limits.memory else "the machine has"
-        problem, lasting = f"{what} needs more memory than {size}", False
+        problem = f"{what} needs more memory than {size}"
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         problem, lasting = sentence(what, exc), not (isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__)
@@ -209,20 +215,16 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
 
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
-    X, y = rows.of(fit)
     try:
-        return opened.recipe.train(X, y, seed=fit.seed)
+        return opened.recipe.train(*rows.of(fit), seed=fit.seed)
     except ValueError as exc:
         if not rows.trusted or "read-only" not in str(exc):
             raise
     rows.trusted = False  # it writes into its input after all (copy=False)
-    X, y = rows.of(fit)
-    return opened.recipe.train(X, y, seed=fit.seed)
+    return opened.recipe.train(*rows.of(fit), seed=fit.seed)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
-    from privgate.subject.containers import take
-
     records = take(opened.X, np.asarray(queries, dtype=np.int64))
     if opened.recipe.task == "regression":
         values = opened.recipe.predictions(model, records)
@@ -237,8 +239,6 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 
 
 def _served(opened: Opened, queries: Index, way: str) -> Float:
-    from privgate.subject.containers import take
-
     ask = importlib.import_module("privgate.controls.served").ask  # by name, because controls stand above
     values: Float = ask(opened, take(opened.X, np.asarray(queries, dtype=np.int64)), way)
     return _in_deviations(opened, values[:, 0]) if opened.recipe.task == "regression" else values
@@ -246,25 +246,14 @@ def _served(opened: Opened, queries: Index, way: str) -> Float:
 
 def _in_deviations(opened: Opened, values: Float) -> Float:
     """Return a regressor's answers about the targets' mean, in their deviations: one tolerance fits all."""
-    from privgate.subject.containers import scale_of
-
     mean, deviation = scale_of(opened.y[: opened.n])
     return np.asarray((values - mean) / deviation)[:, None]
 
 
-@contextmanager
-def _one_process() -> Iterator[None]:
-    """Keep ``n_jobs=-1`` in the user's code from starting more processes than there are cores."""
-    from joblib import parallel_config
-
-    with parallel_config(backend="sequential"):
-        yield
-
-
 def sentence(what: str, exc: BaseException) -> str:
-    """Return what a report says of an error: class and line of the owner's code. The message may quote data.
+    """Return what a report says of an error: class and line of the owner's code.
 
-    The message stays in the worker's log, below ``privgate/logs`` in the operator's cache folder.
+    The message may quote data, so it stays in the worker's log, below ``privgate/logs`` in the operator's cache folder.
     """
     traceback.print_exception(exc)
     if isinstance(exc, OutOfTimeError):

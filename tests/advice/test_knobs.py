@@ -2,11 +2,9 @@
 
 import importlib
 
-import numpy as np
 import pytest
 
 from privgate import Recipe
-from privgate.advice import knobs
 from privgate.advice.knobs import KNOBS, find_changes
 
 LIBRARIES = {"LGBM": "lightgbm", "XGBC": "xgboost", "XGBR": "xgboost"}
@@ -96,11 +94,3 @@ def test_a_recorded_recipe_is_changed_without_importing_what_it_names():
     assert "'C': 2.0" in str(recorded.payload)
     with pytest.raises(ImportError):
         importlib.import_module("nowhere")
-
-
-def test_numbers_of_the_table_are_no_more_than_six_a_knob():
-    counted = [len(values) for own in KNOBS.values() for _, _, values in own]
-    assert max(counted) <= 6
-    assert len(KNOBS) >= 25
-    assert {k[0] for k in knobs.BY_NAME.values()} == set(knobs.BY_NAME)
-    assert np.all(np.array(counted) > 1)

@@ -9,7 +9,7 @@ import pytest
 
 from kinds.catalogue import KINDS
 from privgate import Budget, Fleet, Policy, Subject, evaluate, log_model, registry
-from privgate.check.gate import costs
+from privgate.check.plan import costs
 from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]

@@ -9,7 +9,6 @@ import re
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -20,7 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from kinds.catalogue import columns
-from kinds.data import NUMBERS, WORDS, adult
+from kinds.data import NUMBERS, adult, adult_codes, texts
 from privgate import Recipe, TrainingData, log_model, registry
 from tests.bench.results_table import note
 from tests.bench.test_fixed_cost import measured
@@ -32,34 +31,15 @@ pytestmark = [
 ]
 PEOPLE = int(os.environ.get("PRIVGATE_BENCH_PEOPLE", "1000"))
 POLICY = "release-1"
-#: seconds of the clock that one may take
-LIMIT = 600.0
 HOURS = NUMBERS.index("hours_per_week")
-
-
-def texts(n):
-    """Return a sentence of each person's own words and numbers."""
-    found = adult(n)
-
-    def said(table):
-        words = [" ".join(f"{k}{v}".replace(" ", "") for k, v in row.items()) for row in table.to_dict("records")]
-        return [w.replace("-", "") for w in words]
-
-    return TrainingData(
-        said(found.X), found.y, candidates=(said(found.candidates[0]), found.candidates[1]), one_record_each=True
-    )
 
 
 def coded(n):
     """Return numbers, words as codes, and labels 0 and 1."""
-    found = adult(n)
-    known = {c: sorted(found.X[c].dropna().unique()) for c in WORDS}
-    X, out = (
-        t.assign(**{c: pd.Categorical(t[c], categories=v).codes for c, v in known.items()})
-        for t in (found.X, found.candidates[0])
-    )
-    y, asked = ((v == ">50K").astype(int) for v in (found.y, found.candidates[1]))
-    return TrainingData(X.to_numpy(float), y, candidates=(out.to_numpy(float), asked), one_record_each=True)
+    numbers, words = adult(n, columns=NUMBERS), adult_codes(n)[0]
+    X, out = np.hstack([numbers.X, words.X]), np.hstack([numbers.candidates[0], words.candidates[0]])
+    y, asked = ((v == ">50K").astype(int) for v in (numbers.y, numbers.candidates[1]))
+    return TrainingData(X, y, candidates=(out, asked), one_record_each=True)
 
 
 def hours(n):
@@ -69,20 +49,12 @@ def hours(n):
     return TrainingData(X, y, candidates=(out, asked), one_record_each=True)
 
 
-def _lightgbm():
-    return pytest.importorskip("lightgbm").LGBMClassifier(verbose=-1)
-
-
-def _xgboost():
-    return pytest.importorskip("xgboost").XGBClassifier()
-
-
 MODELS = {
     "columns + LogisticRegression": (lambda: make_pipeline(columns(), LogisticRegression(max_iter=1000)), adult),
     "RandomForestClassifier": (RandomForestClassifier, coded),
     "HistGradientBoostingClassifier": (HistGradientBoostingClassifier, coded),
-    "LightGBM": (_lightgbm, coded),
-    "XGBoost": (_xgboost, coded),
+    "LightGBM": (lambda: pytest.importorskip("lightgbm").LGBMClassifier(verbose=-1), coded),
+    "XGBoost": (lambda: pytest.importorskip("xgboost").XGBClassifier(), coded),
     "MLPClassifier": (lambda: make_pipeline(columns(), MLPClassifier()), adult),
     "TfidfVectorizer + LogisticRegression": (lambda: make_pipeline(TfidfVectorizer(), LogisticRegression()), texts),
     "KNeighborsClassifier": (lambda: make_pipeline(columns(), KNeighborsClassifier()), adult),
@@ -107,18 +79,8 @@ def test_an_ordinary_model(name, tmp_path):
     made = measured([*command, str(tmp_path / "made")], env=own, cwd=tmp_path, every=0.1)
     assert made["code"] in (0, 1, 5), made["said"]
     report = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
-    note(
-        bench="ten models",
-        model=name,
-        n=PEOPLE,
-        policy=POLICY,
-        planned_trainings=int(said[1]),
-        trainings=report["evidence"]["run"]["trace"]["training_calls"],
-        planned=said[0],
-        processor_seconds=made["processor_seconds"],
-        seconds=made["seconds"],
-        plan_took=planned["seconds"],
-        plan_processor_seconds=planned["processor_seconds"],
-        verdict=report["outcome"],
-        decided=[f"{f['rule']}: {f['message']}" for f in report["findings"] if f["outcome"] == report["outcome"]][:1],
-    )
+    decided = [f"{f['rule']}: {f['message']}" for f in report["findings"] if f["outcome"] == report["outcome"]][:1]
+    note(bench="ten models", model=name, n=PEOPLE, policy=POLICY, planned_trainings=int(said[1]), planned=said[0],
+         trainings=report["evidence"]["run"]["trace"]["training_calls"], verdict=report["outcome"], decided=decided,
+         processor_seconds=made["processor_seconds"], seconds=made["seconds"], plan_took=planned["seconds"],
+         plan_processor_seconds=planned["processor_seconds"])  # fmt: skip

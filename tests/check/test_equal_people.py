@@ -46,11 +46,6 @@ NATS = {"privgate/pdtp", "privgate/pdtp_is_infinite", "privgate/pdtp_capped"}
 ABOUT = r"equal|rounding|duplicate|overlap|left out of every attack"
 
 
-def test_every_two_levels_meet():
-    for i, j in itertools.combinations(range(len(FACTORS)), 2):
-        assert {(row[i], row[j]) for row in PAIRWISE} == set(itertools.product(FACTORS[i], FACTORS[j]))
-
-
 def people(equal, ids, groups, candidates, *, regression=False):
     """Return data in which so many records equal one of another person; ``overlap`` candidates equal one as well."""
     exact, near = EQUAL[equal]
@@ -214,12 +209,6 @@ def holds_of_influence(checked, *row):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("row", PAIRWISE, ids=", ".join)
 def test_a_check_of_equal_people_tells_no_small_count(checked, row):
-    holds_of_influence(checked, *row)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("row", list(itertools.product(*FACTORS)), ids=", ".join)
-def test_every_check_of_equal_people_tells_no_small_count(checked, row):
     holds_of_influence(checked, *row)
 
 

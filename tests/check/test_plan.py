@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import beforehand
 from privgate.check import plan as planning
-from privgate.check.gate import costs
+from privgate.check.plan import costs
 from privgate.check.prepare import prepare
 from privgate.influence import modes
 from privgate.run.run import Budget

@@ -1,7 +1,5 @@
 """Where options come from, what is printed, and what a shell completes."""
 
-import io
-import json
 import os
 import re
 from pathlib import Path
@@ -12,7 +10,7 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from privgate.__main__ import run
-from privgate.cli import COMMANDS, GROUPS, cli, config, console, heartbeat
+from privgate.cli import COMMANDS, GROUPS, cli, config
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 
@@ -100,12 +98,6 @@ def test_the_nearest_file_above_counts_and_its_paths_begin_at_its_folder(capsys,
     monkeypatch.setattr(Path, "stat", locked)
     monkeypatch.setattr(os.path, "isfile", lambda path: False)
     assert settings("check", folder=below) == {}
-
-
-def test_a_policy_that_the_file_names_is_looked_for_at_its_folder(here):
-    (here / "privgate.yaml").write_text("policy: policies/own.yaml\n")
-    (below := here / "a").mkdir()
-    assert settings("check", folder=below) == {"policy_name": f"{here}/policies/own.yaml"}
 
 
 @pytest.mark.parametrize("words", ["check models:/a/1", "promote models:/a/1 --to production", "advise models:/a/1"])
@@ -212,43 +204,3 @@ def test_no_color_is_kept(monkeypatch, value, color):
 
     # click paints nothing where the context says False, a terminal or not
     assert seen == [color]
-
-
-def test_where_stderr_is_no_terminal_a_phase_is_one_line(monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setattr("sys.stderr", out)
-    monkeypatch.setattr("privgate.cli.heartbeat._now", heartbeat._State())
-    for done in range(0, 1001, 10):
-        console.progress(done, 1000, 60.0, "leave-one-out")
-    for done in range(64):
-        console.progress(done, 64, float("nan"), "shadow models")
-
-    assert out.getvalue().splitlines() == [
-        "leave-one-out: 0 of 1000, about 60 s left", "shadow models: 0 of 64",
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def stored(here):
-    """A report.json of a real run."""
-    import importlib.util
-
-    path = Path(__file__).parents[1] / "report" / "real_runs.py"
-    spec = importlib.util.spec_from_file_location("real_runs_of_settings", path)
-    runs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runs)
-    Path("report.json").write_text(json.dumps(runs.document("attacked")))
-    return Path("report.json")
-
-
-def test_a_report_is_printed_in_every_format(stored, capsys):
-    told = {}
-    for form in ("text", "json", "markdown", "junit"):
-        assert run(["report", str(stored), "--format", form]) == 0
-        told[form] = capsys.readouterr().out
-    assert json.loads(told["json"]) == json.loads(stored.read_text())
-    assert told["text"].startswith("REFUSED  salary version 1  by policy many\n")
-    assert re.search(
-        r"unlimited \(.*\); at most 2.72-fold \(1 nat\) is allowed: failed \(record [0-9a-f]{16}\)",
-        " ".join(told["text"].split()),
-    )

@@ -12,7 +12,6 @@ from privgate.__main__ import run
 from privgate.cli import LONG
 from privgate.errors import PrivgateError
 from privgate.registry.client import answering
-from privgate.training.fleet import Fleet
 
 HEAD = 'schema: privgate/policy/v1\nname: x\nversion: "1"\n'
 FILES = {
@@ -142,7 +141,6 @@ WRONG_PYTHON = (
     (lambda: Policy.load(Path("nothere.yaml")), "nothere.yaml"),
     (lambda: evaluate("dpt-1", Subject.local(Recipe(NB), people())), "did you mean 'dtp-1'"),
     (lambda: evaluate("dtp-1", Recipe(NB)), "Subject"),
-    (lambda: Fleet(jobs=0), "jobs"),
     (lambda: Domain(categories=()), "at least one category"),
     (lambda: Domain(box=[(1.0, 0.0)]), "low <= high"),
 )

@@ -123,7 +123,8 @@ class Remembering(Fleet):
     """Trains here and now, each model once, asks it once, and gives the raw answers of the models too."""
 
     def __init__(self):
-        self.isolate, self.cluster, self.signable = "none", None, False
+        self.isolate, self.cluster, self.signable, self.network, self.recalled = "none", None, False, False, 0
+        self.report = print
         self.ledger = SimpleNamespace(lasting=False)
         self.calls, self._models, self._answers = 0, {}, {}
 

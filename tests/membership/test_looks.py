@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.check.gate import costs, evaluate
+from privgate.check.gate import evaluate
+from privgate.check.plan import costs
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement

@@ -73,3 +73,11 @@ def fleet(tmp_path):
     with Fleet(jobs=1, ledger=tmp_path / "ledger", time_limit=30) as made:
         made.logs = tmp_path / "logs"
         yield made
+
+
+@pytest.fixture
+def own_key(tmp_path, monkeypatch):
+    """The place of this user's key, and no key of the environment."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("PRIVGATE_LEDGER_KEY", raising=False)
+    return tmp_path / "config" / "privgate" / "ledger.key"

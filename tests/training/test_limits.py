@@ -103,25 +103,18 @@ def test_what_training_prints_reaches_the_log_and_nothing_else(tmp_path, capfd):
     assert not any(b"secret" in p.read_bytes() for p in (tmp_path / "ledger").rglob("*") if p.is_file())
 
 
-def test_a_silent_run_leaves_no_log_and_no_copy_of_the_data(tmp_path):
+def test_a_silent_run_of_one_thread_leaves_no_log_and_no_copy_of_the_data(tmp_path):
     fleet = Fleet(jobs=1, ledger=tmp_path / "ledger")
     fleet.logs = tmp_path / "logs"
     with fleet:
-        fleet.fits(subject(greedy), out(1))
+        assert not fleet.fits(subject(greedy), out(1))[0].problem
         assert fleet._spool.is_dir()
 
     assert not (tmp_path / "logs").exists()
     assert not fleet._spool.exists()
 
 
-def test_one_thread_and_no_processes_inside_a_worker(tmp_path):
-    with Fleet(jobs=1, ledger=tmp_path) as fleet:
-        answers = fleet.fits(subject(greedy), out(1, 2))
-
-    assert [a.problem for a in answers] == ["", ""]
-
-
 def test_answers_that_depend_on_the_machine_are_not_remembered(tmp_path):
     with Fleet(jobs=1, ledger=tmp_path, time_limit=0.3) as fleet:
         assert fleet.fits(subject(stuck, how="swallows"), out(7))[0].problem
-        assert fleet.missing(subject(stuck, how="swallows"), out(7)) == 1
+        assert not any(map(fleet.ledger.holds, fleet.names(subject(stuck, how="swallows"), out(7))))

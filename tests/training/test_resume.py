@@ -100,18 +100,12 @@ def killed_and_resumed(folder, n, kills, sign, rng):
     return len(journal(rough)), n
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ten_thousand_calls_survive_twenty_kills(tmp_path):
-    made, needed = killed_and_resumed(tmp_path, 10_000, 20, signal.SIGKILL, random.Random(4))
+MANY = pytest.param(10_000, 20, signal.SIGKILL, 4, marks=[pytest.mark.slow, pytest.mark.timeout(600)])
 
-    repeated = made - needed
-    print(f"repeated {repeated} of {needed} calls after 20 kills")
+
+@pytest.mark.parametrize(("n", "kills", "sign", "seed"), [MANY, (400, 1, signal.SIGINT, 1)])
+def test_a_killed_run_resumes(tmp_path, n, kills, sign, seed):
+    made, needed = killed_and_resumed(tmp_path, n, kills, sign, random.Random(seed))
+
     # one chunk of 0.2 s a worker a kill: at most 200 calls of one millisecond, and two workers
-    assert repeated <= 20 * 2 * 200
-
-
-def test_interrupted_by_hand_it_resumes(tmp_path):
-    made, needed = killed_and_resumed(tmp_path, 400, 1, signal.SIGINT, random.Random(1))
-
-    assert made - needed <= 2 * 200
+    assert made - needed <= kills * 2 * 200

@@ -4,7 +4,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -71,18 +70,6 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
     assert "install" not in str(raised.value)
 
 
-def test_a_kernel_that_names_no_namespaces_makes_no_box(tmp_path, monkeypatch):
-    (tmp_path / "bwrap").touch(mode=0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(Path, "readlink", Mock(side_effect=FileNotFoundError("/proc/self/ns/mnt")))
-    assert bubblewrap.found.__wrapped__().why == "bubblewrap does not run here (FileNotFoundError)"
-
-
-@boxes
-def test_the_true_one_still_is():
-    assert bubblewrap.found.__wrapped__().version
-
-
 @pytest.mark.attack("32 the environment, a recipe or a spelling names a box", "check", "refused")
 @pytest.mark.parametrize("said", ["bubblewrap 0.8.0", "BUBBLEWRAP", "auto ", "", "docker", "none with network"])
 def test_isolation_is_one_of_three_words(said):
@@ -147,21 +134,8 @@ def subject(function, **params):
 
 @pytest.mark.slow
 @pytest.mark.boxed
-@pytest.mark.parametrize(
-    "way",
-    [
-        pytest.param(
-            "none",
-            marks=pytest.mark.attack(
-                "32 training code writes the report after the check", "no box", "possible, as said"
-            ),
-        ),
-        pytest.param(
-            "bubblewrap",
-            marks=[boxes, pytest.mark.attack("32 training code writes the report after the check", "box", "ended")],
-        ),
-    ],
-)
+@pytest.mark.attack("32 training code writes the report after the check", "box", "ended")
+@pytest.mark.parametrize("way", ["none", pytest.param("bubblewrap", marks=boxes)])
 def test_training_code_outlives_the_check_only_without_a_box(tmp_path, way):
     """Why an approval without a box counts nowhere by default: its report may be the author's."""
     with Fleet(jobs=1, ledger="none", isolate=way) as fleet:

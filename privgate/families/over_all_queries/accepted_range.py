@@ -106,12 +106,6 @@ class Reach:
             x = np.floor(x)  # towards 0: still inside
         return np.asarray(x)
 
-    def centre(self, n_features: int) -> tuple[Float, Float | None]:
-        """Return (centre, half widths or None): a box around its middle, anything else around 0."""
-        if self.low is not None and self.high is not None:
-            return (self.low + self.high) / 2, (self.high - self.low) / 2
-        return np.zeros(n_features), None
-
     def inside(self, x: Float) -> NDArray[np.bool_]:
         """Return whether queries lie in the domain, shape of ``x`` without its last axis."""
         good = np.ones(x.shape[:-1], dtype=bool)

@@ -47,50 +47,17 @@ _OTHER_ABI = 0x40000000  # bit of x32's system calls
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of seccomp's filter
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000  # what a filter returns
 _AT_NUMBER, _AT_MACHINE, _AT_FLAGS = 0, 4, 16  # bytes into what a filter reads
-_SET_SECCOMP, _FILTER = 22, 2  # options of prctl
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
-def refuse(*, network: bool = False) -> None:
-    """Install the filter in this process, for good.
-
-    Parameters
-    ----------
-    network : bool
-        Whether the box shares the host's network: then sockets of its own kind reach services by abstract names, which
-        no folder hides.
-
-    Raises
-    ------
-    OSError
-        The kernel did not take it.
-    """
-    libc, code = ctypes.CDLL(None, use_errno=True), _filter(network=network)
-    if code and libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)), 0, 0):
-        raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
 
 
 def _filter(*, network: bool) -> bytes:
-    """Return the filter for this machine; empty where there is none."""
-    here = _MACHINES.get(platform.machine())
-    return b"" if here is None else filter_for(*here, network=network)
+    """Return the filter's instructions for this machine, 8 bytes each; empty where there is none.
 
-
-def filter_for(column: int, machine: int, *, network: bool = False) -> bytes:
-    """Return the filter's instructions, 8 bytes each.
-
-    Parameters
-    ----------
-    column : int
-        Of ``_REFUSED``.
-    machine : int
-        What the kernel calls it; calls in another machine's manner are all refused.
-    network : bool
-        As in ``refuse``.
+    Where the host's network is shared, sockets of its own kind would reach services by abstract names, which no folder
+    hides; they are refused then.
     """
+    if platform.machine() not in _MACHINES:
+        return b""
+    column, machine = _MACHINES[platform.machine()]
     fail = _step(_RETURN, _FAIL | errno.EPERM)
     steps = [_step(_LOAD, _AT_MACHINE), _step(_IF_EQUAL, machine, 1, 0), fail]
     steps += [_step(_LOAD, _AT_NUMBER), _step(_IF_AT_LEAST, _OTHER_ABI, 0, 1), fail]
@@ -121,6 +88,7 @@ SCRATCH = 1 << 30
 #: the only folder to write to inside, empty at first
 HOME = "/tmp"  # noqa: S108  not this host's
 _TRY_SECONDS = 60.0  # seconds for the first box
+_MISSING = "bubblewrap is not installed (Debian and Ubuntu: apt-get install bubblewrap)"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
@@ -133,15 +101,7 @@ _KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8", "CUDA_VISIBLE
 
 @dataclass(frozen=True)
 class Found:
-    """Whether boxes can be made here.
-
-    Parameters
-    ----------
-    version : str
-        Of bubblewrap; empty if boxes cannot be made.
-    why : str
-        Why not, one sentence.
-    """
+    """The version of bubblewrap, empty if boxes cannot be made here; and why not, one sentence."""
 
     version: str = ""
     why: str = ""
@@ -150,28 +110,27 @@ class Found:
 @cache
 def found() -> Found:
     """Return whether boxes can be made here; one is made to see, once in a process."""
-    if sys.platform != "linux":
-        return Found(why="bubblewrap needs Linux")
     program = shutil.which("bwrap")
     if program is None:
-        return Found(why="bubblewrap is not installed (Debian and Ubuntu: apt-get install bubblewrap)")
+        return Found(why=_MISSING)
     try:
         kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
         # a program of that name that keeps nothing apart is no box
         ours = {str(Path(kind).readlink()) for kind in kinds}
         apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
         inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
-        trial = [*command(program, ()), *python(inside)]
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603  what PATH names, as for any program
-        done = subprocess.run(  # noqa: S603  ditto
-            trial, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=_TRY_SECONDS, check=False
-        )
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603  what PATH names, as for any program
+        trial = start((), python(inside), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            said = trial.communicate(timeout=_TRY_SECONDS)[1]
+        finally:
+            trial.kill()
     except (OSError, subprocess.SubprocessError) as exc:
         return Found(why=f"bubblewrap does not run here ({type(exc).__name__})")
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        return Found(why=f"bubblewrap makes no box here: {lines[-1][:200]}{_forbidding(lines[-1])}")
-    return Found(version=said.stdout.split()[-1])
+    if trial.returncode:
+        last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        return Found(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
+    return Found(version=version.split()[-1])
 
 
 #: setting of the kernel -> its value that lets no program but root's make a namespace, and what to do about it
@@ -204,20 +163,10 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
         Folders that code inside may read, beside Python, its libraries and privgate.
     network : bool
         Whether it shares the host's network: everything that the host reaches, its own services included.
-
-    Notes
-    -----
-    Root makes the namespaces itself, and the worker then becomes nobody for good: limits on processes do not bind the
-    superuser. Everybody else needs a user namespace, in which no second one can be made.
     """
-    line = [
-        program,
-        "--unshare-pid",
-        *([] if network else ["--unshare-net"]),
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
+    line = [program, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    line += [] if network else ["--unshare-net"]
+    # root makes the namespaces itself, and the worker becomes nobody: limits on processes do not bind the superuser
     if os.geteuid() == 0:
         line += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
@@ -245,8 +194,7 @@ def start(
 ) -> "subprocess.Popen[bytes]":
     """Start a program in a box, with descriptors that it is given; ``shown`` and ``network`` as for ``command``.
 
-    The filter of system calls holds from the beginning, and for bubblewrap's own first process: code inside is the same
-    user there, and could write to the memory of whatever is without it.
+    The filter of system calls holds from the beginning, and for bubblewrap's own first process.
 
     Raises
     ------
@@ -254,7 +202,7 @@ def start(
         Bubblewrap is not installed any more.
     """
     if (program := shutil.which("bwrap")) is None:
-        raise UsageError(found().why)
+        raise UsageError(_MISSING)
     code, filtered = _filter(network=network), os.memfd_create("filter")
     own, *rest = command(program, shown, network=network)
     try:
@@ -318,19 +266,20 @@ _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES = 4, 24, 38  # options of prctl
 _CAPABILITIES = 0x20080522  # the version of the system call by which they are given up
 
 
-def confine(memory: int, *, network: bool = False) -> None:
+def confine(memory: int) -> None:
     """Limit this process and all that it will start, and become nobody where that is still to be done.
 
     Parameters
     ----------
     memory : int
         Bytes of private memory of one process; 0 for no limit.
-    network : bool
-        Whether this box shares the host's network.
     """
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # the box goes first, not its parent
-    _become_nobody()
-    _give_up()
+    if os.getuid() != NOBODY:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    _drop_capabilities()
     limit_memory(memory)
     for kind, most in (
         (resource.RLIMIT_NPROC, PROCESSES),
@@ -341,19 +290,9 @@ def confine(memory: int, *, network: bool = False) -> None:
         hard = resource.getrlimit(kind)[1]
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, bound))
-    refuse(network=network)
 
 
-def _become_nobody() -> None:
-    """Give up root for good; with it go all capabilities."""
-    if os.getuid() == NOBODY:
-        return
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-
-
-def _give_up() -> None:
+def _drop_capabilities() -> None:
     """Keep no capability, and get none by whatever is run."""
     libc, none = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint32 * 6)()
     for each in range(64):  # it says no where there is none, and where this is no longer ours to say

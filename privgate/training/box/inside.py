@@ -33,9 +33,9 @@ class Call:
     named: dict[str, Any]
 
 
-def main(descriptor: int, memory: int, *, network: bool = False) -> None:
+def main(descriptor: int, memory: int) -> None:
     """Serve calls in a sandbox until the parent closes its end."""
-    bubblewrap.confine(memory, network=network)
+    bubblewrap.confine(memory)
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # it is ended without a warning
     worker.start(worker.WorkerSettings())
     with socket.socket(fileno=descriptor) as channel:
