@@ -254,10 +254,9 @@ def measure(run: Run, request: Request) -> Measurement:
     found = audited(run, claim, delta=delta, confidence=float(request.option("confidence")))
     noted = run.once(findings)
     noted.audit = found.runs
-    noted.note(
-        "Audit",
+    noted.facts["Audit"] = (
         f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs.trainings} trainings); "
-        "an audit can contradict a guarantee, never show it",
+        "an audit can contradict a guarantee, never show it"
     )
     seen = found.runs.many_runs
     noted.points.append(TradeoffPoint(name="audit", fpr=seen.fpr, tpr=seen.tpr))

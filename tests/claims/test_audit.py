@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from privgate.claims import audit
-from privgate.claims.tradeoff import sigmoid
+from privgate.claims.bounds import sigmoid
 from privgate.errors import UsageError
 
 

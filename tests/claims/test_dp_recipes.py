@@ -130,7 +130,7 @@ def test_an_error_of_the_training_is_a_problem_and_one_of_ours_is_not(process, t
     assert broken.faults == ["ZeroDivisionError: division by zero"]
     monkeypatch.setattr("privgate.claims.observe.apart", lambda *_, **__: {"fault": broken.faults[0]})
     with pytest.raises(WatchError, match="watching the training failed: ZeroDivisionError"):
-        observe(Subject.local(Recipe(raises, dp=CLAIM), people()), TaskLimits(10.0, 0))
+        observe(Subject.local(Recipe(raises, dp=CLAIM), people()), TaskLimits(10.0, 0), isolate="auto")
 
 
 class Absent:

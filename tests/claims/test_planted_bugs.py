@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from privgate.claims import audit
-from privgate.claims.tradeoff import Gaussian
+from privgate.claims.bounds import Gaussian
 
 STEPS, CLAIM, DELTA, CLIP = 200, 1.0, 1e-5, 1.0
 #: noise at which 200 full-batch steps are (1, 1e-5)-DP
