@@ -44,13 +44,11 @@ from privgate.evidence.influence_facts import (
     RecheckRow,
     RegisteredPair,
     Remembered,
-    Removals,
     RunPart,
     RunTrace,
     SeedControl,
     SeedNoise,
     SensitivityFigures,
-    StepMeasured,
     TrainingPlan,
     UnitCoverage,
 )
@@ -75,7 +73,7 @@ __all__ = [
     "EngineShare", "Estimate", "Evidence", "EvidenceDocument", "EvidenceModel", "Expectation", "GuaranteeBound",
     "IndirectQueries", "InfluencePart", "Json", "Kind", "ManyRuns", "Measurement", "MembershipPart", "ModeUsed",
     "NextStep", "NullRuns", "Number", "Observation", "OneRun", "Option", "Precondition", "PublishedBound",
-    "RateAtFpr", "RecheckRow", "RegisteredPair", "Remembered", "Removals", "Request", "RobustAdversary",
+    "RateAtFpr", "RecheckRow", "RegisteredPair", "Remembered", "Request", "RobustAdversary",
     "RobustPart", "RunPart", "RunTrace", "SeedControl", "SeedNoise", "SelfTest", "SensitivityFigures", "Sign",
-    "StepMeasured", "TradeoffPoint", "TradeoffPoints", "TrainingPlan", "UnitCoverage", "decode", "encode",
+    "TradeoffPoint", "TradeoffPoints", "TrainingPlan", "UnitCoverage", "decode", "encode",
 ]  # fmt: skip

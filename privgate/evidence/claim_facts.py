@@ -170,16 +170,17 @@ class AuditRuns(EvidenceModel):
 class DeletionRow(EvidenceModel):
     """How many people may be erased at one confidence."""
 
+    earlier = frozenset({"sentence"})
     rho: Number = Field(description="Chance that every erased person stays hidden is at least this, fraction.")
     prior: Number = Field(description="Probability that a person was used at all, at most.")
     capacity: Number = Field(description="People; larger is better.")
     failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
-    sentence: str = Field(default="", description="Written by earlier versions only.")
 
 
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
+    earlier = frozenset({"deletion_by_prior"})
     observation: Annotated[Observation | None, BeforeValidator(drop_earlier)] = Field(
         default=None, description="What a rerun did; null where none was needed."
     )
@@ -189,4 +190,3 @@ class ClaimsPart(EvidenceModel):
     points: tuple[TradeoffPoint, ...] = Field(default=(), description="Tests carried out, for the same chart.")
     audit: AuditRuns | None = Field(default=None, description="null where no rule asks for one.")
     deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")
-    deletion_by_prior: tuple[DeletionRow, ...] = Field(default=(), description="Written by earlier versions only.")

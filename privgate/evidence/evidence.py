@@ -46,6 +46,7 @@ SENSITIVITY_COLUMNS: Mapping[str, str] = {
 class EvidenceDocument(EvidenceModel):
     """Evidence as a report holds it: everything but the per-person table."""
 
+    earlier = frozenset({"collusion"})
     subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
     preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
     measurements: tuple[Measurement, ...] = Field(description="One a request, in the order of the policy.")
@@ -60,7 +61,6 @@ class EvidenceDocument(EvidenceModel):
         default=None, description="Absent where nothing is stored and no rule asked, or stopped before."
     )
     robust: RobustPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
-    collusion: Mapping[str, Json] | None = Field(default=None, description="Of a report by 0.1.0; read and not shown.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,5 +159,5 @@ class Evidence:
         except ValidationError as exc:
             first = exc.errors()[0]
             raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-        found = {name: getattr(told, name) for name in EvidenceDocument.model_fields if name != "collusion"}
-        return cls(**{**found, "measurements": {m.request: m for m in told.measurements}})
+        parts = {name: getattr(told, name) for name in EvidenceDocument.model_fields}
+        return cls(**{**parts, "measurements": {m.request: m for m in told.measurements}})

@@ -18,7 +18,6 @@ from privgate.evidence.telling import (
     Part,
     Sample,
     cells,
-    encode,
     told,
 )
 
@@ -61,42 +60,13 @@ class SeedControl(EvidenceModel):
     note: str = Field(default="", description="What was found, one sentence.")
 
 
-class StepMeasured(EvidenceModel):
-    """What a change does, beside the model as it stands."""
-
-    measure: str = Field(description="Of usefulness, cross-validated over people; larger is better.")
-    useful: Number
-    useful_now: Number
-    of_limit: Number = Field(description="Risk over the limit of the rule that is nearest to it or furthest beyond.")
-    of_limit_now: Number
-
-
-class Removals(EvidenceModel):
-    """The largest value while the riskiest people go one after another: reports hold both ends.
-
-    Between them lies how many people are beyond each value.
-    """
-
-    meaning: str = Field(description="What the values are: certified DTP, or PDTP of direct queries.")
-    path: tuple[Number, ...] = Field(description="Largest upper limit over all and over who is left; in a run each.")
-    limit: Number = Field(description="The policy's strictest limit on people, in the same unit.")
-    best: OfUnits = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
-    stopped: str = Field(description="Why no more were removed, one sentence.")
-
-    @property
-    def least(self) -> float:
-        """The value after the best removals."""
-        known = self.best is not None and self.best < len(self.path)
-        return self.path[self.best if known and self.best is not None else -1]
-
-
 class NextStep(EvidenceModel):
     """One thing that would make a refused or undecided model approved."""
 
+    earlier = frozenset({"measured"})
     action: str = Field(description="What to do.")
     effect: str = Field(description="Expected effect, computed for this recipe and data.")
     cost: str = Field(description="Expected cost.")
-    measured: StepMeasured | None = Field(default=None, description="null where the change is only planned.")
 
 
 class RunTrace(EvidenceModel):
@@ -111,34 +81,25 @@ class RunTrace(EvidenceModel):
 
 
 class Remembered(EvidenceModel):
-    """How much of the run's training was remembered; versions up to 0.1 trained some of it again, and compared."""
+    """How much of the run's training was remembered."""
 
+    earlier = frozenset({"compared", "different", "noisy"})
     signable: bool = Field(description="Nobody could foretell what was asked, or nothing was remembered.")
     trained: int = Field(description="Trainings made in this run.")
     remembered: int = Field(description="Answers taken from the ledger.")
-    compared: int = Field(default=0, description="Of these, trained afresh and compared.")
-    different: int = Field(default=0, description="Of these, not what training gives now; one refuses.")
-    noisy: int = Field(default=0, description="Of these, of a recipe that never repeats itself: nothing follows.")
 
 
 class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
+    earlier = frozenset({"removals", "single_median"})
     mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
     cannot_conclude: tuple[str, ...] = Field(
         default=(), description="What the policy can never conclude for this model, said before anything was trained."
     )
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
-    single_median: Number | None = Field(
-        default=None,
-        description="Median change of a probability when single records are relabelled, fraction; only earlier "
-        "versions measured it.",
-    )
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
-    removals: Removals | None = Field(
-        default=None, description="null where nothing was refused, or where a removal costs trainings."
-    )
     trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
     isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
     remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")
@@ -147,8 +108,6 @@ class RunPart(EvidenceModel):
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values, as if nine people had been retrained where a few were: each takes a training a seed."""
         made = super().payload(known)
-        if self.removals and known:
-            made["removals"]["path"] = encode((self.removals.path[0], self.removals.least))
         if known and Count(known.retrained).hidden:
             more = (SMALL_CELL - 1 - known.retrained) * max(1, (made["seeds"] or {}).get("paired") or 0)
             for part, keys in _TRAININGS.items():

@@ -144,20 +144,18 @@ class BehindMembership(Behind):
 class BehindClaim(Behind):
     """Behind a number about differential privacy."""
 
+    earlier = frozenset({"replays", "rdp_epsilon", "sentence"})
     declared_only: bool = Field(default=False, description="Nobody observed the guarantee; the policy accepts that.")
     claimed_epsilon: Number | None = Field(default=None, description="The claim's own epsilon, nats.")
     library: str = Field(default="", description="Library seen at work; empty if none.")
     reruns: int = Field(default=0, description="Reruns that were observed.")
-    replays: int = Field(default=0, description="Reruns on other records, by earlier versions.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
-    rdp_epsilon: Number | None = Field(default=None, description="The same epsilon by Rényi accounting, nats.")
     accountant: str = Field(default="", description="How epsilon was recomputed.")
     epsilon: Number | None = Field(default=None, description="Epsilon behind a deletion capacity, nats.")
     failure: Number | None = Field(
         default=None, description="Probability over the training with which a deletion capacity may not hold."
     )
-    sentence: str = Field(default="", description="A deletion capacity in words, by earlier versions.")
     audit: AuditRuns | None = Field(default=None, description="The audit behind a lower bound on epsilon.")
 
 
