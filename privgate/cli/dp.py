@@ -252,10 +252,10 @@ def audit(*, training: str, data: str, **o: Any) -> int:
         found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
     if o["as_json"]:
-        answer = {"epsilon_at_least": found.epsilon, "confidence": found.confidence, "broken": broken}
-        click.echo(json.dumps({**answer, **found.runs.payload()}, indent=1))
+        answer = {"epsilon_at_least": found.epsilon, "confidence": o["confidence"], "broken": broken}
+        click.echo(json.dumps({**answer, **found.payload()}, indent=1))
         return int(broken)
-    many, single = found.runs.many_runs, found.runs.one_run
+    many, single = found.many_runs, found.one_run
     said = f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})"
     click.secho(said, bold=True)
     counted = f"{many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false alarms"

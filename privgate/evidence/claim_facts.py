@@ -166,6 +166,11 @@ class AuditRuns(EvidenceModel):
     delta: Number = Field(description="At which epsilon is bounded.")
     trainings: int = Field(description="Trainings made by both.")
 
+    @property
+    def epsilon(self) -> float:
+        """The better of both lower bounds, nats."""
+        return max(self.many_runs.epsilon, 0.0 if self.one_run is None else self.one_run.epsilon)
+
 
 class DeletionRow(EvidenceModel):
     """How many people may be erased at one confidence."""

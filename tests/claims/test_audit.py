@@ -85,8 +85,8 @@ def test_a_test_chosen_on_the_counted_runs_inflates_the_bound():
     for _ in range(200):
         a, b = rng.normal(size=60), rng.normal(size=60)  # no difference at all
         for sample, found in (((a[:30], b[:30]), split), ((a[30:], b[30:]), reused)):
-            test = audit.choose_test(*sample)
-            misses, alarms = int((~test.fires(a[30:])).sum()), int(test.fires(b[30:]).sum())
+            fires = audit.choose_test(*sample)
+            misses, alarms = int((~fires(a[30:])).sum()), int(fires(b[30:]).sum())
             found.append(audit.many_run(misses, 30, alarms, 30, delta=0, confidence=0.8))
     assert np.mean(np.array(split) > 0) <= 0.2
     assert np.mean(np.array(reused) > 0) > np.mean(np.array(split) > 0)
@@ -95,8 +95,8 @@ def test_a_test_chosen_on_the_counted_runs_inflates_the_bound():
 def test_guesses_are_the_most_confident_and_ties_are_drawn():
     rng = np.random.default_rng(0)
     scores = np.arange(10.0)
-    assert audit.guess(scores, scores >= 5, 4, rng) == (4, 4)
-    tied = [audit.guess(np.zeros(10), np.arange(10) < 5, 10, rng)[1] for _ in range(300)]
+    assert audit.guess(scores, scores >= 5, 4, rng) == 4
+    tied = [audit.guess(np.zeros(10), np.arange(10) < 5, 10, rng) for _ in range(300)]
     assert 4.5 < np.mean(tied) < 5.5
 
 
@@ -107,7 +107,6 @@ def test_guesses_are_the_most_confident_and_ties_are_drawn():
         lambda: audit.many_run(0, 0, 0, 0, delta=0, confidence=0.95),
         lambda: audit.one_run(canaries=5, guesses=6, right=6, delta=0, confidence=0.95),
         lambda: audit.one_run(canaries=5, guesses=5, right=5, delta=0, confidence=1.0),
-        lambda: audit.guess(np.zeros(4), np.zeros(4, bool), 3, np.random.default_rng(0)),
         lambda: audit.guess(np.array([0.0, np.nan]), np.zeros(2, bool), 2, np.random.default_rng(0)),
         lambda: audit.choose_test(np.zeros(0), np.zeros(3)),
     ],

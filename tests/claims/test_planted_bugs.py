@@ -29,9 +29,9 @@ def release(rng, runs, *, member, bug=""):
 
 def audited(rng, counted, *, bug="", confidence=0.999):
     tuning = [release(rng, 20, member=m, bug=bug) for m in (1, 0)]
-    test = audit.choose_test(*tuning)
+    fires = audit.choose_test(*tuning)
     inside, outside = (release(rng, counted, member=m, bug=bug) for m in (1, 0))
-    misses, alarms = int((~test.fires(inside)).sum()), int(test.fires(outside).sum())
+    misses, alarms = int((~fires(inside)).sum()), int(fires(outside).sum())
     return audit.many_run(misses, counted, alarms, counted, delta=DELTA, confidence=confidence)
 
 
@@ -58,7 +58,7 @@ def test_one_run_flags_the_honest_mechanism_no_more_often_than_nominal():
     for _ in range(trials):
         included = rng.random(m) < 0.5
         scores = MU * included + rng.standard_normal(m)
-        _, right = audit.guess(scores, included, 50, rng)
+        right = audit.guess(scores, included, 50, rng)
         found = audit.one_run(canaries=m, guesses=50, right=right, delta=DELTA, confidence=0.95)
         flagged += found > CLAIM
     assert flagged <= binom.ppf(0.999, trials, 0.05)
