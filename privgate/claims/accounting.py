@@ -49,9 +49,8 @@ class Mechanism:
     sample_rate : float in (0, 1]
         Expected share of the records in a batch.
     steps : int
-    sampling : {"poisson", "fixed_size", "shuffled", "unknown"}
-        Irrelevant at rate 1.
-    adjacency : {"add_remove", "replace_one"}
+    sampling, adjacency : str
+        Keys of ``SAMPLING``, irrelevant at rate 1, and of ``NEIGHBORS``.
     records : int
         Training size; needed for "fixed_size" alone.
     copies : int
@@ -96,18 +95,10 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What an accountant finds for a mechanism.
+    """What an accountant finds for a mechanism: an upper bound ε in nats at δ, infinite without noise.
 
-    Parameters
-    ----------
-    epsilon : float
-        Nats, an upper bound; infinite without noise.
-    delta : float
-    curve : Tradeoff or None
-        The mechanism's own trade-off curve, or that of (ε, δ)-DP where none is known; None where ε is infinite.
-    accountant : str
-        "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi) or "none".
-    assumptions : tuple of str
+    ``curve`` is the mechanism's own, or that of (ε, δ)-DP where none is known; None where ε is infinite.
+    ``accountant`` is "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi), or where ε is from.
     """
 
     epsilon: float
@@ -167,21 +158,10 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
 
 
 def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
-    """Return ε at ``delta`` for the mechanism, with its trade-off curve.
+    """Return ε at ``delta`` in (0, 1) for the mechanism, with its trade-off curve.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    delta : float in (0, 1)
-        Gaussian noise has no finite ε at δ = 0.
+    ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed.
 
-    Raises
-    ------
-    MeasurementError
-        No theorem covers the combination, or dp-accounting is not installed.
-
-    References
-    ----------
     Doroshenko et al. (2022) for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang,
     Balle and Kasiviswanathan (2019) for batches of fixed size.
     """

@@ -133,17 +133,9 @@ def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence
 
 
 def guess(scores: Float, included: NDArray[np.bool_], guesses: int, rng: np.random.Generator) -> int:
-    """Return the right guesses when the highest scores are guessed in and the lowest out, half each.
+    """Return the right guesses when the highest of m scores are guessed in and the lowest out, half each.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (m,)
-        Higher means "more likely included".
-    included : bool array of shape (m,)
-    guesses : int
-        Even number fixed in advance, at most m.
-    rng : Generator
-        Breaks ties, which otherwise the order of records would.
+    ``guesses`` is even, at most m and fixed in advance; ``rng`` breaks ties, which otherwise the order would.
     """
     if not np.isfinite(scores).all():
         raise UsageError("a canary has no finite score; without all of them the audit is not valid")

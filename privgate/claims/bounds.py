@@ -167,15 +167,9 @@ class Gaussian(Tradeoff):
 
 @dataclass(frozen=True, eq=False)
 class Composed(Tradeoff):
-    """The composed mechanism's own curve, from δ(ε) on a grid.
+    """The composed mechanism's own curve, from δ(ε) on a grid: ε ascending from 0, δ the larger of both directions.
 
     Every line ``e^x f + δ(x)`` is a valid bound by itself, so a coarse grid loosens and never breaks it.
-
-    Parameters
-    ----------
-    epsilons, deltas : float arrays of shape (G,)
-        ε ≥ 0 ascending from 0, and an upper bound on δ(ε), the larger of both directions.
-    name : str
     """
 
     epsilons: Float = field(repr=False)
@@ -204,14 +198,10 @@ class Composed(Tradeoff):
 
 
 def positive_accuracy(epsilon: float, prior: float) -> float:
-    """Return the largest Pr[member | the adversary says member] under pure ε-DP: σ(logit(p) + ε).
+    """Return the largest Pr[member | the adversary says member] under pure ε-DP: σ(logit(p) + ε); Thudi, Theorem 1.
 
     Attained by randomised response, so nothing smaller holds. Of Pr[not a member | the adversary says so] it is the
     same with 1 - prior (Corollary 1).
-
-    References
-    ----------
-    Thudi et al. (2022), Theorem 1.
 
     Examples
     --------
@@ -263,21 +253,16 @@ def pool_epsilon(epsilon: float, keep: float) -> float:
 def effective_guarantee(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
     """Return (ε, δ) as they enter the bounds, given how records came into the training set.
 
-    Add/remove ε under fixed-size inclusion doubles: swapping one record is one removal and one addition.
+    Add/remove ε under fixed-size inclusion doubles: swapping one record is one removal and one addition. Replace-one
+    under independent inclusion is a ``UsageError``: it says nothing about a record's presence or absence.
 
     Parameters
     ----------
     epsilon, delta : float
-        The guarantee.
     adjacency : {"add_remove", "replace_one"}
-        What it is about.
+        What the guarantee is about.
     inclusion : {"independent", "fixed_size"}
         Each record independently, size not published; or a random set of a size that the adversary knows.
-
-    Raises
-    ------
-    UsageError
-        Replace-one under independent inclusion: it says nothing about a record's presence or absence.
     """
     checked_epsilon(epsilon), checked_delta(delta)
     if (adjacency, inclusion) == ("replace_one", "independent"):

@@ -80,8 +80,6 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
     has Pr[B | record out, the earlier ones out] ≤ e^-ε' δ/(1 - e^(ε-ε')); conditioning on the later ones being out
     divides by at most (1-p)^m ≥ ρ. The sum stays below ``FAILURE`` for ``e^ε' = e^ε + m δ/(ρ · FAILURE)``.
 
-    References
-    ----------
     Thudi et al. (2022), Corollary 2, proof corrected by the chain rule: given the model, records are not independent.
 
     Examples

@@ -40,18 +40,8 @@ class WatchError(RuntimeError):
 def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observation:
     """Return what the recipe was seen to do without a seed, on its own training data, in a process of its own.
 
-    Parameters
-    ----------
-    subject : Subject
-    limits : TaskLimits
-        Time for one training and memory.
-    isolate : {"auto", "bubblewrap", "none"}
-        See ``training.isolation.of``.
-
-    Raises
-    ------
-    WatchError
-        The gate's own code failed in the worker.
+    ``limits`` are those of one training; ``isolate`` as for ``training.isolation.of``. ``WatchError``: the gate's own
+    code failed in the worker.
     """
     with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
         shipped = payload.write(subject, Path(folder, "shown") / "subject")
@@ -59,7 +49,7 @@ def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observatio
     if isinstance(seen, dict) and "fault" in seen:
         raise WatchError(f"watching the training failed: {seen['fault']}")
     try:
-        return Observation.from_payload(seen)
+        return Observation.model_validate(seen)
     except (TypeError, ValueError, KeyError):  # no answer, or one that no worker of ours gives
         return Observation(problem="the worker process died while the training was observed")
 
@@ -72,7 +62,7 @@ def read_or_observe(subject: Subject, fleet: Fleet) -> Observation:
     name = _name_observation(subject, fleet)
     if (known := fleet.ledger.read(name)) is not None:
         fleet.recalled += 1
-        return Observation.from_payload(json.loads(known))
+        return Observation.model_validate_json(known)
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs
     if not seen.problem:

@@ -31,17 +31,10 @@ from privgate.subject.claim import Claim
 
 @dataclass(frozen=True)
 class GuaranteeBasis:
-    """What the guarantee of one subject rests on.
+    """What the guarantee of one subject rests on; without an observation, a claim that the policy lets count.
 
-    Parameters
-    ----------
-    claim : Claim
-    observation : Observation or None
-        None where the policy lets a claim count that nobody observed.
-    group : int
-        Largest number of entries of one person that the guarantee is converted to.
-    records : int
-        Training size.
+    ``group`` is the largest number of entries of one person, to which the guarantee is converted; ``records`` the
+    training size.
     """
 
     claim: Claim
@@ -77,13 +70,7 @@ class GuaranteeBasis:
         return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency, self.records)
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
-        """Return the guarantee at ``delta`` for one person, whose records are a group where there are several.
-
-        Raises
-        ------
-        MeasurementError
-            No theorem gives one.
-        """
+        """Return the guarantee at ``delta`` for all records of one person; raises where no theorem gives one."""
         wanted = adjacency or str(self.claim.adjacency)
         if self.observation is not None and self.observation.noiseless_steps:
             return Guarantee(math.inf, delta, None, "none", (without_noise(self.observation),))
@@ -237,10 +224,7 @@ def copies_of(seen: Observation) -> int:
 def standing(run: Run, request: Request) -> GuaranteeBasis:
     """Return what the guarantee rests on, observing the recipe once for all requests of a run.
 
-    Raises
-    ------
-    MeasurementError
-        There is no claim, or it cannot be observed and the policy does not accept declared ones.
+    ``MeasurementError``: there is no claim, or it cannot be observed and the policy does not accept declared ones.
     """
     claim = run.subject.recipe.dp
     if claim is None:

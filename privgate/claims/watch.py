@@ -197,7 +197,9 @@ class Watch:
         self.releases += 1
         # noise that is scaled by 0 is none; a generator with a state was seeded by somebody
         seeded = hasattr(getattr(mechanism, "_rng", None), "get_state")
-        self.silent += seeded or getattr(mechanism, "sensitivity", None) == 0
+        with suppress(AttributeError):
+            seeded |= mechanism.sensitivity == 0
+        self.silent += seeded
 
 
 def _leaks_in(log: Any) -> Iterator[str]:

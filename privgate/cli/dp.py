@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -270,9 +270,8 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
 
 def _imported(reference: str) -> Any:
-    module, _, name = reference.partition(":")
     try:
-        return getattr(import_module(module), name)
+        return resolve_name(reference)
     except (ImportError, AttributeError, ValueError) as exc:
         raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
 

@@ -42,7 +42,6 @@ from privgate.evidence.influence_facts import (
     NextStep,
     PublishedBound,
     RecheckRow,
-    RegisteredPair,
     Remembered,
     RunPart,
     RunTrace,
@@ -73,7 +72,7 @@ __all__ = [
     "EngineShare", "Estimate", "Evidence", "EvidenceDocument", "EvidenceModel", "Expectation", "GuaranteeBound",
     "IndirectQueries", "InfluencePart", "Json", "Kind", "ManyRuns", "Measurement", "MembershipPart", "ModeUsed",
     "NextStep", "NullRuns", "Number", "Observation", "OneRun", "Option", "Precondition", "PublishedBound",
-    "RateAtFpr", "RecheckRow", "RegisteredPair", "Remembered", "Request", "RobustAdversary",
+    "RateAtFpr", "RecheckRow", "Remembered", "Request", "RobustAdversary",
     "RobustPart", "RunPart", "RunTrace", "SeedControl", "SeedNoise", "SelfTest", "SensitivityFigures", "Sign",
     "TradeoffPoint", "TradeoffPoints", "TrainingPlan", "UnitCoverage", "decode", "encode",
 ]  # fmt: skip

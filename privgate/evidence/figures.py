@@ -85,11 +85,9 @@ def fold(nats: Any) -> str:
     ('2.72-fold', '1,636-fold')
     """
     x = real(nats)
-    if math.isnan(x):
-        return say("not_measured")
-    if x > math.log(1e6):
-        return say("unlimited" if math.isinf(x) else "fold.huge")
-    return say("fold", factor=factor(x))
+    if math.isnan(x) or x == math.inf:
+        return number(x)
+    return say("fold.huge") if x > math.log(1e6) else say("fold", factor=factor(x))
 
 
 def factor(nats: float) -> str:

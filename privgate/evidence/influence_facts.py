@@ -47,10 +47,7 @@ class SeedControl(EvidenceModel):
     """Whether training depends on its seed, and what was compared."""
 
     dependent: bool = Field(description="Another seed gives another model.")
-    coins: Literal["seed", "order", "both"] = Field(
-        default="seed",
-        description="What gives another model: seed, order of the records, or (earlier versions) each.",
-    )
+    coins: Literal["seed", "order", "both"] = Field(default="seed", description="What gives another model.")
     paired: int = Field(default=0, description="Seeds used, each with and without the person; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
     compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
@@ -95,7 +92,7 @@ class RunPart(EvidenceModel):
     earlier = frozenset({"removals", "single_median"})
     mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
     cannot_conclude: tuple[str, ...] = Field(
-        default=(), description="What the policy can never conclude for this model, said before anything was trained."
+        default=(), description="What the policy can never conclude for this model."
     )
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
@@ -142,7 +139,7 @@ class RecheckRow(EvidenceModel):
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
     notes: Mapping[str, Number] = Field(
         default_factory=dict,
-        description="What the engine says of the delivered model, for example how far it is from its own minimum.",
+        description="What the engine says of the delivered model.",
     )
     estimates: str = Field(default="", description="What an engine whose answers are draws estimates; else empty.")
 
@@ -157,7 +154,7 @@ class EngineShare(EvidenceModel):
     why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
     without_limit: Mapping[str, Part] = Field(
         default_factory=dict,
-        description="Reason to number of answered people without a model to compare with: infinite leakage.",
+        description="Why answered people leak without limit.",
     )
 
     @classmethod
@@ -188,13 +185,6 @@ class SeedNoise(EvidenceModel):
     units_above: OfUnits = Field(description="People whose PDTP exceeds their own noise floor.")
 
 
-class RegisteredPair(EvidenceModel):
-    """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
-
-    worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
-    units_above: OfUnits = Field(description="People above the policy's lowest limit with that seed alone.")
-
-
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
@@ -205,12 +195,9 @@ class CertificateNote(EvidenceModel):
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
     guarantee: Literal["these data", "every data set"] = Field(
-        default="these data", description="Whether its bound holds for the given data or for any there could be."
+        default="these data", description="For which data it holds."
     )
-    epsilon: Number | None = Field(
-        default=None,
-        description="Nats that a person changes any answer by at most on every data set; null for these data only.",
-    )
+    epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
 class CaseNote(EvidenceModel):
@@ -261,9 +248,7 @@ class PublishedBound(EvidenceModel):
 class SensitivityFigures(EvidenceModel):
     """What one person moves a regressor's answers by; sensitivity is not DTP."""
 
-    residual_inside: Number = Field(
-        description="Root mean square of residuals on training records, unit of the targets."
-    )
+    residual_inside: Number = Field(description="Root mean square of training residuals, unit of the targets.")
     residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
     median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
     p99: Number = Field(description="99 % are below.")
@@ -273,20 +258,19 @@ class SensitivityFigures(EvidenceModel):
     noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
     noise_advantage: Number | None = Field(
         default=None,
-        description="Largest advantage of anybody who knows all other records, on one noisy answer about the person; "
-        "fraction; null without noise.",
+        description="Largest advantage on one noisy answer of who knows all other records; null without noise.",
     )
 
 
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
+    earlier = frozenset({"registered"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
-    registered: RegisteredPair | None = Field(default=None, description="null for recipes without a seed of their own.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
     certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")

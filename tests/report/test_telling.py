@@ -48,11 +48,11 @@ def test_a_range_holds_the_count_and_is_that_of_every_count_hidden_with_it(total
 NOBODY = """
 targets values trainings group reruns paired_seeds cells cells_too_small_to_show searched
 shadow_models questions queries counted false_alarms misses alarms attacks runs canaries guesses right checked
-compared remembered trained training_calls paired leave_one_out ranking retrains shadows
+compared remembered trained training_calls steps noiseless_steps passes paired leave_one_out ranking retrains shadows
 n_measured n_units not_computed read size
 """
 #: told by the part that they stand in: what they add up to is known there; or the size of what was looked at
-IN_PART = "records records_above_1 members others registered_above candidates units answered asked handed_on"
+IN_PART = "records records_above_1 members others candidates units answered asked handed_on"
 
 
 def test_a_new_whole_number_of_the_evidence_says_how_it_is_told():
