@@ -28,7 +28,7 @@ class Observation(EvidenceModel):
     max_grad_norm: Number = Field(default=math.nan, description="Largest clipping norm of all steps.")
     sampling: str = Field(default="", description="poisson, shuffled (each epoch passes through once) or unknown.")
     sample_rate: Number = Field(default=math.nan, description="Expected share of the records in a batch.")
-    passes: int = Field(default=0, description="Passes that were begun, where batches are shuffled.")
+    passes: int = Field(default=0, description="Times that shuffled batches went through the records.")
     populations: tuple[int, ...] = Field(default=(), description="Records that each training drew from; 0: not known.")
     spends: tuple[tuple[float, float], ...] = Field(default=(), description="(epsilon, delta) by a budget accountant.")
     hazards: tuple[str, ...] = Field(default=(), description="What the libraries warned of.")
