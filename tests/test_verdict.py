@@ -89,9 +89,7 @@ def test_every_ending_has_its_own_code():
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.1])
 def test_measurements_and_findings_survive_json_with_infinities(number):
     request = Request.of("dtp", aggregate="max", q=None)
-    measured = Measurement(
-        request, number, number, number, behind=BehindInfluence(registered_worst=number), assumptions=("x",)
-    )
+    measured = Measurement(request, number, number, number, behind=BehindInfluence(unseen=number), assumptions=("x",))
     found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
 
     text = json.dumps([measured.payload(), found.payload()], allow_nan=False)
@@ -99,7 +97,7 @@ def test_measurements_and_findings_survive_json_with_infinities(number):
 
     assert again[0].request == request
     assert np.array_equal([again[0].value, again[1].value, again[1].high], [number] * 3, equal_nan=True)
-    assert np.array_equal(again[0].behind.registered_worst, number, equal_nan=True)
+    assert np.array_equal(again[0].behind.unseen, number, equal_nan=True)
 
 
 def test_evidence_survives_json_without_its_table():
@@ -109,15 +107,16 @@ def test_evidence_survives_json_without_its_table():
         (Precondition("reproduces", "passed", "it does", {"worst": float("inf")}),),
         {request: Measurement(request, 1.0, 1.0, 1.0)},
         {"unit": np.array(["a"])},
-        run=RunPart(cannot_conclude=("never",), single_median=math.nan),
+        run=RunPart(cannot_conclude=("never",)),
         claims=ClaimsPart(observation=Observation(spends=((0.5, 0.0),))),
     )
-    again = Evidence.from_payload(json.loads(json.dumps(evidence.payload(), allow_nan=False)))
+    written = json.loads(json.dumps(evidence.payload(), allow_nan=False))
+    earlier = {"run": {**written["run"], "single_median": "nan", "removals": None}, "collusion": {"sources": {}}}
+    again = Evidence.from_payload({**written, **earlier})
 
     assert again.measurements == {request: evidence.measurements[request]}
     assert again.preconditions[0].name == "reproduces"
     assert again.run.cannot_conclude == ("never",)
-    assert math.isnan(again.run.single_median)
     assert (again.influence, again.claims.observation.spends) == (None, ((0.5, 0.0),))
     assert not again.records
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.claims import bounds as published
-from privgate.claims.bounds import positive_accuracy
-from privgate.claims.tradeoff import Gaussian
+from privgate.claims.bounds import Gaussian, positive_accuracy
 from privgate.training.fleet import Fleet
 
 #: priors and epsilons of curves; the stored text of the paper has lost its own
@@ -35,7 +34,7 @@ def run(folder: Path, fleet: Fleet | None, say: Callable[[str], None]) -> Iterat
                           line("exp(-q), batches", x, lambda q: math.exp(-q))]))  # fmt: skip
     yield figure_2(e)
     yield figure("3: positive accuracy against the prior",
-                 [Row(f"p = {q:g}, epsilon = {v:g}", None, positive_accuracy(v, q)[1])
+                 [Row(f"p = {q:g}, epsilon = {v:g}", None, positive_accuracy(v, q))
                   for q in PRIORS for v in EPSILONS],
                  Picture("thudi-3", "prior p", "largest positive accuracy",
                          [line(f"epsilon = {v:g}", p, partial(ours, epsilon=v)) for v in EPSILONS]))  # fmt: skip
@@ -62,7 +61,7 @@ def figure(what: str, rows: list[Row], picture: Picture, *notes: str) -> Table:
 
 def ours(prior: float, epsilon: float) -> float:
     """Return Theorem 1's largest positive accuracy."""
-    return positive_accuracy(epsilon, prior)[1]
+    return positive_accuracy(epsilon, prior)
 
 
 def figure_2(e: Float) -> Table:
@@ -124,7 +123,7 @@ def figure_4() -> Table:
 
 def capacity(epsilon: float, prior: float, rho: float) -> float:
     """Return Corollary 2's number of deletions, before rounding down."""
-    return math.log(1 / rho) / -math.log(positive_accuracy(epsilon, 1 - prior)[0])
+    return math.log(1 / rho) / -math.log1p(-positive_accuracy(epsilon, prior))
 
 
 def figure_7() -> Table:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.claims.bounds import checked_delta
-from privgate.claims.tradeoff import Composed, EpsilonDelta, Gaussian, Tradeoff
+from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, checked_delta
 from privgate.errors import MeasurementError, UsageError
 
 #: a declared ε this much below the recomputed one counts as rounding of its accountant, as a share
@@ -50,9 +49,8 @@ class Mechanism:
     sample_rate : float in (0, 1]
         Expected share of the records in a batch.
     steps : int
-    sampling : {"poisson", "fixed_size", "shuffled", "unknown"}
-        Irrelevant at rate 1.
-    adjacency : {"add_remove", "replace_one"}
+    sampling, adjacency : str
+        Keys of ``SAMPLING``, irrelevant at rate 1, and of ``NEIGHBORS``.
     records : int
         Training size; needed for "fixed_size" alone.
     copies : int
@@ -72,41 +70,35 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
-        if not (good and 0 < self.sample_rate <= 1 and self.steps >= 1 and self.copies >= 1):
+        if not (good and 0 < self.sample_rate <= 1 and self.steps >= 1):
             raise UsageError(
                 f"noise multiplier {self.noise_multiplier}, sample rate {self.sample_rate} and {self.steps} steps "
                 "describe no mechanism; pass noise >= 0, a rate in (0, 1] and at least one step"
             )
-        if self.sampling not in SAMPLING or self.adjacency not in NEIGHBORS:
-            raise UsageError(f"sampling {self.sampling!r} with adjacency {self.adjacency!r} is not known here")
+        if self.sampling not in SAMPLING:
+            raise UsageError(f"sampling {self.sampling!r} is not known here")
 
     @property
-    def releases(self) -> int:
-        """How many times one record can be part of an unamplified release."""
+    def amplified(self) -> bool:
+        """Whether the way in which batches are drawn amplifies privacy."""
+        return self.sample_rate < 1 and self.sampling in ("poisson", "fixed_size")
+
+    @property
+    def curve(self) -> Gaussian:
+        """What the noise gives where no sampling amplifies: how many deviations one person moves all sums by."""
+        releases = self.steps
         if self.sampling == "shuffled":
-            return max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
-        return self.steps
-
-    @property
-    def amplified(self) -> str:
-        """How batches are drawn, where that amplifies privacy; empty where it does not."""
-        return self.sampling if self.sample_rate < 1 and self.sampling in ("poisson", "fixed_size") else ""
+            releases = max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
+        moved = self.copies * (2.0 if self.adjacency == "replace_one" else 1.0)
+        return Gaussian(moved * math.sqrt(releases) / self.noise_multiplier)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What an accountant finds for a mechanism.
+    """What an accountant finds for a mechanism: an upper bound ε in nats at δ, infinite without noise.
 
-    Parameters
-    ----------
-    epsilon : float
-        Nats, an upper bound; infinite without noise.
-    delta : float
-    curve : Tradeoff or None
-        The mechanism's own trade-off curve, or that of (ε, δ)-DP where none is known; None where ε is infinite.
-    accountant : str
-        "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi) or "none".
-    assumptions : tuple of str
+    ``curve`` is the mechanism's own, or that of (ε, δ)-DP where none is known; None where ε is infinite.
+    ``accountant`` is "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi), or where ε is from.
     """
 
     epsilon: float
@@ -116,53 +108,47 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
 
 
-def event_of(mechanism: Mechanism) -> Any:
+def _event_of(mechanism: Mechanism) -> Any:
     """Return the ``dp_accounting.DpEvent`` of a mechanism whose sampling amplifies.
 
-    Notes
-    -----
     Several records of one person, drawn independently, move a sum by a binomial number of clipping norms
     (Choquette-Choo et al. 2024). One replaced record of a batch of fixed size moves it by two.
-
-    Raises
-    ------
-    MeasurementError
-        No theorem covers the combination.
     """
     from dp_accounting import dp_event
 
     noise, rate, copies = mechanism.noise_multiplier, mechanism.sample_rate, mechanism.copies
     replaced = mechanism.adjacency == "replace_one"
-    if mechanism.amplified == "fixed_size":
+    if mechanism.sampling == "fixed_size":
         if not replaced or copies > 1 or mechanism.records < 1:
             raise MeasurementError("batches of fixed size are accounted for where single records are replaced, only")
         size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
         one = dp_event.SampledWithoutReplacementDpEvent(mechanism.records, size, dp_event.GaussianDpEvent(noise / 2))
-        return dp_event.SelfComposedDpEvent(one, mechanism.steps)
-    if copies > 1:
-        if replaced:
-            raise MeasurementError("several records of one person that are replaced together have no theorem here")
+    elif copies == 1:
+        one = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+    elif replaced:
+        raise MeasurementError("several records of one person that are replaced together have no theorem here")
+    else:
         chances = [math.comb(copies, i) * rate**i * (1 - rate) ** (copies - i) for i in range(copies + 1)]
         one = dp_event.MixtureOfGaussiansDpEvent(noise, list(range(copies + 1)), chances)
-        return dp_event.SelfComposedDpEvent(one, mechanism.steps)
-    one = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
     return dp_event.SelfComposedDpEvent(one, mechanism.steps)
 
 
 @lru_cache(maxsize=8)
-def _accounted(mechanism: Mechanism) -> tuple[Any, str]:
-    """Return dp-accounting's accountant with the mechanism composed, and its name; Rényi where PLD refuses."""
-    from dp_accounting import NeighboringRelation, UnsupportedEventError, pld, rdp
+def _accounted(mechanism: Mechanism) -> Any:
+    """Return dp-accounting's accountant with the mechanism composed; Rényi's for batches of fixed size."""
+    if not has_accountant():
+        raise MeasurementError(EXTRA)
+    from dp_accounting import NeighboringRelation, pld, rdp
 
     between = {"add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
-    relation, event = between[mechanism.adjacency], event_of(mechanism)
+    relation, event = between[mechanism.adjacency], _event_of(mechanism)
+    if mechanism.sampling == "fixed_size":
+        return rdp.RdpAccountant(_ORDERS, relation).compose(event)
     widest = _STEP_OF_MIXTURES if mechanism.copies > 1 else _STEP
     step = min(widest, _SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
     logging.getLogger().addFilter(_is_no_advice)
     try:
-        return pld.PLDAccountant(relation, step).compose(event), "PLD"
-    except UnsupportedEventError:
-        return rdp.RdpAccountant(_ORDERS, relation).compose(event), "RDP"
+        return pld.PLDAccountant(relation, step).compose(event)
     finally:
         logging.getLogger().removeFilter(_is_no_advice)
 
@@ -172,21 +158,10 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
 
 
 def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
-    """Return ε at ``delta`` for the mechanism, with its trade-off curve.
+    """Return ε at ``delta`` in (0, 1) for the mechanism, with its trade-off curve.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    delta : float in (0, 1)
-        Gaussian noise has no finite ε at δ = 0.
+    ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed.
 
-    Raises
-    ------
-    MeasurementError
-        No theorem covers the combination, or dp-accounting is not installed.
-
-    References
-    ----------
     Doroshenko et al. (2022) for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang,
     Balle and Kasiviswanathan (2019) for batches of fixed size.
     """
@@ -196,58 +171,34 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     words = (NEIGHBORS[mechanism.adjacency], drawn)
     if mechanism.noise_multiplier == 0:
         return Guarantee(math.inf, delta, None, "none", words)
-    epsilon = epsilon_of(mechanism, delta)
+    epsilon = _epsilon_of(mechanism, delta)
     if not mechanism.amplified:
-        return Guarantee(epsilon, delta, Gaussian(_shift_of(mechanism)), "Gaussian", words)
-    _, name = _accounted(mechanism)
-    if name == "PLD":
-        return Guarantee(epsilon, delta, _curve_of(mechanism), name, words)
-    return Guarantee(epsilon, delta, EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None, name, words)
+        return Guarantee(epsilon, delta, mechanism.curve, "Gaussian", words)
+    if mechanism.sampling == "fixed_size":
+        return Guarantee(epsilon, delta, EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None, "RDP", words)
+    return Guarantee(epsilon, delta, _curve_of(mechanism), "PLD", words)
 
 
-def epsilon_of(mechanism: Mechanism, delta: float) -> float:
-    """Return ε at ``delta`` of a mechanism with noise, nats."""
-    if not mechanism.amplified:
-        return Gaussian(_shift_of(mechanism)).epsilon(delta)
-    if not has_accountant():
-        raise MeasurementError(EXTRA)
-    return float(_accounted(mechanism)[0].get_epsilon(delta))
-
-
-def _shift_of(mechanism: Mechanism) -> float:
-    """Return how many deviations of the noise one person moves all sums by, where no sampling amplifies."""
-    moved = mechanism.copies * (2.0 if mechanism.adjacency == "replace_one" else 1.0)
-    return moved * math.sqrt(mechanism.releases) / mechanism.noise_multiplier
+def _epsilon_of(mechanism: Mechanism, delta: float) -> float:
+    return float(_accounted(mechanism).get_epsilon(delta)) if mechanism.amplified else mechanism.curve.epsilon(delta)
 
 
 @lru_cache(maxsize=8)
 def _curve_of(mechanism: Mechanism) -> Tradeoff:
-    accountant, _ = _accounted(mechanism)
     grid = np.unique(np.concatenate([np.linspace(0, 6, 600), np.linspace(6, 60, 600)]))
-    name = (
-        f"{mechanism.steps} steps, noise multiplier {mechanism.noise_multiplier:.4g}, "
-        f"sample rate {mechanism.sample_rate:.4g}"
-    )
-    return Composed(grid, np.asarray(accountant.get_delta(grid), dtype=np.float64), name)
+    drawn = f"noise multiplier {mechanism.noise_multiplier:.4g}, sample rate {mechanism.sample_rate:.4g}"
+    deltas = np.asarray(_accounted(mechanism).get_delta(grid), dtype=np.float64)
+    return Composed(grid, deltas, f"{mechanism.steps} steps, {drawn}")
 
 
 def noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> float:
     """Return the least noise multiplier whose recomputed ε at ``delta`` is at most ``epsilon``, rounded up to 1e-4.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-    mechanism : Mechanism
-        Whose own noise counts for nothing.
-
-    Raises
-    ------
-    MeasurementError
-        No multiplier up to 10^5 is enough.
+    ``mechanism``'s own noise counts for nothing. ``MeasurementError``: no multiplier up to 10^5 is enough.
     """
 
     def spent(noise: float) -> float:
-        return epsilon_of(replace(mechanism, noise_multiplier=noise), delta)
+        return _epsilon_of(replace(mechanism, noise_multiplier=noise), delta)
 
     low, high = 0.2, 1.0  # with less, accounting is slow, and nobody asks for it
     if spent(low) <= epsilon:
@@ -262,7 +213,7 @@ def noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> floa
     return math.ceil(high * 1e4) / 1e4
 
 
-def pure_composition(spends: list[tuple[float, float]]) -> tuple[float, float]:
+def pure_composition(spends: tuple[tuple[float, float], ...]) -> tuple[float, float]:
     """Return the sum of (ε, δ) over releases: basic composition, valid for every adaptive sequence."""
     if any(not (math.isfinite(e) and e >= 0 and 0 <= d < 1) for e, d in spends):
         return math.inf, 1.0
@@ -271,15 +222,10 @@ def pure_composition(spends: list[tuple[float, float]]) -> tuple[float, float]:
 
 def for_groups(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     """Return (ε, δ) for k records of one person: k ε and δ (e^kε - 1)/(e^ε - 1)."""
-    if size < 1:
-        raise UsageError(f"a group has at least one record, not {size}")
-    if size == 1 or epsilon == 0:
-        return epsilon, min(1.0, size * delta)
-    if not delta:
-        return size * epsilon, 0.0
-    if size * epsilon > 700:
-        return size * epsilon, 1.0
-    return size * epsilon, min(1.0, delta * math.expm1(size * epsilon) / math.expm1(epsilon))
+    together = size * epsilon
+    if not delta or together > 700:
+        return together, float(delta > 0)
+    return together, min(1.0, delta * (math.expm1(together) / math.expm1(epsilon) if epsilon else size))
 
 
 def understates(declared: float, recomputed: float) -> bool:

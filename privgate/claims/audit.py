@@ -10,7 +10,9 @@ Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,33 +33,11 @@ from privgate.training.fit import Fit
 LARGEST = 50.0
 
 
-@dataclass(frozen=True, slots=True)
-class FixedTest:
-    """A decision fixed before the runs that are counted: fire iff ``sign * score > sign * threshold``.
+def choose_test(with_record: Float, without: Float) -> Callable[[Float], NDArray[np.bool_]]:
+    """Return the test that separates two *tuning* samples of scores best: where it fires, it says member.
 
-    Parameters
-    ----------
-    threshold : float
-    sign : {1, -1}
-        1 if members score higher.
-    """
-
-    threshold: float
-    sign: int = 1
-
-    def fires(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return where the test says member, shape of ``scores``."""
-        return np.asarray(self.sign * scores > self.sign * self.threshold)
-
-
-def choose_test(with_record: NDArray[np.float64], without: NDArray[np.float64]) -> FixedTest:
-    """Return the threshold and direction that separate two *tuning* samples best; never use it on the same runs.
-
-    Parameters
-    ----------
-    with_record, without : float64 arrays
-        Scores of runs that are not counted afterwards. A threshold chosen on the counted runs inflates the bound
-        (0.72 instead of 0.44 in a simulation).
+    It is fixed before the runs that are counted. Chosen on these, it inflates the bound (0.72 instead of 0.44 in a
+    simulation).
     """
     if not (len(with_record) and len(without)):
         raise UsageError("choosing a test needs runs of both kinds")
@@ -65,13 +45,14 @@ def choose_test(with_record: NDArray[np.float64], without: NDArray[np.float64]) 
     cuts = np.concatenate([values[:1] - 1, (values[1:] + values[:-1]) / 2])
     gains = np.array([(with_record > c).mean() - (without > c).mean() for c in cuts])
     best = int(np.argmax(np.abs(gains)))
-    return FixedTest(float(cuts[best]), 1 if gains[best] >= 0 else -1)
+    sign, threshold = (1 if gains[best] >= 0 else -1), cuts[best]
+    return lambda scores: np.asarray(sign * scores > sign * threshold)
 
 
 def many_run(
     misses: int, runs_with: int, false_alarms: int, runs_without: int, *, delta: float, confidence: float
 ) -> float:
-    """Return a lower bound on ε from independent runs with and without one record.
+    """Return a lower bound on ε, nats, from independent runs with and without one record.
 
     Parameters
     ----------
@@ -83,20 +64,19 @@ def many_run(
     confidence : float in (0, 1)
         The bound exceeds the true ε with probability at most 1 - confidence. The test and both numbers of runs are
         fixed before the runs.
-
-    Returns
-    -------
-    float
-        Nats, at least 0; infinite is never returned, because upper confidence limits are above 0.
     """
+    checked_delta(delta)
     fnr = _upper_limit(misses, runs_with, (1 - confidence) / 2)
     fpr = _upper_limit(false_alarms, runs_without, (1 - confidence) / 2)
-    checked_delta(delta)
-    found = [0.0]
-    for near, far in ((fpr, fnr), (fnr, fpr)):
-        if 1 - delta - near > 0:
-            found.append(math.log((1 - delta - near) / far))
-    return max(found)
+    pairs = ((fpr, fnr), (fnr, fpr))
+    return max(0.0, *(math.log((1 - delta - near) / far) if 1 - delta > near else 0.0 for near, far in pairs))
+
+
+def _upper_limit(errors: int, runs: int, level: float) -> float:
+    """Return the one-sided Clopper-Pearson limit: the error rate is above it with probability at most ``level``."""
+    if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
+        raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
+    return float(upper_limit(errors, runs, alpha=level))
 
 
 def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, delta: float) -> float:
@@ -117,7 +97,8 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
     """
     from scipy.stats import binom
 
-    _check_counts(canaries, guesses, right)
+    if not 0 <= right <= guesses <= canaries or guesses < 1:
+        raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
     q = sigmoid(checked_epsilon(epsilon))
     below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin < j] for j = 0 .. v
     tail = float(binom.sf(right - 1, guesses, q))
@@ -128,18 +109,13 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
 
 
 def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on ε from a single run with canaries; see ``one_run_p_value``.
-
-    Returns
-    -------
-    float
-        sup of all ε that the outcome rejects at level 1 - confidence; 0 where it rejects none.
-    """
-    level = 1 - _checked_confidence(confidence)
+    """Return a lower bound on ε from a single run with canaries: the sup of all ε that its outcome rejects, or 0."""
+    if not 0.5 < confidence < 1:
+        raise UsageError(f"confidence must lie strictly between 0.5 and 1, not {confidence}")
+    p_value = partial(one_run_p_value, canaries=canaries, guesses=guesses, right=right, delta=delta)
 
     def rejected(epsilon: float) -> bool:
-        found = one_run_p_value(epsilon, canaries=canaries, guesses=guesses, right=right, delta=delta)
-        return found < level
+        return p_value(epsilon) < 1 - confidence
 
     if not rejected(0.0):
         return 0.0
@@ -148,8 +124,7 @@ def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence
         # the δ term need not grow with ε: the first ε on the way up that is not rejected ends the search; the bound
         # without δ, whose p-values are smaller, lies above it
         grid = np.linspace(0, one_run(canaries=canaries, guesses=guesses, right=right, delta=0, confidence=confidence))
-        kept = [not rejected(float(e)) for e in grid[1:]]
-        first = kept.index(True) + 1 if True in kept else len(grid) - 1
+        first = next((i for i, e in enumerate(grid) if i and not rejected(float(e))), len(grid) - 1)
         low, high = float(grid[first - 1]), float(grid[first])
     while high - low > 1e-9:
         middle = (low + high) / 2
@@ -157,46 +132,16 @@ def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence
     return low
 
 
-def guess(
-    scores: NDArray[np.float64], included: NDArray[np.bool_], guesses: int, rng: np.random.Generator
-) -> tuple[int, int]:
-    """Return (guesses made, right ones) when the highest scores are guessed in and the lowest out, half each.
+def guess(scores: Float, included: NDArray[np.bool_], guesses: int, rng: np.random.Generator) -> int:
+    """Return the right guesses when the highest of m scores are guessed in and the lowest out, half each.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (m,)
-        Higher means "more likely included".
-    included : bool array of shape (m,)
-    guesses : int
-        Even number fixed in advance, at most m.
-    rng : Generator
-        Breaks ties, which otherwise the order of records would.
+    ``guesses`` is even, at most m and fixed in advance; ``rng`` breaks ties, which otherwise the order would.
     """
-    if guesses % 2 or not 0 < guesses <= len(scores):
-        raise UsageError(f"the number of guesses must be even and within the {len(scores)} canaries, not {guesses}")
     if not np.isfinite(scores).all():
         raise UsageError("a canary has no finite score; without all of them the audit is not valid")
     order = np.lexsort((rng.random(len(scores)), scores))
     half = guesses // 2
-    return guesses, int(included[order[-half:]].sum() + (~included[order[:half]]).sum())
-
-
-def _upper_limit(errors: int, runs: int, level: float) -> float:
-    """Return the one-sided Clopper-Pearson limit: the error rate is above it with probability at most ``level``."""
-    if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
-        raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
-    return float(upper_limit(errors, runs, alpha=level))
-
-
-def _check_counts(canaries: int, guesses: int, right: int) -> None:
-    if not 0 <= right <= guesses <= canaries or guesses < 1:
-        raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
-
-
-def _checked_confidence(confidence: float) -> float:
-    if not 0.5 < confidence < 1:
-        raise UsageError(f"confidence must lie strictly between 0.5 and 1, not {confidence}")
-    return confidence
+    return int(included[order[-half:]].sum() + (~included[order[:half]]).sum())
 
 
 # The measurement ``dp_epsilon_lower_bound``: attacks on many real trainings, and on one with many canaries.
@@ -225,103 +170,63 @@ class AuditEffort:
         return 2 * (self.tuning + self.counted) + 1 + (self.canaries > 0)
 
 
-@dataclass(frozen=True)
-class ClaimAudit:
-    """What an audit found.
-
-    Parameters
-    ----------
-    epsilon : float
-        Lower bound, nats.
-    confidence : float
-    runs : AuditRuns
-        Both audits; the trade-off of the fixed test on the counted trainings is that of ``many_runs``.
-    """
-
-    epsilon: float
-    confidence: float
-    runs: AuditRuns
-
-
 def measure(run: Run, request: Request) -> Measurement:
     """Return a lower bound on ε at the claim's δ, or at the one asked for."""
-    stated = run.subject.recipe.payload["dp"]
-    if stated is None:
+    claim = run.subject.recipe.dp
+    if claim is None:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
-    claim = Claim.from_payload(stated)
-    asked = request.option("delta")
-    delta = float(claim.delta or 0.0) if asked is None else float(asked)
-    found = audited(run, claim, delta=delta, confidence=float(request.option("confidence")))
-    noted = run.once(findings)
-    noted.audit = found.runs
-    noted.note(
-        "Audit",
-        f"epsilon at least {found.epsilon:.4g} (confidence {found.confidence:g}, {found.runs.trainings} trainings); "
-        "an audit can contradict a guarantee, never show it",
+    asked, confidence = request.option("delta"), float(request.option("confidence"))
+    audit = audited(run, claim, delta=float(claim.delta or 0.0 if asked is None else asked), confidence=confidence)
+    noted, many = run.once(findings), audit.many_runs
+    noted.audit = audit
+    noted.facts["Audit"] = (
+        f"epsilon at least {audit.epsilon:.4g} (confidence {confidence:g}, {audit.trainings} trainings); "
+        "an audit can contradict a guarantee, never show it"
     )
-    seen = found.runs.many_runs
-    noted.points.append(TradeoffPoint(name="audit", fpr=seen.fpr, tpr=seen.tpr))
+    noted.points.append(TradeoffPoint(name="audit", fpr=many.fpr, tpr=many.tpr))
     return Measurement(
         request,
-        value=found.epsilon,
-        low=found.epsilon,
-        high=float("inf"),
+        value=audit.epsilon,
+        low=audit.epsilon,
+        high=math.inf,
         unit="nats",
         kind="confidence",
-        confidence=found.confidence,
-        n=found.runs.trainings,
-        population=found.runs.trainings,
+        confidence=confidence,
+        n=audit.trainings,
+        population=audit.trainings,
         assumptions=(
             "trainings are independent of each other, and the test was fixed before those that count",
             "an audit gives a lower bound only; a small one does not show that the guarantee holds",
         ),
-        behind=BehindClaim(audit=found.runs, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
+        behind=BehindClaim(audit=audit, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
     )
 
 
-def audited(
-    run: Run, claim: Claim, *, delta: float, confidence: float, effort: AuditEffort | None = None
-) -> ClaimAudit:
-    """Return the better of both audits, each at half the error probability.
-
-    Parameters
-    ----------
-    run : Run
-    claim : Claim
-        Its adjacency says whether the canary is left out or exchanged.
-    delta, confidence : float
-    effort : Effort, optional
-    """
+def audited(run: Run, claim: Claim, *, delta: float, confidence: float, effort: AuditEffort | None = None) -> AuditRuns:
+    """Return both audits, each at half the error probability; the claim says if the canary is left out or exchanged."""
     effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
     many = _many_runs(run, claim, effort, delta, each)
-    single = None
-    if effort.canaries and claim.adjacency == "add_remove":
-        single = _one_run(run, effort, delta, each)
-    best = max(many.epsilon, 0.0 if single is None else single.epsilon)
+    with_canaries = effort.canaries > 0 and claim.adjacency == "add_remove"
+    single = _one_run(run, effort, delta, each) if with_canaries else None
     total = effort.trainings - (effort.canaries > 0 and single is None)
-    return ClaimAudit(best, confidence, AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total))
+    return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total)
 
 
 def _many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:
     """Train with and without one mislabelled record, and count a test that was fixed on other trainings."""
     row, label = canary(run)
-    query = np.array([row], dtype=np.int64)
-    nobody = np.zeros(0, dtype=np.int64)
-    runs = effort.tuning + effort.counted
-    with_it = [Fit(None, query, left_out=nobody, relabel=((row, label),), repeat=1 + i) for i in range(runs)]
-    if claim.adjacency == "add_remove":
-        without = [Fit(None, query, left_out=query, repeat=1 + i) for i in range(runs)]
-    else:  # the record is exchanged for one with its true label
-        without = [Fit(None, query, left_out=nobody, repeat=1 + i) for i in range(runs)]
-    scores = _scores(run, [*with_it, *without], np.array([label]))[:, 0]
-    inside, outside = scores[:runs], scores[runs:]
-    test = choose_test(inside[: effort.tuning], outside[: effort.tuning])
-    misses = int((~test.fires(inside[effort.tuning :])).sum())
-    alarms = int(test.fires(outside[effort.tuning :]).sum())
-    found = many_run(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence)
+    query, runs = np.array([row], dtype=np.int64), effort.tuning + effort.counted
+    # where records are replaced, it is exchanged for one with its true label
+    gone = query if claim.adjacency == "add_remove" else query[:0]
+    fits = [Fit(None, query, left_out=query[:0], relabel=((row, label),), repeat=1 + i) for i in range(runs)]
+    fits += [Fit(None, query, left_out=gone, repeat=1 + i) for i in range(runs)]
+    inside, outside = np.split(_scores(run, fits, np.array([label]))[:, 0], 2)
+    fires = choose_test(inside[: effort.tuning], outside[: effort.tuning])
+    misses = int((~fires(inside[effort.tuning :])).sum())
+    alarms = int(fires(outside[effort.tuning :]).sum())
     return ManyRuns(
-        epsilon=found,
+        epsilon=many_run(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence),
         trainings=2 * runs,
         counted=2 * effort.counted,
         misses=misses,
@@ -345,9 +250,9 @@ def _one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> 
     relabel = tuple((int(r), int(c)) for r, c, i in zip(rows, labels, included, strict=True) if i)
     scores = _scores(run, [Fit(None, rows, members=members, relabel=relabel, repeat=1)], labels)[0]
     guesses = 2 * (m // 4)
-    _, right = guess(scores, included, guesses, rng)
-    found = one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
-    return OneRun(epsilon=found, canaries=m, guesses=guesses, right=right)
+    right = guess(scores, included, guesses, rng)
+    bound = one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
+    return OneRun(epsilon=bound, canaries=m, guesses=guesses, right=right)
 
 
 def canary(run: Run) -> tuple[int, int]:

@@ -29,10 +29,7 @@ RARE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A number of deletion requests and the (ε, δ) it rests on; ``people`` may be infinite.
-
-    ``failure`` is the probability, over the model given that none was used, with which it may not hold.
-    """
+    """A number of deletion requests, perhaps infinite, the (ε, δ) it rests on, and how likely it may not hold."""
 
     people: float
     epsilon: float
@@ -43,16 +40,8 @@ class Capacity:
 def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_delta: float) -> Capacity:
     """Return how many people may leave while the model stays (ε*, δ*)-close to one trained without them.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Add/remove guarantee for one person, nats.
-    most_epsilon, most_delta : float
-        ε* and δ*.
-
-    References
-    ----------
-    Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
+    ``epsilon`` (nats) and ``delta`` are the add/remove guarantee for one person, ``most_epsilon`` and ``most_delta`` ε*
+    and δ*. Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
 
     Examples
     --------
@@ -62,18 +51,18 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     8
     """
     checked_epsilon(epsilon), checked_delta(delta), checked_epsilon(most_epsilon), checked_delta(most_delta)
-    most = [most_epsilon / epsilon if epsilon else math.inf]
+    people = most_epsilon / epsilon if epsilon else math.inf
     if delta:  # m people have delta (e^(m epsilon) - 1) / (e^epsilon - 1)
         grown = most_delta / delta
-        most.append(math.log1p(grown * math.expm1(epsilon)) / epsilon if epsilon else grown)
-    people = min(most) * (1 + 1e-12)
+        people = min(people, math.log1p(grown * math.expm1(epsilon)) / epsilon if epsilon else grown)
+    people *= 1 + 1e-12
     return Capacity(people if math.isinf(people) else math.floor(people), epsilon, delta)
 
 
-def deletion_capacity(
-    epsilon: float, prior: float, rho: float, *, delta: float = 0.0, failure: float = FAILURE
-) -> Capacity:
+def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float = 0.0) -> Capacity:
     """Return how many people may be deleted while none was used with probability ``rho``, independent inclusion.
+
+    ``m = floor(ln(1/ρ) / ln(1 + e^ε' p/(1-p)))``; ε' = ε for δ = 0.
 
     Parameters
     ----------
@@ -83,23 +72,14 @@ def deletion_capacity(
         Largest inclusion probability among the people.
     rho : float in (0, 1)
     delta : float
-        With δ > 0 no statement holds for every model; ``failure`` is the probability of a model for which it may not.
-    failure : float in (0, 1)
-        Used for δ > 0 only.
-
-    Returns
-    -------
-    Capacity
-        ``m = floor(ln(1/ρ) / ln(1 + e^ε' p/(1-p)))``; ε' = ε for δ = 0.
+        With δ > 0 no statement holds for every model; ``FAILURE`` is the probability of a model for which it may not.
 
     Notes
     -----
     For δ > 0 let B be the models at which some posterior odds exceed e^ε' times the prior odds. Each of the m factors
     has Pr[B | record out, the earlier ones out] ≤ e^-ε' δ/(1 - e^(ε-ε')); conditioning on the later ones being out
-    divides by at most (1-p)^m ≥ ρ. The sum stays below ``failure`` for ``e^ε' = e^ε + m δ/(ρ · failure)``.
+    divides by at most (1-p)^m ≥ ρ. The sum stays below ``FAILURE`` for ``e^ε' = e^ε + m δ/(ρ · FAILURE)``.
 
-    References
-    ----------
     Thudi et al. (2022), Corollary 2, proof corrected by the chain rule: given the model, records are not independent.
 
     Examples
@@ -108,13 +88,10 @@ def deletion_capacity(
     (38, 255)
     """
     checked_epsilon(epsilon), checked_delta(delta)
-    odds = checked_prior(prior) / (1 - prior)
-    budget = -math.log(_checked_rho(rho))
-    if delta and not 0 < failure < 1:
-        raise UsageError(f"the failure probability must lie strictly between 0 and 1, not {failure}")
+    odds, budget = checked_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
 
     def cost(m: int) -> float:
-        extra = m * delta / (rho * failure) if delta else 0.0
+        extra = m * delta / (rho * FAILURE)
         # a value computed as exactly the budget must not fail by rounding in the last place
         return m * math.log1p((math.exp(epsilon) + extra) * odds) * (1 - 1e-13)
 
@@ -124,33 +101,25 @@ def deletion_capacity(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if cost(middle) <= budget else (low, middle)
-    return Capacity(low, epsilon, delta, failure if delta else 0.0)
+    return Capacity(low, epsilon, delta, FAILURE if delta else 0.0)
 
 
 def epsilon_for_capacity(people: int, rho: float, prior: float, *, delta: float = 0.0) -> float:
     """Return the largest ε at which ``people`` deletions are covered at ``rho``; inverse of ``deletion_capacity``.
 
-    Raises
-    ------
-    UsageError
-        Even ε = 0 does not cover them: then fewer of the pool must be used (a smaller ``prior``).
+    ``UsageError``: even ε = 0 does not cover them; then fewer of the pool must be used (a smaller ``prior``).
     """
     if people < 1:
         raise UsageError(f"the number of deletion requests must be at least 1, not {people}")
-    odds = checked_prior(prior) / (1 - prior)
-    growth = math.expm1(-math.log(_checked_rho(rho)) / people) / odds
-    if checked_delta(delta):
-        growth -= people * delta / (rho * FAILURE)
+    odds, budget = checked_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
+    growth = math.expm1(budget / people) / odds - people * checked_delta(delta) / (rho * FAILURE)
     return largest_epsilon(growth, f"{people} deletions at rho {rho:g} with inclusion probability {prior:g}")
 
 
 def _checked_rho(rho: float) -> float:
     if not 0 < rho < 1:
         raise UsageError(f"rho, the probability of not having been used, must lie strictly between 0 and 1, not {rho}")
-    return float(rho)
-
-
-# The measurement ``deletion_capacity``.
+    return rho
 
 
 def measure(run: Run, request: Request) -> Measurement:
@@ -158,59 +127,59 @@ def measure(run: Run, request: Request) -> Measurement:
     rests = standing(run, request)
     held = _points(rests)
     if request.option("prior") is None:
-        return _without_prior(rests, request, held)
-    return _with_prior(run, rests, request, held)
+        near, delta = float(request.option("epsilon")), float(request.option("delta"))
+        most = _most([group_capacity(e, d, most_epsilon=near, most_delta=delta) for e, d in held])
+        words = [
+            f"to a model trained without them: epsilon {near:g} at delta {delta:g}",
+            "who asks to be deleted does not depend on the model",
+            f"epsilon {most.epsilon:.4g} at delta {most.delta:.3g} for one person, added or removed",
+        ]
+    else:
+        rho, prior = float(request.option("rho")), float(request.option("prior"))
+        _check_drawn(rests, prior)
+        table = {r: _most([deletion_capacity(e, prior, r, delta=d) for e, d in held]) for r in sorted({*RHOS, rho})}
+        run.once(findings).deletion = tuple(
+            DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in table.items()
+        )
+        most = table[rho]
+        likely = f"each with probability at most {prior:g}, as the policy states"
+        words = [
+            f"people enter the training set independently, {likely}",
+            "the size of the training set is not published",
+            "who asks to be deleted depends neither on membership nor on the model",
+            f"epsilon {most.epsilon:.4g} at delta {most.delta:.3g}, add/remove",
+        ]
+        if most.failure:
+            total = f"except for models of total probability {most.failure:g}"
+            words.append(f"{total}: with delta above 0 no statement holds for all")
+    people = float(most.people)
+    return Measurement(
+        request,
+        value=people,
+        low=people,
+        high=people,
+        unit="people",
+        kind="bound",
+        assumptions=tuple(words),
+        behind=BehindClaim(declared_only=rests.observation is None, epsilon=most.epsilon, failure=most.failure),
+    )
+
+
+def _most(capacities: list[Capacity]) -> Capacity:
+    return max(capacities, key=lambda c: c.people, default=Capacity(0, math.inf))
 
 
 def _points(rests: GuaranteeBasis) -> list[tuple[float, float]]:
     """Return add/remove (ε, δ) that all hold for the one mechanism, finite ones only; none where there is no noise."""
-    found, problem = [], ""
+    held, problem = [], ""
     for delta in (0.0,) if rests.pure else DELTAS:
         try:
-            found.append(rests.guarantee(delta, "add_remove"))
+            held.append(rests.guarantee(delta, "add_remove"))
         except MeasurementError as exc:
             problem = str(exc)
-    if problem and not found:
+    if problem and not held:
         raise MeasurementError(f'{problem}; declare Claim(adjacency="add_remove"), one person more or less')
-    return [(g.epsilon, g.delta) for g in found if g.epsilon <= LARGEST]
-
-
-def _without_prior(rests: GuaranteeBasis, request: Request, held: list[tuple[float, float]]) -> Measurement:
-    budget = {"most_epsilon": float(request.option("epsilon")), "most_delta": float(request.option("delta"))}
-    found = [group_capacity(e, d, **budget) for e, d in held]
-    best = max(found, key=lambda c: c.people, default=Capacity(0, math.inf))
-    words = (
-        f"to a model trained without them: epsilon {budget['most_epsilon']:g} at delta {budget['most_delta']:g}",
-        "who asks to be deleted does not depend on the model",
-        f"epsilon {best.epsilon:.4g} at delta {best.delta:.3g} for one person, added or removed",
-    )
-    return _measured(rests, request, best, words)
-
-
-def _with_prior(run: Run, rests: GuaranteeBasis, request: Request, held: list[tuple[float, float]]) -> Measurement:
-    rho, prior = float(request.option("rho")), float(request.option("prior"))
-    _check_drawn(rests, prior)
-
-    def best_at(rho: float) -> Capacity:
-        found = [deletion_capacity(e, prior, rho, delta=d) for e, d in held]
-        return max(found, key=lambda c: c.people, default=Capacity(0, math.inf))
-
-    table = {r: best_at(r) for r in sorted({*RHOS, rho})}
-    run.once(findings).deletion = tuple(
-        DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in table.items()
-    )
-    best = table[rho]
-    words = [
-        f"people enter the training set independently, each with probability at most {prior:g}, as the policy states",
-        "the size of the training set is not published",
-        "who asks to be deleted depends neither on membership nor on the model",
-        f"epsilon {best.epsilon:.4g} at delta {best.delta:.3g}, add/remove",
-    ]
-    if best.failure:
-        words.append(
-            f"except for models of total probability {best.failure:g}: with delta above 0 no statement holds for all"
-        )
-    return _measured(rests, request, best, tuple(words))
+    return [(g.epsilon, g.delta) for g in held if g.epsilon <= LARGEST]
 
 
 def _check_drawn(rests: GuaranteeBasis, prior: float) -> None:
@@ -227,17 +196,3 @@ def _check_drawn(rests: GuaranteeBasis, prior: float) -> None:
             f"the recipe drew up to {max(sizes):,} of {rests.records:,} records, which is a probability of up to "
             f"{most:.3g}; the policy states at most {prior:g}"
         )
-
-
-def _measured(rests: GuaranteeBasis, request: Request, found: Capacity, words: tuple[str, ...]) -> Measurement:
-    people = float(found.people)
-    return Measurement(
-        request,
-        value=people,
-        low=people,
-        high=people,
-        unit="people",
-        kind="bound",
-        assumptions=words,
-        behind=BehindClaim(declared_only=rests.observation is None, epsilon=found.epsilon, failure=found.failure),
-    )

@@ -37,31 +37,19 @@ class WatchError(RuntimeError):
     """The gate's own code that watches a training failed; no word about the training."""
 
 
-def observe(subject: Subject, limits: TaskLimits, *, isolate: str = "auto") -> Observation:
-    """Return what the recipe was seen to do without a seed, on its own training data.
+def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observation:
+    """Return what the recipe was seen to do without a seed, on its own training data, in a process of its own.
 
-    The training happens in a process of its own, scrubbed and limited as every worker is.
-
-    Parameters
-    ----------
-    subject : Subject
-    limits : TaskLimits
-        Time for one training and memory.
-    isolate : {"auto", "bubblewrap", "none"}
-        See ``training.isolation.of``.
-
-    Raises
-    ------
-    WatchError
-        The gate's own code failed in the worker.
+    ``limits`` are those of one training; ``isolate`` as for ``training.isolation.of``. ``WatchError``: the gate's own
+    code failed in the worker.
     """
     with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
         shipped = payload.write(subject, Path(folder, "shown") / "subject")
-        found = apart(watched, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
-    if isinstance(found, dict) and "fault" in found:
-        raise WatchError(f"watching the training failed: {found['fault']}")
+        seen = apart(watched, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
+    if isinstance(seen, dict) and "fault" in seen:
+        raise WatchError(f"watching the training failed: {seen['fault']}")
     try:
-        return Observation.from_payload(found)
+        return Observation.model_validate(seen)
     except (TypeError, ValueError, KeyError):  # no answer, or one that no worker of ours gives
         return Observation(problem="the worker process died while the training was observed")
 
@@ -74,7 +62,7 @@ def read_or_observe(subject: Subject, fleet: Fleet) -> Observation:
     name = _name_observation(subject, fleet)
     if (known := fleet.ledger.read(name)) is not None:
         fleet.recalled += 1
-        return Observation.from_payload(json.loads(known))
+        return Observation.model_validate_json(known)
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs
     if not seen.problem:
@@ -116,17 +104,24 @@ def watched(shipped: Payload, limits: TaskLimits) -> dict[str, Any]:
             trained = model
         if watch.faults:
             return {"fault": watch.faults[0]}
-        if not 0 < watch.population < opened.n:  # nothing was drawn
+        if not 0 < watch.used.records < opened.n:  # nothing was drawn
             break
     if problem:
         return Observation(problem=problem).payload()
-    return summarize(watches, opened.n, _leftovers_of(opened, trained)).payload()
+    leftovers = "rerun" if has_leftovers(trained) else ""
+    if (opened.root / "model.pkl").is_file() and has_leftovers(opened.model):
+        leftovers = "stored"
+    return summarize(watches, opened.n, leftovers).payload()
 
 
 def _train(opened: Opened, limits: TaskLimits) -> tuple[Any, str]:
     """Return what the recipe trains, or why it does not; whatever is raised here is the training's own."""
     X, y = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.y[: opened.n].copy()
-    _reseed()
+    # from the operating system, so that a seed which is seen is one that training sets
+    if torch := sys.modules.get("torch"):
+        torch.seed()
+    np.random.seed(None)  # noqa: NPY002  the user's
+    random.seed()
     try:
         with Clock(limits.seconds) as clock, clock.call():
             return opened.recipe.train(X, y, seed=None), ""
@@ -134,21 +129,6 @@ def _train(opened: Opened, limits: TaskLimits) -> tuple[Any, str]:
         return None, f"the observed rerun did not end within {limits.seconds:g} s"
     except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
         return None, worker.sentence("the observed rerun", exc)
-
-
-def _reseed() -> None:
-    """Seed the global generators from the operating system, so that a seed which is seen is one that training sets."""
-    if torch := sys.modules.get("torch"):
-        torch.seed()
-    np.random.seed(None)  # noqa: NPY002  the user's
-    random.seed()
-
-
-def _leftovers_of(opened: Opened, trained: Any) -> str:
-    """Return where gradients of single records are left: on what was trained, on what is stored, or nowhere."""
-    if (opened.root / "model.pkl").is_file() and has_leftovers(opened.model):
-        return "stored"
-    return "rerun" if has_leftovers(trained) else ""
 
 
 def has_leftovers(thing: Any) -> bool:
@@ -174,43 +154,42 @@ def has_leftovers(thing: Any) -> bool:
     return False
 
 
-def summarize(watches: list[Watch], records: int, leftovers: str = "") -> Observation:
+def summarize(watches: list[Watch], records: int, leftovers: str) -> Observation:
     """Return the first of several watched trainings as an observation; the others show how many records were drawn."""
-    watch = watches[0]
-    if watch.noisings and watch.spends:
-        text = "two libraries of differential privacy were at work; their guarantees are not composed here"
-        return Observation(runs=len(watches), records=records, problem=text)
-    if watch.spends:
+    watch, runs = watches[0], len(watches)
+    if not watch.noisings and watch.spends:
         return Observation(
             library="diffprivlib",
-            runs=len(watches),
+            runs=runs,
             records=records,
             steps=watch.releases + watch.updates,
             noiseless_steps=watch.silent + watch.updates,
             spends=tuple(watch.spends),
             hazards=tuple(watch.hazards),
         )
-    if not watch.noisings:
-        text = "no library of differential privacy was seen at work in the rerun"
-        if watch.updates:
-            text += f", but {watch.updates} plain updates of a model"
-        return Observation(runs=len(watches), records=records, problem=text)
+    text = ""
+    if watch.spends:
+        text = "two libraries of differential privacy were at work; their guarantees are not composed here"
+    elif not watch.noisings:
+        plain = f", but {watch.updates} plain updates of a model" if watch.updates else ""
+        text = f"no library of differential privacy was seen at work in the rerun{plain}"
+    if text:
+        return Observation(runs=runs, records=records, problem=text)
     drawn, noisy = watch.used, [n for n in watch.noisings if n.secret]
-    stated = min((n.stated for n in watch.noisings), default=math.nan)
     numbers = sum(n.numbers for n in noisy)
     measured = math.sqrt(sum(n.squares for n in noisy) / numbers) if numbers else math.nan
     error = 1 / math.sqrt(2 * numbers) if numbers else math.nan
     together = max(n.batches for n in watch.noisings)
     # one release of the sum of k batches is post-processing of k releases with 1/√k of its noise each
-    smaller = (measured if measured < 1 - ERRORS * error else 1.0) / math.sqrt(together)
+    stated = min(n.stated for n in watch.noisings) / math.sqrt(together)
     steps = max(watch.updates, len(watch.noisings))
     return Observation(
         library="opacus",
-        runs=len(watches),
+        runs=runs,
         records=records,
         steps=steps * together if drawn.kind == "poisson" else steps,
-        noise_multiplier=stated * smaller if numbers else 0.0,
-        noise_stated=stated / math.sqrt(together),
+        noise_multiplier=stated * (measured if measured < 1 - ERRORS * error else 1.0) if numbers else 0.0,
+        noise_stated=stated,
         noise_share=measured,
         noise_error=error,
         noiseless_steps=steps - len(noisy),
@@ -218,7 +197,7 @@ def summarize(watches: list[Watch], records: int, leftovers: str = "") -> Observ
         sampling=drawn.kind,
         sample_rate=drawn.rate,
         passes=drawn.passes if drawn.kind == "shuffled" else 0,
-        populations=tuple(w.population for w in watches),
+        populations=tuple(w.used.records for w in watches),
         leftovers=leftovers,
         problem="; ".join(dict.fromkeys(watch.unknown)),
     )

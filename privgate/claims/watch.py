@@ -4,16 +4,15 @@ What our own code measures inside a training fails apart from the training, so t
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Self
 
 #: seeds below this can be tried one by one; those that torch takes from the operating system have 53 bits
 GUESSABLE = 2**32
-#: chance that Poisson batches are called too large
-RARE = 1e-6
 #: standard errors by which noise may be smaller than stated
 ERRORS = 3.0
 
@@ -32,22 +31,14 @@ class Noising:
 
 @dataclass
 class Drawing:
-    """What one sampler drew: how, of how many records, at what rate, and each batch's size."""
+    """What one sampler drew: how, of how many records, at what rate, and how many batches in how many passes."""
 
+    sampler: Any
     kind: str
     records: int
     rate: float
-    secret: bool
     passes: int = 0
-    sizes: list[int] = field(default_factory=list)
-
-    @property
-    def is_poisson(self) -> bool:
-        """Whether batches are Poisson batches at the rate, drawn in secret, and no larger than it makes them."""
-        from scipy.stats import binom
-
-        most = binom.isf(RARE, self.records * len(self.sizes), self.rate) if 0 < self.rate < 1 else math.inf
-        return self.kind == "poisson" and self.secret and sum(self.sizes) <= most
+    batches: int = 0
 
 
 class Watch:
@@ -55,7 +46,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.noisings: list[Noising] = []
-        self.drawings: dict[int, Drawing] = {}
+        self.drawings: list[Drawing] = []
         self.updates = 0
         self.unknown: list[str] = []
         self.spends: list[tuple[float, float]] = []
@@ -63,7 +54,6 @@ class Watch:
         self.hazards: list[str] = []
         self.faults: list[str] = []
         self._busy = False
-        self._kept: list[Any] = []  # samplers, whose numbers are not given again
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -81,6 +71,12 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def _replace(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        """Replace a method while the training is watched."""
+        original = vars(owner)[name]
+        setattr(owner, name, wrap(original))
+        self._stack.callback(setattr, owner, name, original)
+
     def _measure(self, measure: Callable[..., Any], *given: Any) -> Any:
         """Return what our own code measures; an error of ours is kept apart from those of the training."""
         try:
@@ -97,10 +93,10 @@ class Watch:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
         from torch.utils.data import BatchSampler
 
-        for kind in (k for k in kinds_of(DPOptimizer) if "add_noise" in vars(k)):
-            self._stack.enter_context(method_replaced(kind, "add_noise", self._noising))
+        for kind in _kinds_of(DPOptimizer, "add_noise"):
+            self._replace(kind, "add_noise", self._noising)
         for kind in (UniformWithReplacementSampler, BatchSampler):
-            self._stack.enter_context(method_replaced(kind, "__iter__", self._drawing))
+            self._replace(kind, "__iter__", self._drawing)
         self._stack.callback(register_optimizer_step_pre_hook(self._update).remove)
 
     def _update(self, optimizer: Any, *_: Any) -> None:
@@ -124,27 +120,19 @@ class Watch:
         return add_noise
 
     def _note_noise(self, optimizer: Any, sums: list[Any]) -> None:
-        stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
         parts = [
             p.grad.detach().reshape(-1).double() - s.reshape(-1).double()
             for p, s in zip(optimizer.params, sums, strict=True)
         ]
+        stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
+        scale, squares = stated * norm, sum(float(part @ part) for part in parts)
+        added = scale > 0 and math.isfinite(squares) and all(bool(part.any()) for part in parts if part.numel())
         secret = bool(getattr(optimizer, "secure_mode", False)) or not is_guessable(optimizer.generator)
-        added = all(bool(part.any()) for part in parts if part.numel())
-        squares = sum(float(part @ part) for part in parts)
-        scale, batches = stated * norm, int(optimizer.accumulated_iterations)
-        self.noisings.append(
-            Noising(
-                stated,
-                norm,
-                squares / scale**2 if scale > 0 else 0.0,
-                sum(part.numel() for part in parts),
-                secret and added and scale > 0 and math.isfinite(squares),
-                max(1, batches),
-            )
-        )
+        batches = max(1, int(optimizer.accumulated_iterations))
+        share, numbers = squares / scale**2 if scale > 0 else 0.0, sum(part.numel() for part in parts)
+        self.noisings.append(Noising(stated, norm, share, numbers, secret and added, batches))
         for name in ("clip_and_accumulate", "add_noise", "pre_step"):
-            if not _is_of_opacus(getattr(optimizer, name)):
+            if not str(getattr(getattr(optimizer, name), "__module__", "")).startswith("opacus"):
                 self.unknown.append(f"{name} is the training's own code, and what it clips or adds is not known")
         if hasattr(optimizer, "unclipped_num_std"):
             self.unknown.append("adaptive clipping also releases a noised count, which is not accounted for here")
@@ -154,47 +142,38 @@ class Watch:
             drawing = self._measure(self._drawing_of, sampler)
             for batch in original(sampler):
                 if drawing is not None:
-                    drawing.sizes.append(len(batch))
+                    drawing.batches += 1
                 yield batch
 
         return iterate
 
     def _drawing_of(self, sampler: Any) -> Drawing:
-        if id(sampler) not in self.drawings:
-            kind, records, rate = kind_of(sampler)
-            secret = not is_guessable(getattr(sampler, "generator", None))
-            self.drawings[id(sampler)] = Drawing(kind, records, rate, secret)
-            self._kept.append(sampler)
-        self.drawings[id(sampler)].passes += 1
-        return self.drawings[id(sampler)]
+        drawing = next((d for d in self.drawings if d.sampler is sampler), None)
+        if drawing is None:
+            drawing = Drawing(sampler, *_drawn_by(sampler))
+            self.drawings.append(drawing)
+        drawing.passes += 1
+        return drawing
 
     @property
     def used(self) -> Drawing:
         """What the batches of the steps were: those of one sampler that drew as many, Poisson batches first."""
         needed = sum(n.batches for n in self.noisings)
-        enough = [d for d in self.drawings.values() if len(d.sizes) >= needed > 0]
-        for fits in ((d for d in enough if d.is_poisson), (d for d in enough if d.kind == "shuffled")):
-            if found := max(fits, key=lambda d: (d.rate, len(d.sizes)), default=None):
-                return found
-        return Drawing("unknown", max((d.records for d in enough), default=0), 1.0, secret=False)
-
-    @property
-    def population(self) -> int:
-        """Records that batches are drawn from; 0 where no sampler draws them."""
-        return self.used.records
+        enough = [d for d in self.drawings if d.batches >= needed > 0]
+        for kind in ("poisson", "shuffled"):
+            if fits := [d for d in enough if d.kind == kind]:
+                return max(fits, key=lambda d: (d.rate, d.batches))
+        return Drawing(None, "unknown", max((d.records for d in enough), default=0), 1.0)
 
     # -- diffprivlib --------------------------------------------------------------------------------------------------
 
     def _watch_diffprivlib(self) -> None:
-        import warnings
-
         from diffprivlib import BudgetAccountant
         from diffprivlib.mechanisms.base import DPMechanism
 
-        self._stack.enter_context(method_replaced(BudgetAccountant, "spend", self._spending))
-        for kind in kinds_of(DPMechanism):
-            if "randomise" in vars(kind):
-                self._stack.enter_context(method_replaced(kind, "randomise", self._releasing))
+        self._replace(BudgetAccountant, "spend", self._spending)
+        for kind in _kinds_of(DPMechanism, "randomise"):
+            self._replace(kind, "randomise", self._releasing)
         log = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         self._stack.callback(lambda: self.hazards.extend(dict.fromkeys(_leaks_in(log or ()))))
@@ -217,20 +196,16 @@ class Watch:
     def _note_release(self, mechanism: Any) -> None:
         self.releases += 1
         # noise that is scaled by 0 is none; a generator with a state was seeded by somebody
-        silent = hasattr(getattr(mechanism, "_rng", None), "get_state")
+        seeded = hasattr(getattr(mechanism, "_rng", None), "get_state")
         with suppress(AttributeError):
-            silent |= mechanism.sensitivity == 0
-        self.silent += silent
+            seeded |= mechanism.sensitivity == 0
+        self.silent += seeded
 
 
 def _leaks_in(log: Any) -> Iterator[str]:
     for entry in log:
         if entry.category.__name__ == "PrivacyLeakWarning":
             yield f"diffprivlib warns of a privacy leak: {str(entry.message).strip().splitlines()[0]}"
-
-
-def _is_of_opacus(method: Any) -> bool:
-    return str(getattr(method, "__module__", "")).startswith("opacus")
 
 
 def is_guessable(generator: Any) -> bool:
@@ -241,34 +216,26 @@ def is_guessable(generator: Any) -> bool:
     return seed < GUESSABLE or seed == torch.Generator().initial_seed()
 
 
-def kind_of(sampler: Any) -> tuple[str, int, float]:
+def _drawn_by(sampler: Any) -> tuple[str, int, float]:
     """Return how a sampler draws, of how many records, and at what rate; another class may say this and do that."""
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler
 
+    secret = "unknown" if is_guessable(getattr(sampler, "generator", None)) else "poisson"
     if type(sampler) is UniformWithReplacementSampler:
-        return "poisson", int(sampler.num_samples), float(sampler.sample_rate)
+        return secret, int(sampler.num_samples), float(sampler.sample_rate)
     inner: Any = getattr(sampler, "sampler", None)
+    size = int(getattr(sampler, "batch_size", 0))
     records = len(inner) if hasattr(inner, "__len__") else 0
-    if records and int(getattr(sampler, "batch_size", 0)) >= records and not sampler.drop_last:
-        return "poisson", records, 1.0  # everybody is in every batch
-    once = type(inner) in (SequentialSampler, SubsetRandomSampler)
-    once |= type(inner) is RandomSampler and not inner.replacement and records <= len(inner.data_source)
-    rate = min(1.0, int(getattr(sampler, "batch_size", 0)) / max(1, records))
-    return ("shuffled" if once and rate else "unknown"), records, rate or 1.0
+    if records and size >= records and not sampler.drop_last:
+        return secret, records, 1.0  # everybody is in every batch
+    each_once = type(inner) in (SequentialSampler, SubsetRandomSampler)
+    each_once |= type(inner) is RandomSampler and not inner.replacement and records <= len(inner.data_source)
+    rate = min(1.0, size / max(1, records))
+    return ("shuffled" if each_once and rate else "unknown"), records, rate or 1.0
 
 
-def kinds_of(base: Any) -> list[type]:
-    """Return a class and all classes below it."""
-    return [base, *(kind for below in base.__subclasses__() for kind in kinds_of(below))]
-
-
-@contextmanager
-def method_replaced(owner: Any, name: str, wrap: Any) -> Iterator[None]:
-    """Replace a method while a training is watched."""
-    original = vars(owner)[name]
-    setattr(owner, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
+def _kinds_of(base: Any, method: str) -> list[type]:
+    """Return a class and all below it that define a method of their own."""
+    own = [base] if method in vars(base) else []
+    return own + [kind for below in base.__subclasses__() for kind in _kinds_of(below, method)]

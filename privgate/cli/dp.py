@@ -1,9 +1,9 @@
 """``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
 
 import json
-import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,35 @@ from privgate.cli import outputs, shared
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
+if TYPE_CHECKING:
+    from privgate.claims.accounting import Mechanism
+    from privgate.evidence import GuaranteeBound
+
 #: a share of the pool at which whole numbers of deletions can be covered at all
 CAPACITY_PRIOR = 1e-4
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
-_SAMPLING = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
+
+
+def _mechanism_options(rate: float, steps: int, sampling: str | None) -> Callable[[Any], Any]:
+    """Return a decorator that adds the options which ``_mechanism`` reads, with these defaults."""
+    drawn = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
+    how = "How batches are drawn; needed below rate 1."
+    options = (
+        click.option("--sample-rate", default=rate, show_default=True, help="Share of the records in a step."),
+        click.option("--steps", default=steps, show_default=True, help="Number of noised steps."),
+        click.option("--sampling", type=drawn, default=sampling, show_default=True, help=how),
+        click.option(
+            "--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in."
+        ),
+        click.option("--records", default=0, help="Training size; for fixed-size batches."),
+    )
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.group()
@@ -23,58 +48,39 @@ def dp() -> None:
 
 
 @dp.command()
-@click.option(
-    "--epsilon", type=float, default=None, help="The guarantee, nats; recomputed from noise and steps if absent."
-)
+@click.option("--epsilon", type=float, help="The guarantee, nats; recomputed from noise and steps if absent.")
 @click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
-@click.option(
-    "--prior", type=float, default=0.5, show_default=True, help="Adversary's prior probability of membership."
-)
+@click.option("--prior", default=0.5, show_default=True, help="Adversary's prior probability of membership.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
-@click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
 @click.option(
     "--inclusion",
     type=click.Choice(["independent", "fixed_size"]),
-    default=None,
     help="How records came into the training set; independent for add_remove, fixed_size for replace_one.",
 )
-@click.option("--noise-multiplier", type=float, default=None, help="Adds the mechanism's exact trade-off curve.")
-@click.option("--sample-rate", type=float, default=1.0, show_default=True, help="Share of the records in a step.")
-@click.option("--steps", type=int, default=1, show_default=True, help="Number of noised steps.")
-@click.option("--sampling", type=_SAMPLING, default=None, help="How batches are drawn; needed below rate 1.")
-@click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
-@click.option("--keep", type=float, default=None, help="Share of a pool that training kept in secret.")
-@click.option(
-    "--loss-bound", type=float, default=1.0, show_default=True, help="Largest loss, for the generalization gap."
-)
+@click.option("--noise-multiplier", type=float, help="Adds the mechanism's exact trade-off curve.")
+@_mechanism_options(1.0, 1, None)
+@click.option("--keep", type=float, help="Share of a pool that training kept in secret.")
+@click.option("--loss-bound", default=1.0, show_default=True, help="Largest loss, for the generalization gap.")
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.claims.tradeoff import bounds_table
+    from privgate.claims.bounds import bounds_table
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
-    rows = bounds_table(
-        epsilon,
-        o["delta"],
-        o["prior"],
-        adjacency=o["adjacency"],
-        inclusion=inclusion,
-        fprs=o["fpr"],
-        curve=curve,
-        loss_bound=o["loss_bound"],
-        keep=o["keep"],
-    )
+    given = {name: o[name] for name in ("adjacency", "loss_bound", "keep")}
+    rows = bounds_table(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
     if o["as_json"]:
-        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": rows}, indent=1))
+        table = [row.payload() for row in rows]
+        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
         return 0
     click.secho(f"epsilon {epsilon:.4g}, delta {o['delta']:g} ({source})", bold=True)
     _print_table(rows)
     if o["delta"] > 0:
         click.echo(
-            "no bound on positive accuracy holds without a false-positive rate when delta is above 0: rare tests"
+            "no bound on positive accuracy holds without a false-positive rate when delta is above 0: rare tests\n"
+            "may be certain; pass --fpr"
         )
-        click.echo("may be certain; pass --fpr")
     return 0
 
 
@@ -86,114 +92,95 @@ def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
         if o["epsilon"] is None:
             raise UsageError("pass --epsilon, or --noise-multiplier with --sample-rate, --steps and --sampling")
         return o["epsilon"], None, "as stated"
-    found = recompute(_mechanism(o), o["delta"])
-    if found.curve is None:
-        raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
     if o["epsilon"] is not None:
         raise UsageError("pass --epsilon or --noise-multiplier, not both: one follows from the other")
+    found = recompute(_mechanism(o, o["noise_multiplier"]), o["delta"])
+    if found.curve is None:
+        raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
     return found.epsilon, found.curve, f"recomputed: {found.accountant}"
 
 
-def _mechanism(o: dict[str, Any]) -> Any:
+def _mechanism(o: dict[str, Any], noise: float) -> "Mechanism":
     from privgate.claims.accounting import Mechanism
 
     if o["sample_rate"] < 1 and o["sampling"] is None:
         raise UsageError("a sample rate below 1 needs --sampling: poisson, fixed_size, shuffled or unknown")
-    return Mechanism(
-        o["noise_multiplier"],
-        o["sample_rate"],
-        o["steps"],
-        o["sampling"] or "unknown",
-        o["adjacency"],
-        o.get("records") or 0,
-    )
+    return Mechanism(noise, o["sample_rate"], o["steps"], o["sampling"] or "unknown", o["adjacency"], o["records"])
 
 
-def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
     """Print name, prior and bound in columns, hypotheses of all rows once, and those of some rows as notes."""
-    shared = [w for w in rows[0]["assumptions"] if all(w in r["assumptions"] for r in rows)]
-    notes: list[str] = []
-    width = max(len(r["name"]) for r in rows)
+    common = [w for w in rows[0].assumptions if all(w in r.assumptions for r in rows)]
+    notes = list(dict.fromkeys(w for r in rows for w in r.assumptions if w not in common))
+    width = max(len(r.name) for r in rows)
     click.echo(f"  {'bound':<{width}}  {'prior':>6}  {'at most':>8}  note")
     for row in rows:
-        own = [w for w in row["assumptions"] if w not in shared]
-        notes += [w for w in own if w not in notes]
-        marks = " ".join(f"[{notes.index(w) + 1}]" for w in own)
-        prior = "any" if row["prior"] is None else f"{row['prior']:g}"
-        click.echo(f"  {row['name']:<{width}}  {prior:>6}  {row['bound']:>8.4f}  {marks}".rstrip())
+        marks = " ".join(f"[{notes.index(w) + 1}]" for w in row.assumptions if w not in common)
+        prior = "any" if row.prior is None else f"{row.prior:g}"
+        click.echo(f"  {row.name:<{width}}  {prior:>6}  {row.bound:>8.4f}  {marks}".rstrip())
     click.echo("These hold")
-    for word in shared:
+    for word in common:
         click.echo(f"  - {'for' if word.startswith('any') else 'if'} {word}")
     for k, word in enumerate(notes, start=1):
         click.echo(f"  [{k}] {word}")
 
 
 @dp.command()
-@click.option("--capacity", type=int, default=None, help="Deletion requests to be covered without retraining.")
-@click.option("--rho", type=float, default=0.9, show_default=True, help="Least probability of not having been used.")
-@click.option("--max-accuracy", type=float, default=None, help="Largest accuracy of any attack.")
-@click.option("--ppv", type=float, default=None, help="Largest positive accuracy of any attack.")
-@click.option("--fpr", type=float, default=None, help="For --ppv with delta above 0: the least false-positive rate.")
-@click.option("--prior", type=float, default=None, help="Of membership: 0.5 for attacks, 0.0001 for --capacity.")
-@click.option("--delta", type=float, default=1e-5, show_default=True, help="0 for a pure guarantee.")
-@click.option("--sample-rate", type=float, default=0.01, show_default=True, help="Share of the records in a step.")
-@click.option("--steps", type=int, default=1000, show_default=True, help="Number of noised steps.")
-@click.option("--sampling", type=_SAMPLING, default="poisson", show_default=True, help="How batches are drawn.")
-@click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
-@click.option("--records", type=int, default=0, help="Training size; for fixed-size batches.")
+@click.option("--capacity", type=int, help="Deletion requests to be covered without retraining.")
+@click.option("--rho", default=0.9, show_default=True, help="Least probability of not having been used.")
+@click.option("--max-accuracy", type=float, help="Largest accuracy of any attack.")
+@click.option("--ppv", type=float, help="Largest positive accuracy of any attack.")
+@click.option("--fpr", type=float, help="For --ppv with delta above 0: the least false-positive rate.")
+@click.option("--prior", type=float, help="Of membership: 0.5 for attacks, 0.0001 for --capacity.")
+@click.option("--delta", default=1e-5, show_default=True, help="0 for a pure guarantee.")
+@_mechanism_options(0.01, 1000, "poisson")
 @shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.claims import accounting, bounds
-    from privgate.claims.capacity import epsilon_for_capacity
+    from privgate.claims.accounting import noise_multiplier
 
-    chosen = [name for name in ("capacity", "max_accuracy", "ppv") if o[name] is not None]
-    if len(chosen) != 1:
+    if sum(o[goal] is not None for goal in ("capacity", "max_accuracy", "ppv")) != 1:
         raise UsageError("pass exactly one goal: --capacity, --max-accuracy or --ppv")
-    goal, delta = chosen[0], o["delta"]
-    if goal == "capacity":
-        if o["adjacency"] != "add_remove":
-            raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
-        prior = o["prior"] or CAPACITY_PRIOR
-        epsilon = epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta)
-        words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each person was used with "
-        words += f"probability at most {prior:g}"
-        words += "" if o["prior"] else " (assumed; pass --prior)"
-        words += ", except with probability 0.001 over the training's randomness" if delta else ""
-    elif goal == "max_accuracy":
-        epsilon = bounds.epsilon_for_accuracy(o["max_accuracy"], o["prior"] or 0.5, delta=delta)
-        words = f"no attack right in more than {o['max_accuracy']:g} of cases at prior {o['prior'] or 0.5:g}"
-    else:
-        if delta > 0 and o["fpr"] is None:
-            raise UsageError("--ppv with delta above 0 needs --fpr, or pass --delta 0")
-        epsilon = bounds.epsilon_for_positive_accuracy(o["ppv"], o["prior"] or 0.5, delta=delta, fpr=o["fpr"])
-        words = f"no positive answer right in more than {o['ppv']:g} of cases at prior {o['prior'] or 0.5:g}"
-    sigma = math.nan
-    if delta > 0:
-        sigma = accounting.noise_multiplier(epsilon, delta, _mechanism({**o, "noise_multiplier": 1.0}))
-    answer = {
-        "goal": words,
-        "epsilon": epsilon,
-        "delta": delta,
-        "noise_multiplier": None if math.isnan(sigma) else sigma,
-        **{k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")},
-    }
+    epsilon, words = _goal(o)
+    delta = o["delta"]
+    noise = noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
+    drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
     if o["as_json"]:
+        answer = {"goal": words, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise, **drawn}
         click.echo(json.dumps(answer, indent=1))
         return 0
     click.secho(words, bold=True)
     click.echo(f"  epsilon           {epsilon:.4f} at delta {delta:g}, {o['adjacency']}")
-    if math.isnan(sigma):
+    if noise is None:
+        scale = "infinite" if epsilon == 0 else f"{1 / epsilon:.4g}"
         click.echo("  noise             a pure guarantee needs other noise than Gaussian, for example Laplace:")
-        click.echo(f"                    scale 1/epsilon = {_scale(epsilon)} times the sensitivity for one release")
+        click.echo(f"                    scale 1/epsilon = {scale} times the sensitivity for one release")
     else:
         steps = f"{o['steps']} steps at sample rate {o['sample_rate']:g}, {o['sampling']}"
-        click.echo(f"  noise multiplier  {sigma:.4f} for {steps}")
+        click.echo(f"  noise multiplier  {noise:.4f} for {steps}")
     return 0
 
 
-def _scale(epsilon: float) -> str:
-    return "infinite" if epsilon == 0 else f"{1 / epsilon:.4g}"
+def _goal(o: dict[str, Any]) -> tuple[float, str]:
+    """Return the largest ε that achieves the goal, and the goal in words."""
+    from privgate.claims import bounds
+    from privgate.claims.capacity import FAILURE, epsilon_for_capacity
+
+    delta, prior = o["delta"], o["prior"] or 0.5
+    if o["max_accuracy"] is not None:
+        epsilon = bounds.epsilon_for_accuracy(o["max_accuracy"], prior, delta=delta)
+        return epsilon, f"no attack right in more than {o['max_accuracy']:g} of cases at prior {prior:g}"
+    if o["ppv"] is not None:
+        epsilon = bounds.epsilon_for_positive_accuracy(o["ppv"], prior, delta=delta, fpr=o["fpr"])
+        return epsilon, f"no positive answer right in more than {o['ppv']:g} of cases at prior {prior:g}"
+    if o["adjacency"] != "add_remove":
+        raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
+    prior = o["prior"] or CAPACITY_PRIOR
+    words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each person was used with "
+    words += f"probability at most {prior:g}"
+    words += "" if o["prior"] else " (assumed; pass --prior)"
+    words += f", except with probability {FAILURE:g} over the training's randomness" if delta else ""
+    return epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta), words
 
 
 @dp.command()
@@ -204,13 +191,11 @@ def _scale(epsilon: float) -> str:
 @shared.as_json
 def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
     """Print how many deletion requests a guarantee covers before the model must be trained again."""
-    from privgate.claims.capacity import deletion_capacity, group_capacity
+    from privgate.claims.capacity import RHOS, deletion_capacity, group_capacity
 
-    priors, rhos = prior or (0.0001, 0.001, 0.01, 0.1), rho or (0.5, 0.8, 0.9, 0.95, 0.99)
+    priors, rhos, most_delta = prior or (0.0001, 0.001, 0.01, 0.1), rho or RHOS, 1e-5 if delta else 0.0
     found = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
-    close = {
-        e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=1e-5 if delta else 0.0).people for e in (1, 4)
-    }
+    close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
     if as_json:
         rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in found.items()]
         answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
@@ -233,21 +218,15 @@ def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tup
 
 @dp.command()
 @click.argument("training")
-@click.option("--data", "data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
+@click.option("--data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
 @click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
-@click.option("--epsilon", type=float, default=None, help="The claim that is audited.")
+@click.option("--epsilon", type=float, help="The claim that is audited.")
 @click.option("--delta", type=float, required=True)
 @click.option("--adjacency", type=ADJACENCY, required=True, help="What neighbors of the claim differ in.")
-@click.option(
-    "--runs", type=click.IntRange(min=2), default=80, show_default=True, help="Counted trainings of each kind."
-)
-@click.option(
-    "--tuning", type=click.IntRange(min=2), default=20, show_default=True, help="Trainings that fix the test."
-)
-@click.option(
-    "--canaries", type=click.IntRange(min=0), default=200, show_default=True, help="For the single run; 0: none."
-)
-@click.option("--confidence", type=float, default=0.999, show_default=True)
+@click.option("--runs", type=click.IntRange(2), default=80, show_default=True, help="Counted trainings of each kind.")
+@click.option("--tuning", type=click.IntRange(2), default=20, show_default=True, help="Trainings that fix the test.")
+@click.option("--canaries", type=click.IntRange(0), default=200, show_default=True, help="For the single run; 0: none.")
+@click.option("--confidence", default=0.999, show_default=True)
 @shared.jobs
 @click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
 @shared.as_json
@@ -272,23 +251,15 @@ def audit(*, training: str, data: str, **o: Any) -> int:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
         found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
-    answer = {
-        "epsilon_at_least": found.epsilon,
-        "confidence": found.confidence,
-        "broken": broken,
-        **found.runs.payload(),
-    }
     if o["as_json"]:
-        click.echo(json.dumps(answer, indent=1))
+        answer = {"epsilon_at_least": found.epsilon, "confidence": o["confidence"], "broken": broken}
+        click.echo(json.dumps({**answer, **found.payload()}, indent=1))
         return int(broken)
-    many, single = found.runs.many_runs, found.runs.one_run
-    click.secho(
-        f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})", bold=True
-    )
-    click.echo(
-        f"  many runs  {many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false "
-        f"alarms: {many.epsilon:.4g}"
-    )
+    many, single = found.many_runs, found.one_run
+    said = f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})"
+    click.secho(said, bold=True)
+    counted = f"{many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false alarms"
+    click.echo(f"  many runs  {counted}: {many.epsilon:.4g}")
     if single is not None:
         click.echo(f"  one run    {single.right} of {single.guesses} guesses right: {single.epsilon:.4g}")
     if broken:
@@ -299,20 +270,17 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
 
 def _imported(reference: str) -> Any:
-    from importlib import import_module
-
-    module, _, name = reference.partition(":")
     try:
-        return getattr(import_module(module), name)
+        return resolve_name(reference)
     except (ImportError, AttributeError, ValueError) as exc:
         raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
 
 
 def _params(text: str) -> dict[str, Any]:
     try:
-        found = strict_json.loads(text)
+        given = strict_json.loads(text)
     except DocumentError as exc:
         raise UsageError(f"--params {exc}") from exc
-    if not isinstance(found, dict):
+    if not isinstance(given, dict):
         raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
-    return found
+    return given

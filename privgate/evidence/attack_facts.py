@@ -116,12 +116,8 @@ class AgainstPdtp(EvidenceModel):
     p_value: Number | None = None
     n: Sample = Field(default=0, description="Records.")
     records_above_1: Part = Field(default=0, description="Records with a PDTP above 1 nat.")
-    share_above_1_found: Number | None = Field(
-        default=None, description="Of these, the share with accuracy above 0.8; null without any."
-    )
-    points: tuple[tuple[Number, Number], ...] = Field(
-        default=(), description="(mean PDTP in nats, mean accuracy) of records of like PDTP."
-    )
+    share_above_1_found: Number | None = Field(default=None, description="Of these, share with accuracy above 0.8.")
+    points: tuple[tuple[Number, Number], ...] = Field(default=(), description="(mean PDTP, nats; mean accuracy).")
 
 
 class MembershipPart(EvidenceModel):
@@ -129,9 +125,7 @@ class MembershipPart(EvidenceModel):
 
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
     null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
-    against_pdtp: AgainstPdtp | None = Field(
-        default=None, description="null where not both were measured, or not everybody closely."
-    )
+    against_pdtp: AgainstPdtp | None = Field(default=None, description="null where not both are known of everybody.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
@@ -194,15 +188,11 @@ class AttributeGuesses(EvidenceModel):
     name: str
     title: str
     source: str = ""
-    inside: Number | None = Field(
-        description="Share of members whose feature is guessed; in a report null where a small count follows from it."
-    )
+    inside: Number | None = Field(description="Share of members whose feature is guessed; null where it tells a few.")
     outside: Number | None = Field(description="Share of candidates whose feature is guessed: the baseline.")
     members: Part = Field(description="Members asked about.")
     others: Part = Field(description="Candidates asked about.")
-    advantage: Estimate = Field(
-        description="inside less outside, fraction; 0 where the model tells nothing of members."
-    )
+    advantage: Estimate = Field(description="inside less outside, fraction; 0: the model tells nothing.")
 
 
 class AttributeResult(EvidenceModel):
@@ -212,14 +202,10 @@ class AttributeResult(EvidenceModel):
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
     without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
-    prior_guess: Number | None = Field(
-        description="Share that guessing the most frequent value gets right; in a report null where it tells a few."
-    )
+    prior_guess: Number | None = Field(description="Right by the most frequent value; null where it tells a few.")
     influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
     influence_in: str = Field(description="Its unit.")
-    theorem: Number | None = Field(
-        default=None, description="Advantage by Theorem 5 for normal errors of these sizes; null where it has no sense."
-    )
+    theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
     by_value: tuple[AttributeGuesses, ...] = Field(default=(), description="Inversion, by the true value; large cells.")
 
 

@@ -1,97 +1,39 @@
 """What a claim of differential privacy is worth, given what a rerun of its recipe was seen to do."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Self
+import math
+from typing import Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from privgate.evidence.attack_facts import Estimate
 from privgate.evidence.telling import EvidenceModel, Number
 
-# What a rerun of a recipe that claims differential privacy was seen to do.
 
+class Observation(EvidenceModel):
+    """Sampling, noise and steps of a watched training; what earlier versions saw beside that is passed over."""
 
-#: what 0.1.0 saw beside what is seen now; its documents are read without
-_EARLIER = frozenset((
-    "unclipped_steps", "bypassed_updates", "noise_repeats", "noise_defect", "same_model_twice", "leaks", "rows",
-    "copies", "replays", "by_number", "scales", "entered",
-))  # fmt: skip
-
-
-def drop_earlier(observation: Any) -> Any:
-    """Return an observation of a document without what earlier versions alone saw."""
-    if not isinstance(observation, Mapping):
-        return observation
-    return {name: value for name, value in observation.items() if name not in _EARLIER}
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Sampling, noise and steps of a watched training; what earlier versions saw beside that is passed over.
-
-    Parameters
-    ----------
-    library : {"opacus", "diffprivlib", ""}
-        Which library was seen at work; empty if none, then nothing else is known.
-    runs, records : int
-        Trainings that were watched; training records that were handed to the recipe.
-    steps, noiseless_steps : int
-        Updates of the model, or releases, and those without noise, or with noise that anybody can draw again.
-    noise_multiplier, noise_stated : float
-        Standard deviation of the noise over the clipping norm, as added and as stated: smallest of all steps.
-    noise_share, noise_error : float
-        Deviation that was measured, as a share of the stated one, and its standard error.
-    max_grad_norm : float
-        Largest clipping norm of all steps.
-    sampling : {"poisson", "shuffled", "unknown", ""}
-        As drawn: "shuffled" if each epoch passes through the records once.
-    sample_rate : float
-        Expected share of the records in a batch.
-    passes : int
-        Passes over the records that were begun, where batches are shuffled; 0 where they are not.
-    populations : tuple of int
-        Records that batches were drawn from in each training; 0 where that is not known.
-    spends : tuple of (epsilon, delta)
-        What a budget accountant recorded.
-    hazards : tuple of str
-        What the libraries warned of, in words.
-    leftovers : {"", "rerun", "stored"}
-        Where gradients of single records hang on the network that training returns, or that is registered.
-    problem : str
-        Why the rerun could not be observed; then nothing else counts.
-    """
-
-    library: str = ""
-    runs: int = 0
-    records: int = 0
-    steps: int = 0
-    noiseless_steps: int = 0
-    noise_multiplier: Number = float("nan")
-    noise_stated: Number = float("nan")
-    noise_share: Number = float("nan")
-    noise_error: Number = float("nan")
-    max_grad_norm: Number = float("nan")
-    sampling: str = ""
-    sample_rate: Number = float("nan")
-    passes: int = 0
-    populations: tuple[int, ...] = ()
-    spends: tuple[tuple[float, float], ...] = ()
-    hazards: tuple[str, ...] = ()
-    leftovers: str = ""
-    problem: str = ""
-
-    def payload(self) -> dict[str, Any]:
-        """Return JSON values; NaN stays a float."""
-        return asdict(self)
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        """Return the observation that ``payload`` describes."""
-        return TypeAdapter(cls).validate_python(drop_earlier(payload))
-
-
-# The third question: what a claim of differential privacy is worth, given what a rerun was seen to do.
+    earlier = frozenset((
+        "unclipped_steps", "bypassed_updates", "noise_repeats", "noise_defect", "same_model_twice", "leaks", "rows",
+        "copies", "replays", "by_number", "scales", "entered",
+    ))  # fmt: skip
+    library: str = Field(default="", description="opacus or diffprivlib; empty if none was seen at work.")
+    runs: int = Field(default=0, description="Trainings that were watched.")
+    records: int = Field(default=0, description="Training records that were handed to the recipe.")
+    steps: int = Field(default=0, description="Updates of the model, or releases.")
+    noiseless_steps: int = Field(default=0, description="Of these, without noise, or with noise that can be redrawn.")
+    noise_multiplier: Number = Field(default=math.nan, description="Deviation over the clipping norm as added; least.")
+    noise_stated: Number = Field(default=math.nan, description="The same as stated.")
+    noise_share: Number = Field(default=math.nan, description="Deviation that was measured over the stated one.")
+    noise_error: Number = Field(default=math.nan, description="Its standard error.")
+    max_grad_norm: Number = Field(default=math.nan, description="Largest clipping norm of all steps.")
+    sampling: str = Field(default="", description="poisson, shuffled (each epoch passes through once) or unknown.")
+    sample_rate: Number = Field(default=math.nan, description="Expected share of the records in a batch.")
+    passes: int = Field(default=0, description="Times that shuffled batches went through the records.")
+    populations: tuple[int, ...] = Field(default=(), description="Records that each training drew from; 0: not known.")
+    spends: tuple[tuple[float, float], ...] = Field(default=(), description="(epsilon, delta) by a budget accountant.")
+    hazards: tuple[str, ...] = Field(default=(), description="What the libraries warned of.")
+    leftovers: str = Field(default="", description="Gradients of records on a network: rerun (returned) or stored.")
+    problem: str = Field(default="", description="Why it could not be observed; then nothing else counts.")
 
 
 class ClaimFact(EvidenceModel):
@@ -111,7 +53,7 @@ class GuaranteeBound(EvidenceModel):
     fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
     bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
     measured: Estimate | None = Field(
-        default=None, description="Most that an attack of this run achieved over one model; null if none is comparable."
+        default=None, description="Most that an attack achieved here; null: none comparable."
     )
     assumptions: tuple[str, ...] = ()
 
@@ -166,27 +108,30 @@ class AuditRuns(EvidenceModel):
     delta: Number = Field(description="At which epsilon is bounded.")
     trainings: int = Field(description="Trainings made by both.")
 
+    @property
+    def epsilon(self) -> float:
+        """The better of both lower bounds, nats."""
+        return max(self.many_runs.epsilon, 0.0 if self.one_run is None else self.one_run.epsilon)
+
 
 class DeletionRow(EvidenceModel):
     """How many people may be erased at one confidence."""
 
+    earlier = frozenset({"sentence"})
     rho: Number = Field(description="Chance that every erased person stays hidden is at least this, fraction.")
     prior: Number = Field(description="Probability that a person was used at all, at most.")
     capacity: Number = Field(description="People; larger is better.")
     failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
-    sentence: str = Field(default="", description="Written by earlier versions only.")
 
 
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    observation: Annotated[Observation | None, BeforeValidator(drop_earlier)] = Field(
-        default=None, description="What a rerun did; null where none was needed."
-    )
+    earlier = frozenset({"deletion_by_prior"})
+    observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
     curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
     points: tuple[TradeoffPoint, ...] = Field(default=(), description="Tests carried out, for the same chart.")
     audit: AuditRuns | None = Field(default=None, description="null where no rule asks for one.")
     deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")
-    deletion_by_prior: tuple[DeletionRow, ...] = Field(default=(), description="Written by earlier versions only.")

@@ -46,6 +46,7 @@ SENSITIVITY_COLUMNS: Mapping[str, str] = {
 class EvidenceDocument(EvidenceModel):
     """Evidence as a report holds it: everything but the per-person table."""
 
+    earlier = frozenset({"collusion"})
     subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
     preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
     measurements: tuple[Measurement, ...] = Field(description="One a request, in the order of the policy.")
@@ -53,36 +54,23 @@ class EvidenceDocument(EvidenceModel):
     influence: InfluencePart | None = Field(description="null where no rule asked, or stopped before.")
     membership: MembershipPart | None = Field(description="null where no rule asked, or stopped before.")
     claims: ClaimsPart | None = Field(description="null where no rule asked, or stopped before.")
-    attributes: AttributesPart | None = Field(
-        default=None, description="Absent where no rule asked, or stopped before."
-    )
-    artifact: ArtifactPart | None = Field(
-        default=None, description="Absent where nothing is stored and no rule asked, or stopped before."
-    )
-    robust: RobustPart | None = Field(default=None, description="Absent where no rule asked, or stopped before.")
-    collusion: Mapping[str, Json] | None = Field(default=None, description="Of a report by 0.1.0; read and not shown.")
+    attributes: AttributesPart | None = Field(default=None, description="Absent if unasked, or stopped before.")
+    artifact: ArtifactPart | None = Field(default=None, description="Absent if nothing is stored and unasked.")
+    robust: RobustPart | None = Field(default=None, description="Absent if unasked, or stopped before.")
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that was found out about one subject; judging needs nothing else.
+    """All that was found out about one subject; judging needs nothing else. ``EvidenceDocument`` says what is what.
 
     Parameters
     ----------
-    subject : mapping
-        Name, version, uri and digests of model, recipe and data; counts (n_records, n_units, n_classes).
-    preconditions : tuple of Precondition
-        In the order in which they were checked.
     measurements : mapping Request -> Measurement
         One for each request, no exceptions.
     records : mapping column -> array of shape (n_units,)
         Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
     cases : tuple of cases.Kept, which a judge need not load
         What theorems' limits rest on: personal data, which stay beside the per-person table.
-    run : RunPart
-        Mode, plan, controls, seeds, trace.
-    influence, membership, claims, attributes, artifact, robust
-        What each question found out beside its numbers; None where no rule asked it, or the run ended before.
     """
 
     subject: Mapping[str, Json]
@@ -103,12 +91,8 @@ class Evidence:
     ) -> dict[str, Json]:
         """Return JSON values as they may be told, without the per-person table (that is ``records.parquet``).
 
-        Parameters
-        ----------
-        floors : sequence of int
-            Sample sizes that the policy asks for.
-        limits : mapping
-            Request to limits of its rules: whoever judges what is told comes to the same end.
+        ``floors`` are sample sizes that the policy asks for, ``limits`` are those of a request's rules: whoever judges
+        what is told comes to the same end.
         """
         known = self.known(floors, limits)
         parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
@@ -147,10 +131,7 @@ class Evidence:
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
         """Return evidence without its per-person table.
 
-        Raises
-        ------
-        ValueError
-            A key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
+        ``ValueError``: a key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
         """
         if "run" not in payload:
             raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
@@ -159,5 +140,5 @@ class Evidence:
         except ValidationError as exc:
             first = exc.errors()[0]
             raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-        found = {name: getattr(told, name) for name in EvidenceDocument.model_fields if name != "collusion"}
-        return cls(**{**found, "measurements": {m.request: m for m in told.measurements}})
+        parts = {name: getattr(told, name) for name in EvidenceDocument.model_fields}
+        return cls(**{**parts, "measurements": {m.request: m for m in told.measurements}})

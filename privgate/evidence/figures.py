@@ -70,10 +70,8 @@ def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
 
 def real(value: Any) -> float:
     """Return the float behind a JSON value; NaN for anything that is none, so that it never looks measured."""
-    if isinstance(value, bool) or value is None:
-        return math.nan
     try:
-        return float(value)
+        return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return math.nan
 
@@ -87,11 +85,9 @@ def fold(nats: Any) -> str:
     ('2.72-fold', '1,636-fold')
     """
     x = real(nats)
-    if math.isnan(x):
-        return say("not_measured")
-    if x > math.log(1e6):
-        return say("unlimited" if math.isinf(x) else "fold.huge")
-    return say("fold", factor=factor(x))
+    if math.isnan(x) or x == math.inf:
+        return number(x)
+    return say("fold.huge") if x > math.log(1e6) else say("fold", factor=factor(x))
 
 
 def factor(nats: float) -> str:
@@ -140,16 +136,11 @@ def interval(value: float, low: float, high: float, *, limit: float, unit: str, 
         return say("not_measured") if math.isnan(value) else say("point", figure=figure(value, unit))
     if low == high or number(low, against=limit) == number(high, against=limit):
         # certain within rounding: the end nearer to breaking the limit is the one to show
-        low = low if direction == "min" else high
-        if math.isinf(low):
-            return say("unlimited")
-        return figure(low, unit, against=limit)
+        end = low if direction == "min" else high
+        return say("unlimited") if math.isinf(end) else figure(end, unit, against=limit)
     if math.isinf(high):
-        return (
-            say("no_limit")
-            if math.isinf(low) or low == 0
-            else say("at_least.open", figure=figure(low, unit, against=limit))
-        )
+        nothing = math.isinf(low) or low == 0
+        return say("no_limit") if nothing else say("at_least.open", figure=figure(low, unit, against=limit))
     if math.isinf(low):
         return say("at_most", figure=figure(high, unit, against=limit))
     if unit == "nats":

@@ -18,7 +18,6 @@ from privgate.evidence.telling import (
     Part,
     Sample,
     cells,
-    encode,
     told,
 )
 
@@ -48,10 +47,7 @@ class SeedControl(EvidenceModel):
     """Whether training depends on its seed, and what was compared."""
 
     dependent: bool = Field(description="Another seed gives another model.")
-    coins: Literal["seed", "order", "both"] = Field(
-        default="seed",
-        description="What gives another model: seed, order of the records, or (earlier versions) each.",
-    )
+    coins: Literal["seed", "order", "both"] = Field(default="seed", description="What gives another model.")
     paired: int = Field(default=0, description="Seeds used, each with and without the person; 0 if none matters.")
     moved_by: Number = Field(default=0.0, description="Largest change of a probability by another seed; fraction.")
     compared: int = Field(default=2, description="Seeds compared to see whether they matter.")
@@ -61,42 +57,13 @@ class SeedControl(EvidenceModel):
     note: str = Field(default="", description="What was found, one sentence.")
 
 
-class StepMeasured(EvidenceModel):
-    """What a change does, beside the model as it stands."""
-
-    measure: str = Field(description="Of usefulness, cross-validated over people; larger is better.")
-    useful: Number
-    useful_now: Number
-    of_limit: Number = Field(description="Risk over the limit of the rule that is nearest to it or furthest beyond.")
-    of_limit_now: Number
-
-
-class Removals(EvidenceModel):
-    """The largest value while the riskiest people go one after another: reports hold both ends.
-
-    Between them lies how many people are beyond each value.
-    """
-
-    meaning: str = Field(description="What the values are: certified DTP, or PDTP of direct queries.")
-    path: tuple[Number, ...] = Field(description="Largest upper limit over all and over who is left; in a run each.")
-    limit: Number = Field(description="The policy's strictest limit on people, in the same unit.")
-    best: OfUnits = Field(description="The fewest removals that keep the limit, or that give the smallest value.")
-    stopped: str = Field(description="Why no more were removed, one sentence.")
-
-    @property
-    def least(self) -> float:
-        """The value after the best removals."""
-        known = self.best is not None and self.best < len(self.path)
-        return self.path[self.best if known and self.best is not None else -1]
-
-
 class NextStep(EvidenceModel):
     """One thing that would make a refused or undecided model approved."""
 
+    earlier = frozenset({"measured"})
     action: str = Field(description="What to do.")
     effect: str = Field(description="Expected effect, computed for this recipe and data.")
     cost: str = Field(description="Expected cost.")
-    measured: StepMeasured | None = Field(default=None, description="null where the change is only planned.")
 
 
 class RunTrace(EvidenceModel):
@@ -111,34 +78,25 @@ class RunTrace(EvidenceModel):
 
 
 class Remembered(EvidenceModel):
-    """How much of the run's training was remembered; versions up to 0.1 trained some of it again, and compared."""
+    """How much of the run's training was remembered."""
 
+    earlier = frozenset({"compared", "different", "noisy"})
     signable: bool = Field(description="Nobody could foretell what was asked, or nothing was remembered.")
     trained: int = Field(description="Trainings made in this run.")
     remembered: int = Field(description="Answers taken from the ledger.")
-    compared: int = Field(default=0, description="Of these, trained afresh and compared.")
-    different: int = Field(default=0, description="Of these, not what training gives now; one refuses.")
-    noisy: int = Field(default=0, description="Of these, of a recipe that never repeats itself: nothing follows.")
 
 
 class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
+    earlier = frozenset({"removals", "single_median"})
     mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
     cannot_conclude: tuple[str, ...] = Field(
-        default=(), description="What the policy can never conclude for this model, said before anything was trained."
+        default=(), description="What the policy can never conclude for this model."
     )
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
-    single_median: Number | None = Field(
-        default=None,
-        description="Median change of a probability when single records are relabelled, fraction; only earlier "
-        "versions measured it.",
-    )
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
-    removals: Removals | None = Field(
-        default=None, description="null where nothing was refused, or where a removal costs trainings."
-    )
     trace: RunTrace | None = Field(default=None, description="How to repeat the run; null in evidence made by hand.")
     isolation: str = Field(default="none", description="What kept the recipe's code from the rest of the machine.")
     remembered: Remembered | None = Field(default=None, description="null in evidence made by hand: not signable.")
@@ -147,8 +105,6 @@ class RunPart(EvidenceModel):
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values, as if nine people had been retrained where a few were: each takes a training a seed."""
         made = super().payload(known)
-        if self.removals and known:
-            made["removals"]["path"] = encode((self.removals.path[0], self.removals.least))
         if known and Count(known.retrained).hidden:
             more = (SMALL_CELL - 1 - known.retrained) * max(1, (made["seeds"] or {}).get("paired") or 0)
             for part, keys in _TRAININGS.items():
@@ -183,7 +139,7 @@ class RecheckRow(EvidenceModel):
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
     notes: Mapping[str, Number] = Field(
         default_factory=dict,
-        description="What the engine says of the delivered model, for example how far it is from its own minimum.",
+        description="What the engine says of the delivered model.",
     )
     estimates: str = Field(default="", description="What an engine whose answers are draws estimates; else empty.")
 
@@ -198,7 +154,7 @@ class EngineShare(EvidenceModel):
     why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
     without_limit: Mapping[str, Part] = Field(
         default_factory=dict,
-        description="Reason to number of answered people without a model to compare with: infinite leakage.",
+        description="Why answered people leak without limit.",
     )
 
     @classmethod
@@ -229,13 +185,6 @@ class SeedNoise(EvidenceModel):
     units_above: OfUnits = Field(description="People whose PDTP exceeds their own noise floor.")
 
 
-class RegisteredPair(EvidenceModel):
-    """What the registered model's own seed shows with and without each unit; nothing is judged by it."""
-
-    worst: Number = Field(description="Largest change with the registered seed alone, nats; larger is worse.")
-    units_above: OfUnits = Field(description="People above the policy's lowest limit with that seed alone.")
-
-
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
@@ -246,12 +195,9 @@ class CertificateNote(EvidenceModel):
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
     guarantee: Literal["these data", "every data set"] = Field(
-        default="these data", description="Whether its bound holds for the given data or for any there could be."
+        default="these data", description="For which data it holds."
     )
-    epsilon: Number | None = Field(
-        default=None,
-        description="Nats that a person changes any answer by at most on every data set; null for these data only.",
-    )
+    epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
 class CaseNote(EvidenceModel):
@@ -302,9 +248,7 @@ class PublishedBound(EvidenceModel):
 class SensitivityFigures(EvidenceModel):
     """What one person moves a regressor's answers by; sensitivity is not DTP."""
 
-    residual_inside: Number = Field(
-        description="Root mean square of residuals on training records, unit of the targets."
-    )
+    residual_inside: Number = Field(description="Root mean square of training residuals, unit of the targets.")
     residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
     median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
     p99: Number = Field(description="99 % are below.")
@@ -314,20 +258,19 @@ class SensitivityFigures(EvidenceModel):
     noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
     noise_advantage: Number | None = Field(
         default=None,
-        description="Largest advantage of anybody who knows all other records, on one noisy answer about the person; "
-        "fraction; null without noise.",
+        description="Largest advantage on one noisy answer of who knows all other records; null without noise.",
     )
 
 
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
+    earlier = frozenset({"registered"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
-    registered: RegisteredPair | None = Field(default=None, description="null for recipes without a seed of their own.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
     certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")

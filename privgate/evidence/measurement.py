@@ -38,8 +38,6 @@ class Behind(EvidenceModel):
             given = {k: n for k, n in limits.items() if n is not None}
             counts = nested(list(given.values()), total or 2**62)
             made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
-        if "registered_above" in made:
-            made["registered_above"] = told(made["registered_above"], total)
         if removed := made.get("removed_candidates"):
             made["removed_candidates"] = {k: told(n) for k, n in removed.items()}
         for e in made.get("expectations", ()):
@@ -66,11 +64,8 @@ class Expectation:
     error : str
         Why it could not be evaluated; empty if it could.
     severity : {"critical", "warning", "info"}
-        Its author's word.
-    unexpected : int
-        Records that violate it, where it speaks of records.
-    percent : float
-        The same as a percentage of the records it speaks of.
+    unexpected, percent : int, float
+        Records that violate it, and their percentage of those it speaks of.
     """
 
     name: str
@@ -93,32 +88,20 @@ class Expectation:
 class BehindInfluence(Behind):
     """Behind a number about the per-person table."""
 
+    earlier = frozenset({"registered_worst", "registered_above"})
     claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
         default=None,
-        description="Share of people at most, with the confidence, whom the upper limit does not hold for: they were "
-        "only ranked, and a random sample of refits speaks for them; null: nobody.",
+        description="Share of people, at most, who were only ranked and may exceed the upper limit; null: nobody.",
     )
-    over_limit: Mapping[str, Part] = Field(
-        default_factory=dict, description="Limit of a rule on people, nats, to how many may be above it."
-    )
+    over_limit: Mapping[str, Part] = Field(default_factory=dict, description="Limit, nats, to people above.")
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
-    own_coins: bool = Field(
-        default=False, description="Training draws: the number is about this code at this seed, and no other."
-    )
+    own_coins: bool = Field(default=False, description="Training draws: about this code at this seed alone.")
     followed: bool = Field(default=False, description="People above a limit were refitted at other seeds.")
     shown: bool = Field(default=False, description="Other seeds show a person's influence, too.")
-    unseen: Number | None = Field(
-        default=None, description="Share of trainings that may be missing among the seeds, and that no limit covers."
-    )
-    registered_worst: Number | None = Field(
-        default=None, description="Largest change with the registered seed alone, nats; nothing is judged by it."
-    )
-    registered_above: Part = Field(default=None, description="People above the limit with that seed alone.")
+    unseen: Number | None = Field(default=None, description="Share of trainings that no limit covers.")
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
-    not_computed: int = Field(
-        default=0, description="People whom no training left out, because the verdict was decided before."
-    )
+    not_computed: int = Field(default=0, description="People not left out, the verdict being decided.")
     decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if all were measured.")
     violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that do not hold, in words.")
     expectations: tuple[Expectation, ...] = Field(default=(), description="All expectations of the suite.")
@@ -131,9 +114,7 @@ class BehindMembership(Behind):
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
     did_not_run: Mapping[str, str] = Field(default_factory=dict, description="Attack to why it did not run.")
-    removed_candidates: Mapping[str, Part] = Field(
-        default_factory=dict, description="Why candidates take no part in trials, to how many."
-    )
+    removed_candidates: Mapping[str, Part] = Field(default_factory=dict, description="Why no part in trials.")
     members: Sample | None = Field(default=None, description="Training people of the trials.")
     candidates: Sample | None = Field(default=None, description="Other people of the trials.")
     shadow_models: int = Field(default=0, description="Models on random halves behind the attacks.")
@@ -144,38 +125,27 @@ class BehindMembership(Behind):
 class BehindClaim(Behind):
     """Behind a number about differential privacy."""
 
+    earlier = frozenset({"replays", "rdp_epsilon", "sentence"})
     declared_only: bool = Field(default=False, description="Nobody observed the guarantee; the policy accepts that.")
     claimed_epsilon: Number | None = Field(default=None, description="The claim's own epsilon, nats.")
     library: str = Field(default="", description="Library seen at work; empty if none.")
     reruns: int = Field(default=0, description="Reruns that were observed.")
-    replays: int = Field(default=0, description="Reruns on other records, by earlier versions.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
-    rdp_epsilon: Number | None = Field(default=None, description="The same epsilon by Rényi accounting, nats.")
     accountant: str = Field(default="", description="How epsilon was recomputed.")
     epsilon: Number | None = Field(default=None, description="Epsilon behind a deletion capacity, nats.")
-    failure: Number | None = Field(
-        default=None, description="Probability over the training with which a deletion capacity may not hold."
-    )
-    sentence: str = Field(default="", description="A deletion capacity in words, by earlier versions.")
+    failure: Number | None = Field(default=None, description="Chance that a capacity may not hold.")
     audit: AuditRuns | None = Field(default=None, description="The audit behind a lower bound on epsilon.")
 
 
-#: how an interval is meant; a "point" estimate alone neither approves nor blocks
+#: how an interval is meant; a "point" estimate alone neither approves nor blocks, and what a "search" did not find is
+#: not certain
 Kind = Literal["exact", "bound", "confidence", "point", "search"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A measurement that a rule asks for; equal requests are measured once.
-
-    Parameters
-    ----------
-    metric : str
-        Catalogue key, for example ``"dtp"``.
-    options : tuple of (name, value)
-        Sorted by name; what makes this number another number.
-    """
+    """A measurement that a rule asks for: a metric's key, and options by name; equal requests are measured once."""
 
     metric: str
     options: tuple[tuple[str, Option], ...] = ()
@@ -200,13 +170,7 @@ class Request:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the request that ``payload`` describes.
-
-        Raises
-        ------
-        ValueError
-            It describes none.
-        """
+        """Return the request that ``payload`` describes; ``ValueError``: it describes none."""
         stated, metric = payload.get("options"), payload.get("metric")
         if not isinstance(stated, Mapping) or not isinstance(metric, str):
             raise ValueError("a request names its metric and its options")  # noqa: TRY004  what pydantic tells
@@ -233,39 +197,18 @@ _REQUEST = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A number, the interval that is certain or confident around it, and where it comes from.
+    """A number, the interval that is certain or confident around it, and where it comes from; fields say the rest.
 
     Parameters
     ----------
-    request : Request
-        What was asked.
     value : float
         Best single figure; NaN when ``problem`` is set.
-    low, high : float
-        The truth lies within, for certain (certificates, error bounds) or at ``confidence``. ``inf`` means no bound.
     unit : str
         "nats", "fraction", "records", …
-    kind : str
-        "exact", "bound", "confidence", "point" or "search"; a "point" estimate alone neither approves nor blocks, and
-        what a "search" did not find is not certain.
-    confidence : float or None
-        Of the interval; None where it is certain.
-    n : int
-        People or trials behind the number.
-    population : int
-        People or trials there are; ``n < population`` limits what can be claimed.
     where : str
         Name of the worst unit, class or attack, if the number belongs to one.
-    problem : str
-        Why the measurement could not be taken; never an approval.
     assumptions : tuple of str
         Hypotheses in words.
-    applicable : bool
-        False where the question has no sense for such a model; ``problem`` then says why.
-    stopped_by : str
-        Name of the precondition that ended the run before this was measured; empty if none did.
-    behind : Behind or None
-        What stands behind the number, by question.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -332,13 +275,7 @@ class Measurement:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the measurement that ``payload`` describes.
-
-        Raises
-        ------
-        ValueError
-            A key is unknown, missing or of the wrong kind.
-        """
+        """Return the measurement that ``payload`` describes; ``ValueError``: a key or value of it is none of ours."""
         return TypeAdapter(cls).validate_python(payload)
 
 

@@ -10,10 +10,10 @@ fields, which are below.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, WithJsonSchema, model_validator
 
 #: counts of people below this are not shown
 SMALL_CELL = 10
@@ -224,6 +224,13 @@ class EvidenceModel(BaseModel):
     """What every typed part of the evidence is: frozen, and without a key that nobody declared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    #: keys that earlier versions wrote, which are read and passed over
+    earlier: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pass_over(cls, given: Any) -> Any:
+        return {k: v for k, v in given.items() if k not in cls.earlier} if isinstance(given, Mapping) else given
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""

@@ -1,19 +1,17 @@
 """What an officer has to defend: what could happen to a person, which warnings count, what remains, and who signs."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from privgate.evidence.figures import number, percent_at_most
 from privgate.report import assertions, what_was_asked
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import known, say
-from privgate.report.text import clip, moment, plain, prose
+from privgate.report.text import moment, plain
 from privgate.report.what_was_asked import Asked
 from privgate.verdict import Outcome
 
-#: warnings, waivers and mitigations that page one names one by one
+#: warnings and waivers that page one names one by one
 LINES = 3
 #: what only a person can say, left empty: harm, mitigations, advice, acceptance, signature
 FIELDS = ("severity", "mitigations", "advice", "accepted", "signed")
@@ -26,7 +24,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "harms": [_harm(q) for q in asked],
         "weighed": list(_weighed(doc)) or [say("weighed.none")],
         "remains": list(_remains(doc, asked)),
-        "mitigations": list(_mitigations(doc)) or [say("mitigations.none")],
+        "mitigations": [say("mitigations.none")],
         "fields": [say(f"sign.{name}") for name in FIELDS],
     }
 
@@ -82,13 +80,3 @@ def _remains(doc: ReportDocument, asked: list[Asked]) -> Iterator[str]:
         yield say("remains.waived", rule=titles.get(w.rule, plain(w.rule, 40)), **by)
     if unasked := [say(f"question.{q.question}") for q in asked if q.state == "not_asked"]:
         yield say("remains.not_asked", names=", ".join(unasked))
-
-
-def _mitigations(doc: ReportDocument) -> Iterator[str]:
-    """Yield each change that was measured beside the model as it stands, with what it would give and cost."""
-    for step in [s for s in doc.next_steps if s.measured is not None][:LINES]:
-        m = step.measured
-        if m is not None and math.isfinite(m.of_limit) and math.isfinite(m.useful):
-            told = {"share": percent_at_most(m.of_limit), "measure": plain(m.measure, 30)}
-            now = {"useful": number(m.useful), "now": number(m.useful_now)}
-            yield say("mitigations.one", action=clip(prose(step.action, 300), 120), **told, **now)

@@ -280,7 +280,7 @@ def _untold(given: Any, told: Any, place: str = "") -> Iterator[str]:
         # its limits are no count, and its people are rounded
         figures = () if "at_fpr" in str(given.get("request")) else ("value", "low", "high")
         yield from (f"{place}.{k}" for k in figures if "request" in given and given[k] != told[k])
-        for k in (given.keys() & told.keys()) - {"removals"}:  # earlier versions told the series
+        for k in given.keys() & told.keys():
             yield from _untold(given[k], told[k], f"{place}.{k}".strip("."))
     elif isinstance(given, list) and isinstance(told, list):
         for i, (one, other) in enumerate(zip(given, told, strict=False)):

@@ -134,7 +134,6 @@ SENTENCES: Mapping[str, str] = {
     "remains.waived": "{approver} accepted by waiver that “{rule}” does not approve, until {until}.",
     "mitigations": "Mitigations that were measured",
     "mitigations.none": "No mitigation that was measured is proposed.",
-    "mitigations.one": "{action}: it would use at most {share} of the nearest limit; {measure} {useful}, not {now}.",
     "signing": "Advice and sign-off",
     "sign.severity": "How bad it would be for a person, and why",
     "sign.mitigations": "Mitigations refused, and why",

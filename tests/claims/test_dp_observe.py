@@ -62,7 +62,7 @@ def test_what_was_seen_is_remembered_and_what_could_not_be_seen_is_tried_again(t
 
 def test_an_observation_survives_the_report_and_what_earlier_versions_saw_is_passed_over():
     found = Observation(library="opacus", runs=1, spends=((0.5, 0.0),), hazards=("x",), noise_multiplier=math.inf)
-    assert Observation.from_payload({**found.payload(), "replays": 5, "leaks": ["a"]}) == found
+    assert Observation.model_validate({**found.payload(), "replays": 5, "leaks": ["a"]}).payload() == found.payload()
 
 
 # -- diffprivlib, where it can be imported -----------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def bayes_seeded(X, y, *, seed):
 )
 def test_a_budget_accountant_is_read(process, tmp_path, fit, said):
     shipped = payload.write(Subject.local(Recipe(fit, dp=PURE), small()), tmp_path / "subject")
-    found = Observation.from_payload(process.submit(watched, shipped, TaskLimits(120.0, 0)).result())
+    found = Observation.model_validate(process.submit(watched, shipped, TaskLimits(120.0, 0)).result())
     assert (found.problem, found.library, found.spends) == ("", "diffprivlib", ((0.7, 0.0),))
     failed = [p.message for p in contradictions(PURE, found, 60) if p.outcome == "failed"]
     assert said in failed[0] if said else failed == []

@@ -46,13 +46,13 @@ def test_a_range_holds_the_count_and_is_that_of_every_count_hidden_with_it(total
 
 #: whole numbers of the evidence that count no people of a kind: trainings, seeds, questions, sizes of samples
 NOBODY = """
-targets values trainings group replays reruns paired_seeds cells cells_too_small_to_show searched
+targets values trainings group reruns paired_seeds cells cells_too_small_to_show searched
 shadow_models questions queries counted false_alarms misses alarms attacks runs canaries guesses right checked
-compared different noisy remembered trained best training_calls paired leave_one_out ranking retrains shadows
+compared remembered trained training_calls steps noiseless_steps passes paired leave_one_out ranking retrains shadows
 n_measured n_units not_computed read size
 """
 #: told by the part that they stand in: what they add up to is known there; or the size of what was looked at
-IN_PART = "records records_above_1 members others registered_above candidates units answered asked handed_on"
+IN_PART = "records records_above_1 members others candidates units answered asked handed_on"
 
 
 def test_a_new_whole_number_of_the_evidence_says_how_it_is_told():
@@ -438,22 +438,3 @@ def test_how_many_were_left_out_of_a_sample_is_not_told(runs, floor):
         assert (measured["n"], measured["population"]) == (max(floor, 291), 300)
         assert told["influence"]["coverage"]["n_measured"] == max(floor, 291)
     assert "at least 291 of 300 people measured" in ALL["pdtp"](max=1.0).judge(made).message
-
-
-@given(
-    st.integers(1, 9),
-    st.integers(1, 9),
-    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
-    st.lists(st.floats(1.1, 5.0), min_size=10, max_size=10),
-)
-def test_how_many_lie_above_a_value_does_not_follow_from_the_series_of_removals(one, other, path, another):
-    """Both ends are told, and that it took some: not where the saw crosses which value, nor how many that took."""
-
-    def told(best, values):
-        series = (5.0, *values[: best - 1], 0.9, *values[best:])
-        found = parts.Removals(
-            meaning="certified DTP", path=series, limit=1.0, best=best, stopped="the budget is spent"
-        )
-        return parts.RunPart(removals=found).payload(Known(units=1000))["removals"]
-
-    assert told(one, path) == told(other, another)

@@ -218,14 +218,11 @@ def averaged(measurement: Measurement) -> str:
 
 
 def own_pair(measurement: Measurement) -> str:
-    """Return what the registered model's own pair or other seeds show, as the end of a sentence."""
+    """Return what other seeds show, as the end of a sentence."""
     behind = BehindInfluence.of(measurement.behind)
-    if behind.followed:
-        return "; other seeds show it, too" if behind.shown else "; other seeds do not show it"
-    if behind.registered_worst is None:  # only earlier versions measured it beside a mean
+    if not behind.followed:
         return ""
-    worst = folds(behind.registered_worst)
-    return f"; with the registered seed alone, which is not judged, the largest change is {worst}"
+    return "; other seeds show it, too" if behind.shown else "; other seeds do not show it"
 
 
 def folds(nats: float) -> str:

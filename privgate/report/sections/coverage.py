@@ -51,7 +51,7 @@ def _planned(run: RunPart) -> list[tuple[str, str]]:
 
 def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str]]:
     """Return what is known about seeds; a zero says nothing."""
-    seeds, noise, own = run.seeds, influence and influence.noise, influence and influence.registered
+    seeds, noise = run.seeds, influence and influence.noise
     told: list[tuple[str, float | str | None]] = []
     if seeds:
         told += [
@@ -66,11 +66,6 @@ def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str
             ("Noise floor of the worst answer", fold(noise.floor)),
             ("Noise floor of half of the answers", fold(noise.median)),
             ("People above their noise floor", noise.units_above),
-        ]
-    if own:
-        told += [
-            ("Largest change with the registered seed alone; not judged", fold(own.worst)),
-            ("People above the limit with the registered seed alone; not judged", own.units_above),
         ]
     return [(name, plain(v, 200) if isinstance(v, str) else shown(v, number)) for name, v in told if v or v is None]
 

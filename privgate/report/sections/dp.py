@@ -46,18 +46,12 @@ def section(doc: ReportDocument) -> Section | None:
     if part.facts:
         blocks.append(Facts([(plain(f.name, 60), plain(f.value, 160)) for f in part.facts]))
     if part.bounds:
-        chart = _chart(part.bounds)
-        if chart:
-            blocks.append(chart)
-        blocks.append(_table(part.bounds))
-    blocks += _tradeoff(doc, part)
-    blocks.append(
-        Text(
-            "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under "
-            "the conditions listed."
-        )
+        blocks += [*_chart(part.bounds), _table(part.bounds)]
+    alone = (
+        "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the "
+        "conditions listed."
     )
-    return Section("dp", "Differential privacy", blocks)
+    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(alone)])
 
 
 def _claimed(value: str | float) -> str:
@@ -68,37 +62,29 @@ def _measured(bound: GuaranteeBound) -> tuple[float, float, float]:
     return estimate(bound.measured) if bound.measured else (math.nan, math.nan, math.nan)
 
 
-def _chart(bounds: Sequence[GuaranteeBound]) -> Chart | None:
+def _chart(bounds: Sequence[GuaranteeBound]) -> list[Block]:
+    """Return each bound beside what was measured; nothing where nothing was."""
     both = [(plain(b.name, 60), b.bound, _measured(b)[0]) for b in bounds if 0 <= b.bound <= 1]
     both = [b for b in both if not math.isnan(b[2])][:10]
     if not both:
-        return None
+        return []
     title = "What is guaranteed and what was measured"
     broken = [b[0] for b in both if b[2] > b[1]]
-    said = (
-        f"{', '.join(broken)}: the measurement exceeds the bound, so the claim or its conditions do not hold"
-        if broken
-        else "Every measurement stays below its bound"
-    )
+    said = "Every measurement stays below its bound"
+    if broken:
+        said = f"{', '.join(broken)}: the measurement exceeds the bound, so the claim or its conditions do not hold"
     svg = charts.pairs("dp", title, "One line a bound: the bound as a ring, the measurement as a diamond.", rows=both,
                        first="bound", second="measured", xlabel="", percent=True)  # fmt: skip
-    table = TableBlock(
-        title,
-        ("Bound on", "Bound", "Measured"),
-        [(n, percent(a), percent(b)) for n, a, b in both],
-        (1, 2),
-        "Numbers of this chart",
-    )
-    return Chart("dp", title, "", f"{said}.", svg, table)
+    rows = [(name, percent(bound), percent(most)) for name, bound, most in both]
+    table = TableBlock(title, ("Bound on", "Bound", "Measured"), rows, (1, 2), "Numbers of this chart")
+    return [Chart("dp", title, "", f"{said}.", svg, table)]
 
 
 def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
     """Return what any attack can reach under the guarantee, with what attacks and audits did reach."""
     if part.curve is None:
         return []
-    limit: Curve = [p for p in zip(part.curve.fpr, part.curve.tpr, strict=True) if p[0] > 0 and math.isfinite(p[1])]
-    if len(limit) < 2:
-        return []
+    limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
     strongest = [r for r in ran(words.attacks(doc)) if r[1].roc][:2]
     drawn: list[tuple[str, Curve]] = [("no attack can exceed this", thinned(limit))]
     drawn += [(title(a), thinned(f.roc)) for a, f in strongest]

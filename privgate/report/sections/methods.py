@@ -11,7 +11,6 @@ from privgate.evidence import (
     Measurement,
     PublishedBound,
     RecheckRow,
-    RegisteredPair,
     SeedControl,
     SeedNoise,
 )
@@ -35,7 +34,7 @@ def section(doc: ReportDocument) -> Section:
     if influence:
         blocks += _shares(influence.engines)
         if influence.noise and seeds and seeds.dependent:
-            blocks.append(Text(noise(influence.noise, influence.registered, seeds.paired)))
+            blocks.append(Text(noise(influence.noise, seeds.paired)))
         elif seeds and seeds.dependent:
             blocks.append(Text(own_coins(seeds)))
         blocks += _theorems(influence)
@@ -101,20 +100,13 @@ def own_coins(seen: SeedControl) -> str:
     )
 
 
-def noise(found: SeedNoise, own: RegisteredPair | None, paired: int) -> str:
+def noise(found: SeedNoise, paired: int) -> str:
     """Return what another seed alone changes, so that nobody takes training's noise for a person's influence."""
-    said = (
+    return (
         f"Training depends on its seed. With nobody removed, another seed alone changes the answer about half of the "
         f"people {_by(found.median, ' or more')}, about the worst {_by(found.floor)}; over {number(paired)} paired "
         f"seeds, the influence of {_people(found.units_above)} exceeds this noise. The figures of "
         "influence are means over these seeds, not about this very model."
-    )
-    if own is None:
-        return said
-    return (
-        f"{said} With the registered seed alone, leaving out one person changes an answer about that person "
-        f"{_by(own.worst, ' at most')}, for {_people(own.units_above)} beyond the limit; "
-        "a single pair measures the seed as well as the person, and nothing is judged by it."
     )
 
 

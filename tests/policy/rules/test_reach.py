@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.claims.bounds import accuracy
+from privgate.claims.bounds import EpsilonDelta
 from privgate.claims.capacity import deletion_capacity
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL, rule_reach
@@ -87,7 +87,7 @@ def test_a_wider_limit_is_vacuous_where_a_narrower_one_is(metric, a, b):
 
 def test_the_common_measure_is_one_in_all_people_alive():
     # a guarantee of so many nats leaves an attack right but for fewer than one in all people alive
-    assert 1 - accuracy(rule_reach.NATS, 0.5) == pytest.approx(1 / rule_reach.PEOPLE, rel=1e-6)
+    assert 1 - EpsilonDelta(rule_reach.NATS).accuracy(0.5) == pytest.approx(1 / rule_reach.PEOPLE, rel=1e-6)
     assert rule_reach.sureness(1 - 0.5 / rule_reach.PEOPLE)
     assert not rule_reach.sureness(1 - 2 / rule_reach.PEOPLE)
 
