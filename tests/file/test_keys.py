@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.file import look, readers, record_keys, record_search
+from privgate.file import readers, record_keys, record_search
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(400, 3))
@@ -42,7 +42,7 @@ def holding(table):
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     contents = readers.read_bytes(written(model), "model")
-    return record_keys.find_keys(contents, data, (record_search.Records.of(data).table, y), recipe, look.LIBRARIES)
+    return record_keys.find_keys(contents, data, y, record_search.Records.of(data).table, recipe)
 
 
 def skops(model):
