@@ -31,10 +31,15 @@ def fingerprint(X: Any) -> Print:
     """
     if hasattr(X, "tocsr"):
         return _print_sparse(X.tocsr())
+    return _combine(map(_print_column, list_columns(X)))
+
+
+def list_columns(X: Any) -> list[Any]:
+    """Return the columns of a frame, of an array of any rank, or of a list."""
     if hasattr(X, "columns"):
-        return _combine(_print_column(X.iloc[:, j]) for j in range(X.shape[1]))
+        return [X.iloc[:, j] for j in range(X.shape[1])]
     values = np.asarray(X) if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    return _combine(map(_print_column, values.reshape(len(values), -1).T))
+    return list(values.reshape(len(values), -1).T)
 
 
 def fingerprint_near(X: Any) -> tuple[Print, Print] | None:
@@ -44,17 +49,12 @@ def fingerprint_near(X: Any) -> tuple[Print, Print] | None:
     grids, half a cell apart, so that few pairs are cut. Everything else must be equal; text counts without case, spaces
     and punctuation.
     """
-    if hasattr(X, "columns"):
-        columns = [X.iloc[:, j] for j in range(X.shape[1])]
-    elif hasattr(X, "shape"):
-        if hasattr(X, "tocsr") or np.asarray(X).dtype.kind != "f":
-            return None
-        columns = list(np.asarray(X).reshape(len(X), -1).T)
-    elif all(isinstance(v, str) for v in X):
+    if isinstance(X, list) and all(isinstance(v, str) for v in X):
         plain = _hash([re.sub(r"[\W_]+", " ", v).strip().casefold() for v in X])
         return plain, plain
-    else:
+    if not hasattr(X, "columns") and (hasattr(X, "tocsr") or np.asarray(X).dtype.kind != "f"):
         return None
+    columns = list_columns(X)
     return _combine(_print_cells(c, 0.0) for c in columns), _combine(_print_cells(c, 0.5) for c in columns)
 
 
