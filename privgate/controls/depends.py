@@ -55,9 +55,6 @@ def draw_people(subject: Subject, count: int = 1) -> list[int]:
     return drawn
 
 
-# Changes that no honest recipe can miss.
-
-
 def draw_half(subject: Subject, rng: Generator) -> Index:
     """Return half of the records, ascending, leaving two of each label if there are two: validation splits need them.
 

@@ -68,10 +68,7 @@ def draw_privately(subject: Subject, purpose: str, fleet: Fleet | None) -> Gener
 
 
 def train_at(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
-    """Return the training at another seed, or in another order of the records; asked about the pool without ``rows``.
-
-    Of a recipe without a seed it is one run more.
-    """
+    """Return the training at another seed, in another order, or one run more; asked about the pool without ``rows``."""
     own, asked = subject.recipe.seed, list_pool(subject) if rows is None else rows
     if own is None:
         return Fit(None, asked, left_out=left_out, repeat=number)
@@ -88,9 +85,6 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
     return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
 
 
-# Whether another seed gives another model, seen before anybody is left out.
-
-
 def choose(
     subject: Subject, fleet: Fleet, *, n_units: int | None = None, count: int | None = None, glance: bool = False
 ) -> Seeds:
@@ -100,16 +94,8 @@ def choose(
     function. Whether they matter or not, the recipe's own seed is used: the verdict is about this code at this seed. A
     recipe without a seed has runs with and without each person, see ``_pair_runs``.
 
-    Parameters
-    ----------
-    subject : Subject
-    fleet : Fleet
-    n_units : int, optional
-        People who will be left out; all if absent.
-    count : int, optional
-        The number of runs of a recipe without a seed; where given, seeds are compared though no part reads one.
-    glance : bool
-        For a plan: one other seed is tried, on everybody.
+    ``n_units`` people will be left out, all if absent. ``count`` is the number of runs of a recipe without a seed;
+    where given, seeds are compared though no part reads one. For a plan, ``glance``, one other seed is tried.
 
     Raises
     ------
@@ -190,9 +176,6 @@ def _measure_change(subject: Subject, one: Answer, other: Answer) -> float:
     return max(gap, 2 * DETERMINISTIC)
 
 
-# Whether the released answers stand out among those of models at other seeds.
-
-
 def rank_distances(answers: Sequence[Float]) -> Float:
     """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
 
@@ -254,9 +237,6 @@ def _answer_records(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Flo
     """Return what models answer about the records, each of shape (D,); those whose training failed are absent."""
     answers = [a.log_p[: subject.data.n].ravel() for a in fleet.fits(subject, fits, label=_LABEL) if not a.problem]
     return [np.maximum(own, FLOOR) for own in answers] if subject.task == "classification" else answers
-
-
-# Estimators that read no seed.
 
 
 #: classes that read no seed

@@ -63,8 +63,6 @@ _STEPS = {
     "other numbers": DECLARE,
 }
 
-# What the served model answers beside what is declared.
-
 
 def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
     """Return whether MLflow serves what is declared; nothing for a subject without a stored model.
@@ -189,9 +187,6 @@ def get_ways_apart(controls: list[Precondition]) -> float:
     return max((p.figure("ways_apart") or 0.0 for p in controls if p.name == "served"), default=0.0)
 
 
-# What is served and declared, in words, and the step that makes them one.
-
-
 def describe(release: Release) -> str:
     """Return what a release hands out, in words."""
     if release.noise is not None:
@@ -215,13 +210,14 @@ def _describe_values(values: Float, log_p: Float) -> str:
     return "exact probabilities" if admissible(values, log_p, Release(), SAME).all() else "other numbers"
 
 
-# Whether the served model refuses what the declared domain rules out: a theorem about a domain speaks of no other.
-
 _CHECKED: "weakref.WeakKeyDictionary[Subject, Subject]" = weakref.WeakKeyDictionary()
 
 
 def check_domain(subject: Subject, fleet: Fleet) -> Subject:
-    """Return the subject, which says what its stored model does with questions outside of the declared domain."""
+    """Return the subject, which says what its stored model does with questions outside of the declared domain.
+
+    A theorem about a domain speaks of no other questions.
+    """
     if subject.model is None or subject.data.domain is None:
         return subject
     if subject not in _CHECKED:
@@ -267,9 +263,6 @@ def _put_behind(known: Any, X: Any) -> Any:
     with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
         return stack(known, X)
     return X
-
-
-# Asking a served model as its clients may, and reading what it answered, whatever its shape; a worker does both.
 
 
 def _to_array(X: Any) -> Any:

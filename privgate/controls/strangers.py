@@ -49,8 +49,6 @@ _NAMES = ("overlap", "near_overlap", "same_population")
 #: whether it warns, one sentence, and JSON values
 Checked = tuple[bool, str, dict[str, Any]]
 
-# Nearly equal records: members, stored once more.
-
 
 @dataclass(frozen=True, eq=False)
 class Twins:
@@ -136,9 +134,6 @@ def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
 
     half, pairs = -(-usual // 2), -(-of // 2)
     return float(hypergeom.sf(hits - 1, among + pairs, hits + half, among))
-
-
-# Of one population: a classifier two-sample test.
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +224,9 @@ def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float,
     table = np.stack([np.bincount(c, minlength=len(names)) for c in (code[: len(inside)], code[len(inside) :])])
     share = table / table.sum(axis=1, keepdims=True)
     distance = float(np.abs(share[0] - share[1]).sum() / 2)
-    order = np.argsort(table.sum(axis=0), kind="stable")
-    expected = table.sum(axis=0)[order] * table.sum(axis=1).min() / table.sum()
-    rare = np.maximum.accumulate(expected[::-1] < 10)[::-1]
-    table = table[:, order]
+    rare = table.sum(axis=0) * (table.sum(axis=1).min() / table.sum()) < 10
     if rare.any():
-        table = np.column_stack([table[:, rare].sum(axis=1), table[:, ~rare]])
+        table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
     if table.shape[1] < 2:
         return 1.0, distance
     return float(chi2_contingency(table, correction=False).pvalue), distance
@@ -272,9 +264,6 @@ def _rank(values: Any) -> Float:
     if numbers is None:
         return np.unique([str(x) for x in values.tolist()], return_inverse=True)[1].astype(np.float64)
     return np.unique(np.where(np.isnan(numbers), np.inf, numbers), return_inverse=True)[1].astype(np.float64)
-
-
-# What is found, as conditions of an approval: counts only.
 
 
 def check_strangers(

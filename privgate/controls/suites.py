@@ -191,9 +191,6 @@ def _quiet() -> Iterator[None]:
         logger.propagate = before
 
 
-# Training data as a table, and the precondition that they meet a suite.
-
-
 def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
     """Return the precondition that training data meet a suite.
 
@@ -291,13 +288,11 @@ def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
     return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}
 
 
-# A suite of what was declared, or drafted: what data look like now is not yet what they must be.
-
-
 def draft(data: Data, name: str) -> dict[str, Any]:
     """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
 
-    A draft is marked, and a policy that names it is refused until the mark is removed. Ends are rounded outward, and
+    What data look like now is not yet what they must be: a draft is marked, and a policy that names it is refused until
+    the mark is removed. Ends are rounded outward, and
     values that fewer people have than a report would count are left out, so that no person's own value enters.
 
     Raises

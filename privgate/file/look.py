@@ -89,12 +89,7 @@ class Sight:
 
 
 def look(opened: Any) -> dict[str, Any]:
-    """Return what the stored files hold of the training records, as JSON; in a worker, before any model is opened.
-
-    Parameters
-    ----------
-    opened : training.payload.Opened
-    """
+    """Return what the files of an ``Opened`` hold of its records, as JSON; in a worker, before any model is opened."""
     X, y = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.y[: opened.n]
     folder = opened.root / "stored-folder"
     if folder.is_dir():

@@ -124,19 +124,10 @@ def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
 
 
 def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed: bool = True) -> None:
-    """Add the arrays and texts of objects, in the order in which they stand.
+    """Add the arrays and texts of objects, in the order in which they stand; ``inner`` opens bytes that stand inside.
 
-    Parameters
-    ----------
-    root : object
-        Of lists, mappings, numbers, texts, bytes, arrays and stand-ins.
-    name : str
-        Where it stands.
-    into : Contents
-    inner : callable
-        Opens bytes that stand inside.
-    printed : bool
-        Its numbers were printed, as in JSON.
+    ``root``, at ``name``, is made of lists, mappings, numbers, texts, bytes, arrays and stand-ins. ``printed``: its
+    numbers were printed, as in JSON.
     """
     seen, todo = set[int](), [(root, name)]
     numbers, strings = dict[str, list[float]](), list[str]()

@@ -43,15 +43,8 @@ _BASE64 = re.compile(r"(?=.*\d)(?=(?:.{4})+$)[A-Za-z0-9+/_-]{6,86}={1,2}")
 def find_keys(contents: Contents, X: Any, y: NDArray[Any], table: Float, recipe: Any) -> list[str]:
     """Return a sentence for each place with keys of many records.
 
-    Parameters
-    ----------
-    contents : Contents
-    X : container of n records
-    y : array of shape (n,)
-    table : float64 array of shape (n, d)
-        The records' columns of numbers.
-    recipe : Recipe
-        Numbers and texts that it is given are no keys.
+    ``table``, of shape (n, d), has the columns of numbers of the n records in ``X``. Numbers and texts that the recipe
+    is given are no keys.
     """
     others, given = _list_others(X), list(_split_values(recipe.payload))
     numbers = [v for v in (*others, *_list_others(y), *given) if isinstance(v, int | float | np.number)]
