@@ -128,14 +128,6 @@ def test_records_are_found_or_the_file_is_unknown(table, done, written):
     assert least or unknown
 
 
-@pytest.mark.parametrize("done", ["as they are", "turned"])
-@pytest.mark.parametrize("table", sorted(TABLES))
-def test_what_ordinary_files_hold_is_found_whole(table, done):
-    X = TABLES[table]
-    for written in ("pickle", "joblib, packed", "npz"):
-        assert seen(WRITTEN[written](DONE[done](X)), X)[0] >= 0.9 * len(X), written
-
-
 # Ways in which nobody stores a model, and somebody might store records: found by an attack, all of them unseen before.
 
 KEPT = RNG.normal(size=(300, 6))
