@@ -98,7 +98,7 @@ def look(opened: Any) -> dict[str, Any]:
         model = opened.recipe.train(X, np.array(y), seed=opened.recipe.seed)
         contents, judged = readers.read_bytes(_write_model(model), "model"), "model"
     sight = find_records(contents, X)
-    sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.of(X).table, opened.recipe)
+    sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.of(X), opened.recipe)
     return _describe(sight, contents.size, judged)
 
 

@@ -5,6 +5,7 @@ sign changed. No list of questions finds each. The table itself is seen: it has 
 texts of base 16, one for each of many people, which are no values of the data.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.file.contents import Contents
+from privgate.file.record_search import Records
 
 #: how a sentence about keys begins
 KEYS = "keys that may be digests of records: "
@@ -33,22 +35,22 @@ LIBRARIES = (*_PARAMETERS, *_CONTAINERS)
 _SPARED = (*_PARAMETERS, "random.", "numpy.random.", "cloudpickle.", "datetime.")
 #: what dates are multiples of, in parts of a second
 _ROUND = 1000
-_DIGITS = re.compile(r"\d{10,20}")
+_DIGITS, _NUMERAL = re.compile(r"\d{10,20}"), re.compile(r"-?\d+(?:\.\d+)?(?:e\+?\d+)?")
 #: random names, as cloudpickle and MLflow give them, which are digests of nothing
 _RANDOM = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _HEX = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{8,64}")
 _BASE64 = re.compile(r"(?=.*\d)(?=(?:.{4})+$)[A-Za-z0-9+/_-]{6,86}={1,2}")
 
 
-def find_keys(contents: Contents, X: Any, y: NDArray[Any], table: Float, recipe: Any) -> list[str]:
-    """Return a sentence for each place with keys of many records.
+def find_keys(contents: Contents, X: Any, y: NDArray[Any], records: Records, recipe: Any) -> list[str]:
+    """Return a sentence for each place with keys of many records; numbers and texts that are given are no keys.
 
-    ``table``, of shape (n, d), has the columns of numbers of the n records in ``X``. Numbers and texts that the recipe
-    is given are no keys.
+    Given are the values of ``X``, whose numbers and texts are ``records``, the labels, and parameters of the recipe.
     """
-    others, given = _list_others(X), list(_split_values(recipe.payload))
-    numbers = [v for v in (*others, *_list_others(y), *given) if isinstance(v, int | float | np.number)]
-    flat = np.append(table.ravel(), np.array(numbers, dtype=np.float64))
+    given = list(_split_values(recipe.payload))
+    own = {str(v) for v in (*itertools.chain(*records.texts), *y.tolist(), *getattr(X, "columns", ()), *given)}
+    numbers = [float(v) for v in own if _NUMERAL.fullmatch(v)]
+    flat = np.append(records.table.ravel(), numbers)
     values, keys = np.unique(flat[np.abs(flat) >= _LARGE]), dict[str, set[Any]]()
     for a in contents.arrays:
         if not a.where.startswith(_SPARED) and not a.text and (large := _select_keys(a.values, values)):
@@ -57,12 +59,11 @@ def find_keys(contents: Contents, X: Any, y: NDArray[Any], table: Float, recipe:
         if not where.startswith(_SPARED):
             short = {k for k in some if len(k) >= _BYTES and not _RANDOM.fullmatch(k[::-1].hex())}
             keys[where] = keys.get(where, set()) | short
-    most = max(FEW, SHARE * len(table))
+    most = max(FEW, SHARE * records.n)
     digits = {t for t in contents.texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
     letters = {t for t in contents.texts if _BASE64.fullmatch(t) or (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t))}
     if len(digits | letters) > most:
-        names = {str(v) for v in (*others, *getattr(X, "columns", ()))}
-        own = {v for v in given if isinstance(v, str)}.union(names, *(re.findall(r"\w+", t.lower()) for t in names))
+        own.update(*(re.findall(r"\w+", t.lower()) for t in own))
         keys["texts"] = {*_select_keys(np.array(sorted(map(float, digits - own))), values), *(letters - own)}
     return [f"{KEYS}{len(some)} ({where})" for where, some in keys.items() if len(some) > most]
 
@@ -76,17 +77,6 @@ def _select_keys(numbers: NDArray[Any], values: Float) -> list[float]:
     flat = flat[np.isfinite(size) & (size >= _LARGE)]
     large = flat[(np.mod(flat, flat.dtype.type(1)) == 0) & (flat % flat.dtype.type(_ROUND) != 0)] if len(flat) else flat
     return [float(v) for v in np.setdiff1d(large.astype(np.float64), values)]
-
-
-def _list_others(X: Any) -> list[Any]:
-    """Return the values of columns that are no numbers, of lists, and of labels."""
-    if hasattr(X, "select_dtypes"):
-        columns = X.select_dtypes(exclude=["number", "bool"])
-        return [v for j in range(columns.shape[1]) for v in columns.iloc[:, j].tolist()]
-    if isinstance(X, list):
-        return X
-    kind = getattr(X, "dtype", None)
-    return list(X.ravel().tolist()) if kind is not None and (X.ndim == 1 or kind.kind in "OU") else []
 
 
 def _split_values(value: Any) -> Iterator[Any]:
