@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
-from privgate.controls.data_checks import (
-    Print,
-    fingerprint,
-    fingerprint_near,
-    fingerprint_with_label,
-    is_shared,
-    list_columns,
-)
+from privgate.controls import data_checks
 from privgate.evidence import Count, Precondition
 from privgate.evidence.telling import share as hide_share
 from privgate.subject.containers import as_numbers
@@ -43,8 +36,6 @@ ALIKE_LEVEL, CHARGED = 1e-4, 1e-2
 MOST_TWINS = 0.05
 #: records may be left out of the trials on account of a twin if distinct members have one no oftener than this
 RARE = 0.002
-
-
 _NAMES = ("overlap", "near_overlap", "same_population")
 #: whether it warns, one sentence, and JSON values
 Checked = tuple[bool, str, dict[str, Any]]
@@ -102,7 +93,7 @@ def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
         return None
     near, original = np.zeros(len(trial), dtype=bool), np.zeros(n, dtype=bool)
     for prints in _round_records(data.pool()[0]):
-        near[:n] |= is_shared(prints[:n], data.units.owner)
+        near[:n] |= data_checks.is_shared(prints[:n], data.units.owner)
         near[n:] |= np.isin(prints[n:], prints[:n])
         original |= np.isin(prints[:n], prints[outside])
     hits, others = int(near[outside].sum()), int(near[inside].sum())
@@ -114,15 +105,15 @@ def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
     return Twins(len(outside), len(inside), share, usual, clear, rows, others)
 
 
-def _round_records(X: Any) -> tuple[Print, ...]:
+def _round_records(X: Any) -> tuple[data_checks.Print, ...]:
     """Return numbers a record that are equal for near ones, or for equal ones where nearness has no meaning."""
     if not hasattr(X, "tocsr"):
-        return fingerprint_near(X) or (fingerprint(X),)
+        return data_checks.fingerprint_near(X) or (data_checks.fingerprint(X),)
     grids = [X.tocsr().astype(np.float64) for _ in range(2)]
     step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
     for grid, shift in zip(grids, (0.0, 0.5), strict=True):
         grid.data = np.floor(grid.data / step + shift)
-    return tuple(map(fingerprint, grids))
+    return tuple(map(data_checks.fingerprint, grids))
 
 
 def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
@@ -175,12 +166,8 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     """Return how far candidates are from members; None without enough people on either side.
 
     ``trial``, bool of shape (P,), are the pool rows to compare: copies on both sides, or among the candidates, would be
-    learned by heart.
-
-    References
-    ----------
-    Lopez-Paz and Oquab (2017), "Revisiting Classifier Two-Sample Tests"; the AUC of the held-out half is a Mann-Whitney
-    statistic: mean 1/2 and variance at most ``(n1 + n0 + 1) / (12 n1 n0)`` under exchangeability.
+    learned by heart. Lopez-Paz and Oquab (2017), "Revisiting Classifier Two-Sample Tests"; the AUC of the held-out half
+    is a Mann-Whitney statistic: mean 1/2 and variance at most ``(n1 + n0 + 1) / (12 n1 n0)`` under exchangeability.
     """
     if data.candidates is None:
         return None
@@ -248,7 +235,7 @@ def _list_features(data: TrainingData, rows: Index, y: NDArray[Any]) -> Float:
         sizes = np.array([[len(t), t.count(" ")] for t in texts], dtype=np.float64)
         columns = [HashingVectorizer(n_features=MOST_COLUMNS, norm=None).transform(texts).toarray(), sizes]
     else:
-        every = list_columns(X)
+        every = data_checks.list_columns(X)
         some = np.sort(np.random.default_rng(29).permutation(len(every))[:MOST_COLUMNS])
         columns = [_rank(every[j])[:, None] for j in some]
     label = np.unique(y, return_inverse=True)[1][rows][:, None]
@@ -290,7 +277,10 @@ def list_copies(data: TrainingData) -> Index:
     """Return the positions of candidates that equal a training record in features and label, ascending."""
     if data.candidates is None:
         return np.zeros(0, dtype=np.int64)
-    members, candidates = fingerprint_with_label(data.X, data.y), fingerprint_with_label(*data.candidates)
+    members, candidates = (
+        data_checks.fingerprint_with_label(data.X, data.y),
+        data_checks.fingerprint_with_label(*data.candidates),
+    )
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
 
 

@@ -202,7 +202,8 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
     declared: dict[str, Callable[[Data], Any]] = {
         RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
         WITH_LABEL: _count_people_with_label,
-        OUTSIDE: _is_outside,
+        # what cannot be compared, NaN too, is outside
+        OUTSIDE: lambda data: np.zeros(data.n, int) if data.domain is None else 1 - data.domain.holds(data.X),
     }
     if frame is None and named <= {"label", *declared}:
         import pandas as pd
@@ -250,12 +251,6 @@ def _count_people_with_label(data: Data) -> NDArray[np.int64]:
     label = np.searchsorted(data.classes(), data.y)
     pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
     return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
-
-
-def _is_outside(data: Data) -> NDArray[np.int64]:
-    """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
-    inside = np.ones(data.n, dtype=bool) if data.domain is None else data.domain.holds(data.X)
-    return (~inside).astype(np.int64)
 
 
 def _write_validation(
