@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.evidence import Count, Precondition
-from privgate.subject.containers import as_numbers, take
+from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
 Print = NDArray[np.uint64]
 
 #: what to do about records that may be one person's
 _OWNER = "if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
+_NEAR = "at least {} of {} records differ from another person's record by rounding only"
 _GOLDEN = 0x9E3779B97F4A7C15  # whose multiples spread over all 64 bits
 
 
@@ -103,9 +104,8 @@ def _combine(columns: Iterable[Print]) -> Print:
 
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return one precondition a check, always in this order, passed ones too; none for what cannot be looked for."""
-    prints = fingerprint_with_label(data.X, data.y)
     labels = [check_targets(data)] if data.numbers else [check_labels(data), check_class_of_one(data)]
-    return [*labels, check_duplicates(data, prints), *check_near_duplicates(data, prints)]
+    return [*labels, *check_duplicates(data)]
 
 
 def check_labels(data: TrainingData) -> Precondition:
@@ -145,32 +145,26 @@ def check_class_of_one(data: TrainingData) -> Precondition:
     return Precondition("class_of_one", outcome, text, {"labels_of_one": alone})
 
 
-def check_duplicates(data: TrainingData, prints: Print) -> Precondition:
-    """Look for equal records of different people: leaving one out leaves the other, and the risk looks too small."""
-    copies = int(is_shared(prints, data.units.owner).sum())
-    outcome, text = "passed", "no two people have equal records"
-    if copies:
-        outcome = "warned"
-        text = f"{Count(copies, data.n)} of {data.n} records equal another person's record; {_OWNER}"
-    elif fingerprint_near(take(data.X, np.arange(1))) is None:
-        text += "; nearly equal ones were not looked for, because these records have no distance"
-    return Precondition("duplicates", outcome, text, {"records": copies, "share": copies / data.n})
+def check_duplicates(data: TrainingData) -> list[Precondition]:
+    """Look for equal and nearly equal records of different people: leaving one out leaves the other.
 
-
-def check_near_duplicates(data: TrainingData, prints: Print) -> list[Precondition]:
-    """Look for records of different people that differ by rounding only; equal ones are counted by their own check.
-
-    Nothing where records have no distance: what was not looked for passes nothing.
+    Of near ones nothing is said where records have no distance: what was not looked for passes nothing.
     """
-    if (grids := fingerprint_near(data.X)) is None:
-        return []
-    owners, outcome, text = data.units.owner, "passed", "no two people have nearly equal records"
-    near = is_shared(grids[0], owners) | is_shared(grids[1], owners)
-    count = int((near & ~is_shared(prints, owners)).sum())
-    if count:
-        some, outcome = f"{Count(count, data.n)} of {data.n}", "warned"
-        text = f"at least {some} records differ from another person's record by rounding only; {_OWNER}"
-    return [Precondition("near_duplicates", outcome, text, {"records": count, "share": count / data.n})]
+    owners, grids = data.units.owner, fingerprint_near(data.X)
+    equal = is_shared(fingerprint_with_label(data.X, data.y), owners)
+    near = None if grids is None else (is_shared(grids[0], owners) | is_shared(grids[1], owners)) & ~equal
+    absent = "" if grids else "; nearly equal ones were not looked for, because these records have no distance"
+    checks = []
+    for name, rows, fine, what in (
+        ("duplicates", equal, f"equal records{absent}", "{} of {} records equal another person's record"),
+        ("near_duplicates", near, "nearly equal records", _NEAR),
+    ):
+        if rows is not None:
+            count = int(rows.sum())
+            text = f"{what.format(Count(count, data.n), data.n)}; {_OWNER}" if count else f"no two people have {fine}"
+            detail = {"records": count, "share": count / data.n}
+            checks.append(Precondition(name, "warned" if count else "passed", text, detail))
+    return checks
 
 
 def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Print:
