@@ -162,7 +162,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
 def _measure_gap(subject: Subject, one: Answer, other: Answer) -> float:
     """Return the largest change of a prediction; 0 where a training failed, which shows nothing."""
     failed = one.problem or other.problem
-    return 0.0 if failed else reproduces.measure_gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    return 0.0 if failed else leakage.widest(subject.comparable(a.log_p) for a in (one, other))
 
 
 def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:

@@ -70,7 +70,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         return _doubt(no_answers(problem))
     rows, which = np.arange(subject.data.n, dtype=np.int64), f"all {subject.data.n} training records"
     first, again = (subject.comparable(a.log_p) for a in answers[:2])
-    noise = measure_gap(first, again)
+    noise = leakage.widest((first, again))
     detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
     if noise > DETERMINISTIC and not rerun:
         how = f"is not deterministic given its seed {seed}; hand the seed to every random generator"
@@ -84,7 +84,7 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
         return _doubt(f"the registered model could not be asked: {stored.problem}", {} if rerun else detail)
     if rerun:
         return _compare_with_reruns(subject, [a.log_p[rows] for a in answers], stored.log_p, which)
-    apart = measure_gap(subject.comparable(stored.log_p), first[rows])
+    apart = leakage.widest((subject.comparable(stored.log_p), first[rows]))
     detail |= {"from_registered_model": apart, "records_compared": len(rows)}
     detail["from_registered_model_nats"] = _measure_nats(subject, stored, answers[0].log_p[rows])
     if not apart <= REPRODUCED:
@@ -195,11 +195,6 @@ def registered_apart(control: Precondition) -> tuple[float, float]:
     """Return how far the registered model is from the recipe's, nats: on records, and at any question asked."""
     records = control.figure("from_registered_model_nats") or 0.0
     return records, max(records, control.figure("from_registered_model_elsewhere_nats") or 0.0)
-
-
-def measure_gap(p: Float, q: Float) -> float:
-    """Return the largest difference of two tables of answers."""
-    return float(np.abs(np.subtract(p, q)).max())
 
 
 def find_problem(answers: Iterable[Answer]) -> str:

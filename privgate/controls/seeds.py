@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from privgate.arrays import Float, Index
 from privgate.controls import depends
-from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, measure_gap, train_all
+from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, train_all
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.families.refit import no_answers
@@ -170,7 +170,7 @@ def _measure_change(subject: Subject, one: Answer, other: Answer) -> float:
     """
     if one.problem or other.problem:
         return float(not (one.problem and other.problem))
-    gap = measure_gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    gap = leakage.widest(subject.comparable(a.log_p) for a in (one, other))
     if subject.task == "regression" or np.abs(label_changes(one.log_p, other.log_p)).max() <= VISIBLE:
         return gap
     return max(gap, 2 * DETERMINISTIC)
