@@ -5,7 +5,6 @@ sign changed. No list of questions finds each. The table itself is seen: it has 
 texts of base 16, one for each of many people, which are no values of the data.
 """
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -35,7 +34,7 @@ LIBRARIES = (*_PARAMETERS, *_CONTAINERS)
 _SPARED = (*_PARAMETERS, "random.", "numpy.random.", "cloudpickle.", "datetime.")
 #: what dates are multiples of, in parts of a second
 _ROUND = 1000
-_DIGITS, _NUMERAL = re.compile(r"\d{10,20}"), re.compile(r"-?\d+(?:\.\d+)?(?:e\+?\d+)?")
+_DIGITS = re.compile(r"\d{10,20}")
 #: random names, as cloudpickle and MLflow give them, which are digests of nothing
 _RANDOM = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _HEX = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{8,64}")
@@ -45,11 +44,10 @@ _BASE64 = re.compile(r"(?=.*\d)(?=(?:.{4})+$)[A-Za-z0-9+/_-]{6,86}={1,2}")
 def find_keys(contents: Contents, X: Any, y: NDArray[Any], records: Records, recipe: Any) -> list[str]:
     """Return a sentence for each place with keys of many records; numbers and texts that are given are no keys.
 
-    Given are the values of ``X``, whose numbers and texts are ``records``, the labels, and parameters of the recipe.
+    Given are the values of ``X``, whose numbers are in ``records``, the labels, and parameters of the recipe.
     """
-    given = list(_split_values(recipe.payload))
-    own = {str(v) for v in (*itertools.chain(*records.texts), *y.tolist(), *getattr(X, "columns", ()), *given)}
-    numbers = [float(v) for v in own if _NUMERAL.fullmatch(v)]
+    others, given = _list_others(X), list(_split_values(recipe.payload))
+    numbers = [float(v) for v in (*others, *y.tolist(), *given) if isinstance(v, int | float | np.number)]
     flat = np.append(records.table.ravel(), numbers)
     values, keys = np.unique(flat[np.abs(flat) >= _LARGE]), dict[str, set[Any]]()
     for a in contents.arrays:
@@ -63,7 +61,8 @@ def find_keys(contents: Contents, X: Any, y: NDArray[Any], records: Records, rec
     digits = {t for t in contents.texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
     letters = {t for t in contents.texts if _BASE64.fullmatch(t) or (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t))}
     if len(digits | letters) > most:
-        own.update(*(re.findall(r"\w+", t.lower()) for t in own))
+        names = {str(v) for v in (*others, *getattr(X, "columns", ()))}
+        own = {v for v in given if isinstance(v, str)}.union(names, *(re.findall(r"\w+", t.lower()) for t in names))
         keys["texts"] = {*_select_keys(np.array(sorted(map(float, digits - own))), values), *(letters - own)}
     return [f"{KEYS}{len(some)} ({where})" for where, some in keys.items() if len(some) > most]
 
@@ -77,6 +76,16 @@ def _select_keys(numbers: NDArray[Any], values: Float) -> list[float]:
     flat = flat[np.isfinite(size) & (size >= _LARGE)]
     large = flat[(np.mod(flat, flat.dtype.type(1)) == 0) & (flat % flat.dtype.type(_ROUND) != 0)] if len(flat) else flat
     return [float(v) for v in np.setdiff1d(large.astype(np.float64), values)]
+
+
+def _list_others(X: Any) -> list[Any]:
+    """Return the values of lists, and of columns that are no numbers."""
+    if hasattr(X, "select_dtypes"):
+        return list(X.select_dtypes(exclude=["number", "bool"]).to_numpy(dtype=object).ravel().tolist())
+    if isinstance(X, list):
+        return X
+    array = not hasattr(X, "tocsr") and (X.ndim == 1 or X.dtype.kind in "OU")
+    return list(X.ravel().tolist()) if array else []
 
 
 def _split_values(value: Any) -> Iterator[Any]:
