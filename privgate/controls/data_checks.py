@@ -5,43 +5,42 @@ records, finds duplicates without comparing everybody with everybody.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Index
+from privgate.arrays import Bool, Float, Index
 from privgate.evidence import Count, Precondition
-from privgate.subject.containers import as_numbers, take
+from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
 Print = NDArray[np.uint64]
 
 #: what to do about records that may be one person's
 _OWNER = "if they belong to one person, name the person in 'groups', otherwise that person's risk is understated"
-_ROWS = 1 << 14  # records hashed at once, so that images need no second copy of the data
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_NEAR = "at least {} of {} records differ from another person's record by rounding only"
+_GOLDEN = 0x9E3779B97F4A7C15  # whose multiples spread over all 64 bits
 
 
 def fingerprint(X: Any) -> Print:
     """Return a number a record, shape (n,); different records share one with probability about 2^-64.
 
-    Parameters
-    ----------
-    X : array of any rank, DataFrame, scipy sparse matrix, or list
-        Negative zero equals zero, NaN equals NaN, and an integer equals the float of the same value.
+    Of arrays of any rank, frames, sparse matrices and lists. Negative zero equals zero, NaN equals NaN, and an integer
+    equals the float of the same value.
     """
     if hasattr(X, "tocsr"):
-        return _sparse(X.tocsr())
+        return _print_sparse(X.tocsr())
+    return _combine(map(_print_column, list_columns(X)))
+
+
+def list_columns(X: Any) -> list[Any]:
+    """Return the columns of a frame, of an array of any rank, or of a list."""
     if hasattr(X, "columns"):
-        return _combine([_column(X.iloc[:, j]) for j in range(X.shape[1])], len(X))
-    if hasattr(X, "shape") and np.asarray(X).dtype.kind in "biuf":
-        return _numbers(np.asarray(X))
-    values = np.asarray(X, dtype=object)
-    if values.ndim == 1:
-        return _text([str(v) for v in values])
-    return _combine([_text([str(v) for v in values[:, j]]) for j in range(values.shape[1])], len(values))
+        return [X.iloc[:, j] for j in range(X.shape[1])]
+    values = np.asarray(X) if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    return list(values.reshape(len(values), -1).T)
 
 
 def fingerprint_near(X: Any) -> tuple[Print, Print] | None:
@@ -51,174 +50,126 @@ def fingerprint_near(X: Any) -> tuple[Print, Print] | None:
     grids, half a cell apart, so that few pairs are cut. Everything else must be equal; text counts without case, spaces
     and punctuation.
     """
-    if hasattr(X, "tocsr"):
-        return None
-    if hasattr(X, "columns"):
-        both = [[_cells(X.iloc[:, j], shift) for j in range(X.shape[1])] for shift in (0.0, 0.5)]
-        return _combine(both[0], len(X)), _combine(both[1], len(X))
-    if hasattr(X, "shape"):
-        array = np.asarray(X)
-        if array.dtype.kind != "f":
-            return None
-        flat = array.reshape(len(array), -1)
-        step = _step(flat)
-        return _numbers(np.floor(flat / step)), _numbers(np.floor(flat / step + 0.5))
-    if all(isinstance(v, str) for v in X):
-        plain = _text([re.sub(r"[\W_]+", " ", v).strip().casefold() for v in X])
+    if isinstance(X, list) and all(isinstance(v, str) for v in X):
+        plain = _hash([re.sub(r"[\W_]+", " ", v).strip().casefold() for v in X])
         return plain, plain
-    return None
+    if not hasattr(X, "columns") and (hasattr(X, "tocsr") or np.asarray(X).dtype.kind != "f"):
+        return None
+    columns = list_columns(X)
+    return _combine(_print_cells(c, 0.0) for c in columns), _combine(_print_cells(c, 0.5) for c in columns)
 
 
-def _mix(x: Print) -> Print:
-    """Return well-mixed bits of each number (the finalizer of SplitMix64; Steele et al., 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * _M1
-    x = (x ^ (x >> np.uint64(27))) * _M2
-    return np.asarray(x ^ (x >> np.uint64(31)), dtype=np.uint64)
+def _hash(values: Any) -> Print:
+    """Return well-mixed bits of each text or 64-bit number (of numbers by SplitMix64; Steele et al., 2014)."""
+    from pandas.util import hash_array
+
+    values = np.array(values, dtype=object) if isinstance(values, list) else values
+    return np.asarray(hash_array(values), dtype=np.uint64)
 
 
-def _bits(a: NDArray[Any]) -> Print:
-    """Return the bits of each number as float64, one form for zero and one for NaN."""
-    f = a.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
-    f[np.isnan(f)] = np.nan
-    return f.view(np.uint64)
+def _hash_numbers(numbers: Float) -> Print:
+    numbers = numbers + 0.0  # -0.0 + 0.0 is 0.0
+    numbers[np.isnan(numbers)] = np.nan
+    return _hash(numbers.view(np.uint64))
 
 
-def _keys(width: int) -> Print:
-    return _mix(_GOLDEN * np.arange(1, width + 1, dtype=np.uint64))
+def _print_column(column: Any) -> Print:
+    numbers = as_numbers(column)
+    return _hash([str(v) for v in column.tolist()]) if numbers is None else _hash_numbers(numbers)
 
 
-def _numbers(array: NDArray[Any]) -> Print:
-    flat = array.reshape(len(array), -1)
-    keys = _keys(flat.shape[1])
-    out = np.empty(len(flat), dtype=np.uint64)
-    for start in range(0, len(flat), _ROWS):
-        block = np.ascontiguousarray(flat[start : start + _ROWS])
-        out[start : start + _ROWS] = _mix(_bits(block) ^ keys).sum(axis=1, dtype=np.uint64)
-    return out
+def _print_cells(column: Any, shift: float) -> Print:
+    if column.dtype.kind != "f":
+        return _print_column(column)
+    numbers = np.asarray(as_numbers(column))
+    step = np.nanstd(numbers) * 1e-3
+    return _hash_numbers(np.floor(numbers / (step if np.isfinite(step) and step > 0 else 1.0) + shift))
 
 
-def _sparse(csr: Any) -> Print:
+def _print_sparse(csr: Any) -> Print:
     csr = csr.copy()
     csr.sum_duplicates()
     csr.eliminate_zeros()
-    cells = _mix(_bits(csr.data) ^ _mix(_GOLDEN * (csr.indices.astype(np.uint64) + np.uint64(1))))
+    places = _hash((csr.indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+    cells = _hash(_hash_numbers(csr.data.astype(np.float64)) ^ places)
     # running sums wrap around, and so do their differences: exact
     total = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])
     return np.asarray(total[csr.indptr[1:]] - total[csr.indptr[:-1]], dtype=np.uint64)
 
 
-def _text(values: list[str]) -> Print:
-    from pandas.util import hash_array
-
-    return np.asarray(hash_array(np.array(values, dtype=object)), dtype=np.uint64)
-
-
-def _column(column: Any) -> Print:
-    numbers = as_numbers(column)
-    return _text([str(v) for v in column.tolist()]) if numbers is None else _mix(_bits(numbers))
-
-
-def _cells(column: Any, shift: float) -> Print:
-    if column.dtype.kind != "f":
-        return _column(column)
-    numbers = np.asarray(as_numbers(column))
-    return _mix(_bits(np.floor(numbers / _step(numbers[:, None])[0] + shift)))
-
-
-def _step(reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a thousandth of each column's standard deviation; 1 for a constant column."""
-    step = np.nanstd(reference.astype(np.float64), axis=0) * 1e-3
-    return np.asarray(np.where(np.isfinite(step) & (step > 0), step, 1.0))
-
-
-def _combine(columns: list[Print], n: int) -> Print:
-    out = np.zeros(n, dtype=np.uint64)
-    for key, column in zip(_keys(len(columns)), columns, strict=True):
-        out += _mix(column ^ key)
-    return out
+def _combine(columns: Iterable[Print]) -> Print:
+    mixed = (_hash(column ^ np.uint64(j * _GOLDEN % 2**64)) for j, column in enumerate(columns, start=1))
+    return sum(mixed, start=np.zeros(1, dtype=np.uint64))
 
 
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return one precondition a check, always in this order, passed ones too; none for what cannot be looked for."""
-    prints = fingerprint_with_label(data.X, data.y)
     labels = [check_targets(data)] if data.numbers else [check_labels(data), check_class_of_one(data)]
-    return [*labels, check_duplicates(data, prints), *check_near_duplicates(data, prints)]
+    return [*labels, *check_duplicates(data)]
 
 
 def check_labels(data: TrainingData) -> Precondition:
     """Check the label set: at least two labels, and no candidate with a label that training has never seen."""
     known = data.classes()
-    count = {"labels": len(known)}
+    detail = {"labels": len(known)}
     if len(known) < 2:
-        return Precondition(
-            "labels", "failed", "all training records have the same label; nothing can be judged", count
-        )
+        text = "all training records have the same label; nothing can be judged"
+        return Precondition("labels", "failed", text, detail)
     if data.candidates is not None and (unknown := int((~np.isin(data.candidates[1], known)).sum())):
         some = Count(unknown, len(data.candidates[1]))
         text = f"{some} candidates have a label that no training record has; attacks could tell them by it; remove them"
-        return Precondition("labels", "inconclusive", text, {**count, "unknown": unknown})
-    return Precondition("labels", "passed", f"{len(known)} labels", count)
+        return Precondition("labels", "inconclusive", text, {**detail, "unknown": unknown})
+    return Precondition("labels", "passed", f"{len(known)} labels", detail)
 
 
 def check_targets(data: TrainingData) -> Precondition:
     """Check a regressor's targets: that they differ, and are not a handful of codes."""
-    known, detail = len(data.classes()), {"values": len(data.classes())}
+    known = len(data.classes())
     outcome, text = "passed", f"numbers with {known} different values"
     if known < 2:
         outcome, text = "failed", "all training records have the same target; nothing can be judged"
     elif known == 2:
         outcome = "warned"
         text = "the targets have two values only, as labels have; a classifier of them says more about people"
-    return Precondition("targets", outcome, text, detail)
+    return Precondition("targets", outcome, text, {"values": known})
 
 
 def check_class_of_one(data: TrainingData) -> Precondition:
     """Check that every label belongs to at least two people: leaving out the only one removes the label."""
     pairs = np.unique(np.column_stack([np.searchsorted(data.classes(), data.y), data.units.owner]), axis=0)
     alone = int((np.bincount(pairs[:, 0]) == 1).sum())
-    detail = {"labels_of_one": alone}
-    if not alone:
-        return Precondition("class_of_one", "passed", "every label belongs to at least two people", detail)
-    text = (
-        f"{Count(alone)} labels are each of one person only: without that person the model cannot give the label at "
-        "all; merge rare labels"
-    )
-    return Precondition("class_of_one", "warned", text, detail)
+    outcome, text = "passed", "every label belongs to at least two people"
+    if alone:
+        outcome, text = "warned", f"{Count(alone)} labels are each of one person only: without that person the model "
+        text += "cannot give the label at all; merge rare labels"
+    return Precondition("class_of_one", outcome, text, {"labels_of_one": alone})
 
 
-def check_duplicates(data: TrainingData, prints: Print) -> Precondition:
-    """Look for equal records of different people: leaving one out leaves the other, and the risk looks too small."""
-    copies = int(is_shared(prints, data.units.owner).sum())
-    detail = {"records": copies, "share": copies / data.n}
-    if copies:
-        text = f"{Count(copies, data.n)} of {data.n} records equal another person's record; {_OWNER}"
-        return Precondition("duplicates", "warned", text, detail)
-    text = "no two people have equal records"
-    if fingerprint_near(take(data.X, np.arange(1))) is None:
-        text += "; nearly equal ones were not looked for, because these records have no distance"
-    return Precondition("duplicates", "passed", text, detail)
+def check_duplicates(data: TrainingData) -> list[Precondition]:
+    """Look for equal and nearly equal records of different people: leaving one out leaves the other.
 
-
-def check_near_duplicates(data: TrainingData, prints: Print) -> list[Precondition]:
-    """Look for records of different people that differ by rounding only; equal ones are counted by their own check.
-
-    Nothing where records have no distance: what was not looked for passes nothing.
+    Of near ones nothing is said where records have no distance: what was not looked for passes nothing.
     """
-    if (grids := fingerprint_near(data.X)) is None:
-        return []
-    owners, outcome, text = data.units.owner, "passed", "no two people have nearly equal records"
-    near = is_shared(grids[0], owners) | is_shared(grids[1], owners)
-    count = int((near & ~is_shared(prints, owners)).sum())
-    if count:
-        some, outcome = f"{Count(count, data.n)} of {data.n}", "warned"
-        text = f"at least {some} records differ from another person's record by rounding only; {_OWNER}"
-    return [Precondition("near_duplicates", outcome, text, {"records": count, "share": count / data.n})]
+    owners, grids = data.units.owner, fingerprint_near(data.X)
+    equal = is_shared(fingerprint_with_label(data.X, data.y), owners)
+    near = None if grids is None else (is_shared(grids[0], owners) | is_shared(grids[1], owners)) & ~equal
+    absent = "" if grids else "; nearly equal ones were not looked for, because these records have no distance"
+    checks = []
+    for name, rows, fine, what in (
+        ("duplicates", equal, f"equal records{absent}", "{} of {} records equal another person's record"),
+        ("near_duplicates", near, "nearly equal records", _NEAR),
+    ):
+        if rows is not None:
+            count = int(rows.sum())
+            text = f"{what.format(Count(count, data.n), data.n)}; {_OWNER}" if count else f"no two people have {fine}"
+            detail = {"records": count, "share": count / data.n}
+            checks.append(Precondition(name, "warned" if count else "passed", text, detail))
+    return checks
 
 
 def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Print:
     """Return a number a record and its label together, shape (n,)."""
-    label = fingerprint(y[:, None] if y.dtype.kind in "biuf" else [str(v) for v in y])
-    return np.asarray(fingerprint(X) * np.uint64(3) + label, dtype=np.uint64)
+    return np.asarray(fingerprint(X) * np.uint64(3) + _print_column(y), dtype=np.uint64)
 
 
 def is_shared(prints: Print, owners: Index) -> Bool:

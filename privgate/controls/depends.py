@@ -55,21 +55,20 @@ def draw_people(subject: Subject, count: int = 1) -> list[int]:
     return drawn
 
 
-# Changes that no honest recipe can miss.
-
-
 def draw_half(subject: Subject, rng: Generator) -> Index:
     """Return half of the records, ascending, leaving two of each label if there are two: validation splits need them.
 
     Shares of labels change where they can: a model that follows nothing else must not seem to ignore its data.
     """
+    import pandas as pd
+
     codes = subject.label_codes
     if subject.task == "regression":
         return np.sort(rng.permutation(len(codes))[: len(codes) // 2]).astype(np.int64)
     shares = np.bincount(codes) / len(codes)
     for _ in range(20):
         order = rng.permutation(len(codes))
-        rank = _count_before(codes[order])
+        rank = pd.Series(order).groupby(codes[order]).cumcount().to_numpy()  # of each among its label's
         free = order[rank >= 2]
         if len(free) < len(codes) // 4:
             free = order[rank >= 1]
@@ -80,25 +79,19 @@ def draw_half(subject: Subject, rng: Generator) -> Index:
     return gone
 
 
-def _count_before(codes: Index) -> Index:
-    """Return how often each entry's value came before it, shape of ``codes``."""
-    order = np.argsort(codes, kind="stable")
-    rank = np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - np.searchsorted(codes[order], codes[order])
-    return rank
-
-
 def relabel(subject: Subject, rows: Index, rng: Generator, *, gone: Index = NOBODY) -> tuple[tuple[int, int], ...]:
     """Return (row, new label's position) for those of ``rows`` that get one common new label; empty if none can.
 
     One label grows and the others shrink, so that the labels as a whole change: exchanged labels of two equal records
     would leave the data as they were. No label falls below a quarter of its records, nor below two if it had more.
     """
-    if subject.task == "regression":
-        return _move_targets(subject, rows, rng)
-    codes = subject.label_codes
-    counts = np.bincount(np.delete(codes, gone), minlength=len(subject.classes))
-    own = np.bincount(codes[rows], minlength=len(counts))
+    codes, count = subject.label_codes, len(subject.classes)
+    if subject.task == "regression":  # targets out of the highest, or of the lowest, quarter of all
+        far = rng.integers(0, max(1, count // 4), len(rows))
+        targets = count - 1 - far if rng.random() < 0.5 else far
+        return tuple((int(row), int(new)) for row, new in zip(rows, targets, strict=True) if codes[row] != new)
+    counts = np.bincount(np.delete(codes, gone), minlength=count)
+    own = np.bincount(codes[rows], minlength=count)
     target = int(rng.choice(np.flatnonzero(own == own.min())))
     for least in (np.maximum(2, counts // 4), np.ones_like(counts)):
         kept, chosen = counts.copy(), []
@@ -111,27 +104,17 @@ def relabel(subject: Subject, rows: Index, rng: Generator, *, gone: Index = NOBO
     return ()
 
 
-def _move_targets(subject: Subject, rows: Index, rng: Generator) -> tuple[tuple[int, int], ...]:
-    """Return targets out of the highest, or of the lowest, quarter of all for ``rows``."""
-    codes, count = subject.label_codes, len(subject.classes)
-    far = rng.integers(0, max(1, count // 4), len(rows))
-    targets = count - 1 - far if rng.random() < 0.5 else far
-    return tuple((int(row), int(new)) for row, new in zip(rows, targets, strict=True) if codes[row] != new)
-
-
 def list_probes(subject: Subject) -> list[Probe]:
     """Return the three changes, drawn by digest: half gone, 20 relabelled, and 20 relabelled of the other half."""
     rng, pool, seed = subject.generator("depends_on_data"), list_pool(subject), subject.recipe.seed
-    gone = draw_half(subject, rng)
+    gone, everybody = draw_half(subject, rng), np.arange(subject.data.n)
     half = Fit(seed, pool, left_out=gone)
     probes = [("leaving out a random half", half, train_all(subject))]
-    if labels := relabel(subject, rng.permutation(subject.data.n)[:RELABELLED], rng):
-        probe = Fit(seed, pool, left_out=NOBODY, relabel=labels)
-        probes.append((f"relabelling {len(labels)} records", probe, train_all(subject)))
-    kept = np.setdiff1d(np.arange(subject.data.n), gone)
-    if labels := relabel(subject, rng.permutation(kept)[:RELABELLED], rng, gone=gone):
-        probe = Fit(seed, pool, left_out=gone, relabel=labels)
-        probes.append((f"relabelling {len(labels)} records of the other half", probe, half))
+    for of, out, other in (("", NOBODY, train_all(subject)), (" of the other half", gone, half)):
+        rows = rng.permutation(np.setdiff1d(everybody, out))[:RELABELLED]
+        if labels := relabel(subject, rows, rng, gone=out):
+            fit = Fit(seed, pool, left_out=out, relabel=labels)
+            probes.append((f"relabelling {len(labels)} records{of}", fit, other))
     return probes
 
 
@@ -153,7 +136,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     probes = list_probes(subject)
     repeats = [train_all(subject, repeat=r) for r in range(ALIKE)]
     answers = fleet.fits(subject, [*repeats, *(fit for _, fit, _ in probes)], label=_LABEL)
-    same, changed = answers[:ALIKE], answers[ALIKE:]
+    same = answers[:ALIKE]
     if problem := reproduces.find_problem(same):
         return _doubt(no_answers(problem))
     noise = leakage.widest(subject.comparable(a.log_p) for a in same)
@@ -161,7 +144,8 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
         text = f"trainings on the same data differ by up to {noise:.2g}"
         return _doubt(f"{text}: what moves predictions cannot be told from noise", {"between_two_trainings": noise})
     whole = repeats[0].encoding
-    known = {fit.encoding: answer for (_, fit, _), answer in zip(probes, changed, strict=True)} | {whole: same[0]}
+    known = {fit.encoding: answer for (_, fit, _), answer in zip(probes, answers[ALIKE:], strict=True)}
+    known[whole] = same[0]
     moved = {what: _measure_gap(subject, known[fit.encoding], known[other.encoding]) for what, fit, other in probes}
     of_whole = [(moved[what], fit.relabel) for what, fit, other in probes if other.encoding == whole]
     by_record = [distance / len(relabel) for distance, relabel in of_whole if relabel]
@@ -169,8 +153,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     idle = {what: known[fit.encoding].problem for what, fit, _ in probes if not moved[what] > BEYOND * noise}
     # half of the data may be too little for a recipe's own validation split; the other trainings show what it does
     halves = {what for what, fit, _ in probes if fit.left_out is not None and len(fit.left_out)}
-    excused = {what for what, problem in idle.items() if problem and what in halves}
-    if len(idle) == len(probes) or set(idle) != excused:
+    if len(idle) == len(probes) or any(not problem or what not in halves for what, problem in idle.items()):
         failed = next(filter(None, idle.values()), "")
         shown = f"training on changed data failed, which shows nothing ({failed})"
         text = shown if failed else f"{' and '.join(idle)} moves no prediction"
@@ -181,7 +164,7 @@ def depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
 def _measure_gap(subject: Subject, one: Answer, other: Answer) -> float:
     """Return the largest change of a prediction; 0 where a training failed, which shows nothing."""
     failed = one.problem or other.problem
-    return 0.0 if failed else reproduces.measure_gap(subject.comparable(one.log_p), subject.comparable(other.log_p))
+    return 0.0 if failed else leakage.widest(subject.comparable(a.log_p) for a in (one, other))
 
 
 def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
@@ -195,17 +178,17 @@ def _depends_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
         return _doubt("nobody can be left out without a label being lost")
     half = relabel(subject, rng.permutation(subject.data.n)[: subject.data.n // 2], rng)
     gone = [subject.data.units[people[r % len(people)]] for r in range(SIDE)]
-    labels = [tuple((row, code) for row, code in half if row not in rows) for rows in gone]
-    sides = {
-        "relabelling half of the data": [
-            *(train_all(subject, repeat=r) for r in range(SIDE)),
-            *(Fit(None, pool, left_out=NOBODY, relabel=half, repeat=r) for r in range(SIDE)),
-        ],
-        "with one person left out, relabelling half of the others": [
-            *(Fit(None, pool, left_out=rows, repeat=r) for r, rows in enumerate(gone)),
-            *(Fit(None, pool, left_out=rows, relabel=labels[r], repeat=r) for r, rows in enumerate(gone)),
-        ],
-    }
+    sides = {}
+    for what, out in (
+        ("relabelling half of the data", [NOBODY] * SIDE),
+        ("with one person left out, relabelling half of the others", gone),
+    ):
+        labels = [tuple((row, code) for row, code in half if row not in rows) for rows in out]
+        sides[what] = [
+            Fit(None, pool, left_out=rows, relabel=changed, repeat=r)
+            for side in ([()] * SIDE, labels)
+            for r, (rows, changed) in enumerate(zip(out, side, strict=True))
+        ]
     detail: dict[str, Any] = {"runs": SIDE, "permutation_p": {}}
     for what, fits in sides.items():
         answers = fleet.fits(subject, fits, label=_LABEL)

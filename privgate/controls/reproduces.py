@@ -31,13 +31,8 @@ RUNS = 5
 #: how many times as much may lie between two models at a question as on the records, however far out it lies
 FARTHEST = 100.0
 _LABEL = "checking the recipe"
-_doubt = partial(Precondition, "reproduces", "inconclusive")
+_doubt, _pass = (partial(Precondition, "reproduces", outcome) for outcome in ("inconclusive", "passed"))
 NOBODY: Index = np.zeros(0, dtype=np.int64)
-
-
-def list_pool(subject: Subject) -> Index:
-    """Return all rows of the pool, shape (P,): training records, then candidates."""
-    return _list_rows(subject.data.pool_size)
 
 
 @lru_cache(maxsize=2)
@@ -45,6 +40,11 @@ def _list_rows(size: int) -> Index:
     rows = np.arange(size, dtype=np.int64)
     rows.setflags(write=False)
     return rows
+
+
+def list_pool(subject: Subject) -> Index:
+    """Return all rows of the pool, shape (P,): training records, then candidates."""
+    return _list_rows(subject.data.pool_size)
 
 
 def train_all(subject: Subject, *, repeat: int = 0) -> Fit:
@@ -60,75 +60,54 @@ def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     them is stated in nats as well (``detail``): whoever limits changes of log-probabilities must add it. A recipe with
     differential privacy has no seed: its stored model must be as close to reruns as reruns are to each other.
     """
-    if subject.recipe.dp is not None and subject.recipe.seed is None:
-        return _reproduces_in_distribution(subject, fleet)
-    answers, problem = _train_repeatedly(subject, fleet, 2)
-    if problem:
-        return _doubt(no_answers(problem))
-    first, again = (subject.comparable(a.log_p) for a in answers)
-    noise = measure_gap(first, again)
-    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
-    if noise > DETERMINISTIC:
-        how = (
-            "leaves random_state open; give Recipe(seed=…)"
-            if subject.recipe.seed is None
-            else f"is not deterministic given its seed {subject.recipe.seed}; hand the seed to every random generator"
+    rerun, seed = subject.recipe.dp is not None and subject.recipe.seed is None, subject.recipe.seed
+    answers = fleet.fits(subject, [train_all(subject)], label=_LABEL)
+    if not answers[0].problem:  # else no other is tried
+        answers += fleet.fits(
+            subject, [train_all(subject, repeat=r) for r in range(1, RUNS if rerun else 2)], label=_LABEL
         )
-        text = f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}"
-        return _doubt(text, detail)
-    if subject.model is None:
-        text = "two trainings agree; there is no stored model to compare with"
-        return Precondition("reproduces", "passed", text, detail)
+    if problem := find_problem(answers):
+        return _doubt(no_answers(problem))
     rows, which = np.arange(subject.data.n, dtype=np.int64), f"all {subject.data.n} training records"
+    first, again = (subject.comparable(a.log_p) for a in answers[:2])
+    noise = leakage.widest((first, again))
+    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
+    if noise > DETERMINISTIC and not rerun:
+        how = f"is not deterministic given its seed {seed}; hand the seed to every random generator"
+        how = "leaves random_state open; give Recipe(seed=…)" if seed is None else how
+        return _doubt(f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}", detail)
+    if subject.model is None:
+        text = "there is no stored model to compare with"
+        return _pass(text, {"runs": RUNS}) if rerun else _pass(f"two trainings agree; {text}", detail)
     stored = fleet.registered(subject, rows)
     if stored.problem:
-        return _doubt(f"the registered model could not be asked: {stored.problem}", detail)
-    apart = measure_gap(subject.comparable(stored.log_p), first[rows])
+        return _doubt(f"the registered model could not be asked: {stored.problem}", {} if rerun else detail)
+    if rerun:
+        return _compare_with_reruns(subject, [a.log_p[rows] for a in answers], stored.log_p, which)
+    apart = leakage.widest((subject.comparable(stored.log_p), first[rows]))
     detail |= {"from_registered_model": apart, "records_compared": len(rows)}
     detail["from_registered_model_nats"] = _measure_nats(subject, stored, answers[0].log_p[rows])
     if not apart <= REPRODUCED:
         unit = "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
-        text = (
-            f"the recipe does not reproduce the registered model: {unit} differ by up to {apart:.2g} on {which}, "
-            f"allowed is {REPRODUCED:g}"
-        )
-        return _doubt(text, detail)
+        text = f"the recipe does not reproduce the registered model: {unit} differ by up to {apart:.2g} on {which}"
+        return _doubt(f"{text}, allowed is {REPRODUCED:g}", detail)
     if problem := _differs_elsewhere(subject, fleet, detail):
         return _doubt(problem, detail)
     text = f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}"
-    if (nats := max(registered_apart(Precondition("reproduces", "passed", "", detail)))) > TOLD:
+    if (nats := max(registered_apart(_pass("", detail)))) > TOLD:
         text += f"; logarithms of small probabilities differ by up to {nats:.3g} nats, which upper limits include"
-    return Precondition("reproduces", "passed", text, detail)
+    return _pass(text, detail)
 
 
-def _train_repeatedly(subject: Subject, fleet: Fleet, runs: int) -> tuple[list[Answer], str]:
-    """Return the answers of so many trainings on everybody, and the first problem; the first one is tried alone."""
-    answers = fleet.fits(subject, [train_all(subject)], label=_LABEL)
-    if not answers[0].problem:
-        answers += fleet.fits(subject, [train_all(subject, repeat=r) for r in range(1, runs)], label=_LABEL)
-    return answers, find_problem(answers)
-
-
-def _reproduces_in_distribution(subject: Subject, fleet: Fleet) -> Precondition:
-    answers, problem = _train_repeatedly(subject, fleet, RUNS)
-    if problem:
-        return _doubt(no_answers(problem))
-    if subject.model is None:
-        return Precondition("reproduces", "passed", "there is no stored model to compare with", {"runs": RUNS})
-    rows = np.arange(subject.data.n, dtype=np.int64)
-    stored = fleet.registered(subject, rows)
-    if stored.problem:
-        return _doubt(f"the registered model could not be asked: {stored.problem}")
-    runs = subject.comparable(np.stack([a.log_p[rows] for a in answers]))
+def _compare_with_reruns(subject: Subject, answers: list[Float], stored: Float, which: str) -> Precondition:
+    runs = subject.comparable(np.stack(answers))
     among = float((np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)).max())
-    own = float(np.abs(runs - subject.comparable(stored.log_p)).mean())
+    own = float(np.abs(runs - subject.comparable(stored)).mean())
     detail = {"runs": RUNS, "from_registered_model": own, "between_runs": among}
-    which = f"all {subject.data.n} training records"
     if not own <= 2 * among:
         text = f"the registered model is {own:.2g} away from reruns of the recipe on {which}, reruns only {among:.2g}"
         return _doubt(f"{text} from each other", detail)
-    text = f"the registered model is as close to reruns as they are to each other, on {which}"
-    return Precondition("reproduces", "passed", text, detail)
+    return _pass(f"the registered model is as close to reruns as they are to each other, on {which}", detail)
 
 
 # Questions that are no record, put to the stored model as well: it must be the recipe's there, too.
@@ -216,11 +195,6 @@ def registered_apart(control: Precondition) -> tuple[float, float]:
     """Return how far the registered model is from the recipe's, nats: on records, and at any question asked."""
     records = control.figure("from_registered_model_nats") or 0.0
     return records, max(records, control.figure("from_registered_model_elsewhere_nats") or 0.0)
-
-
-def measure_gap(p: Float, q: Float) -> float:
-    """Return the largest difference of two tables of answers."""
-    return float(np.abs(np.subtract(p, q)).max())
 
 
 def find_problem(answers: Iterable[Answer]) -> str:

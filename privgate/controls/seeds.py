@@ -5,9 +5,9 @@ draws without reading its argument, other orders of the records. Section 9.4 of 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -42,21 +42,19 @@ By = Literal["seed", "order"]
 
 @dataclass(frozen=True)
 class Seeds:
-    """The seeds to judge at, and why.
-
-    ``seeds`` is the recipe's own, or paired runs of a recipe without one; ``more`` runs follow where an upper limit is
-    wanted and no lower one has decided. ``moved_by`` is the largest change of a probability at any record among the
-    ``compared`` seeds, the recipe's own included; ``by`` is the order where a function draws without reading its
-    argument. ``unread``: no part of the estimator reads a seed, so that none was compared.
-    """
+    """The seeds to judge at, and why: the recipe's own, or paired runs of a recipe without one."""
 
     seeds: tuple[int | None, ...]
     dependent: bool
+    #: the largest change of a probability at any record among the ``compared`` seeds, the recipe's own included
     moved_by: float
     compared: int
     message: str
+    #: the order where a function draws without reading its argument
     by: By = "seed"
+    #: runs that follow where an upper limit is wanted and no lower one has decided
     more: tuple[int | None, ...] = ()
+    #: no part of the estimator reads a seed, so that none was compared
     unread: bool = False
 
 
@@ -70,10 +68,7 @@ def draw_privately(subject: Subject, purpose: str, fleet: Fleet | None) -> Gener
 
 
 def train_at(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
-    """Return the training at another seed, or in another order of the records; asked about the pool without ``rows``.
-
-    Of a recipe without a seed it is one run more.
-    """
+    """Return the training at another seed, in another order, or one run more; asked about the pool without ``rows``."""
     own, asked = subject.recipe.seed, list_pool(subject) if rows is None else rows
     if own is None:
         return Fit(None, asked, left_out=left_out, repeat=number)
@@ -90,9 +85,6 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
     return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
 
 
-# Whether another seed gives another model, seen before anybody is left out.
-
-
 def choose(
     subject: Subject, fleet: Fleet, *, n_units: int | None = None, count: int | None = None, glance: bool = False
 ) -> Seeds:
@@ -102,16 +94,8 @@ def choose(
     function. Whether they matter or not, the recipe's own seed is used: the verdict is about this code at this seed. A
     recipe without a seed has runs with and without each person, see ``_pair_runs``.
 
-    Parameters
-    ----------
-    subject : Subject
-    fleet : Fleet
-    n_units : int, optional
-        People who will be left out; all if absent.
-    count : int, optional
-        The number of runs of a recipe without a seed; where given, seeds are compared though no part reads one.
-    glance : bool
-        For a plan: one other seed is tried, on everybody.
+    ``n_units`` people will be left out, all if absent. ``count`` is the number of runs of a recipe without a seed;
+    where given, seeds are compared though no part reads one. For a plan, ``glance``, one other seed is tried.
 
     Raises
     ------
@@ -137,10 +121,10 @@ def choose(
         return _pair_runs(moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
     if dependent:
         text = describe(moved[kind], kind)
-        return Seeds((own,), dependent=True, moved_by=moved[kind], compared=compared, message=text, by=kind)
-    where = " on all data, so one seed is used" if glance else ", on all data and with one person left out; one is used"
-    text = f"{compared} seeds gave the same models{where}"
-    return Seeds((own,), dependent=False, moved_by=moved["seed"], compared=compared, message=text)
+    else:
+        where = " on all data, so one seed" if glance else ", on all data and with one person left out; one"
+        kind, text = "seed", f"{compared} seeds gave the same models{where} is used"
+    return Seeds((own,), dependent=dependent, moved_by=moved[kind], compared=compared, message=text, by=kind)
 
 
 def describe(moved: float, by: str = "seed") -> str:
@@ -155,16 +139,16 @@ def _pair_runs(moved: float, compared: int, count: int | None, people: int) -> S
     An upper limit needs ``SEEDS_FOR_A_LIMIT``. docs/mathematics.md, section 9.4.
     """
     pairs = min(MOST, max(LEAST, math.ceil(1 + math.log2(max(1, people) / 0.05)))) if count is None else count
-    text = f"another run moves predictions by up to {moved:.2g}; everybody is judged on {pairs} runs with and without"
-    more: tuple[int | None, ...] = ()
-    if count is None:
-        more = (None,) * SEEDS_FOR_A_LIMIT
-        text += f", and on {SEEDS_FOR_A_LIMIT} where these do not refuse"
+    judged, more = f"everybody is judged on {pairs} runs with and without", SEEDS_FOR_A_LIMIT if count is None else 0
+    if more:
+        judged += f", and on {more} where these do not refuse"
     elif pairs == 1:
-        text = f"another run moves predictions by up to {moved:.2g}; a single run neither refuses nor approves"
+        judged = "a single run neither refuses nor approves"
     elif pairs < SEEDS_FOR_A_LIMIT:
-        text += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
-    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=more)
+        judged += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
+    text = f"another run moves predictions by up to {moved:.2g}; {judged}"
+    none = (None,)
+    return Seeds(none * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=none * more)
 
 
 def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[tuple[By, Fit, Fit]]:
@@ -173,11 +157,9 @@ def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[
     pairs: list[tuple[By, Fit, Fit]] = [("seed", train_all(subject), train_at(subject, first, by="seed"))]
     if subject.recipe.seed is not None and not subject.recipe.is_estimator:  # the gate sets the seed of an estimator
         pairs.append(("order", train_all(subject), train_at(subject, third, by="order")))
-    if not glance:
-        for person in depends.draw_people(subject):
-            gone = subject.data.units[person]
-            other = train_at(subject, second, by="seed", left_out=gone)
-            pairs.append(("seed", depends.without(subject, person), other))
+    for person in () if glance else depends.draw_people(subject):
+        other = train_at(subject, second, by="seed", left_out=subject.data.units[person])
+        pairs.append(("seed", depends.without(subject, person), other))
     return pairs
 
 
@@ -187,23 +169,19 @@ def _measure_change(subject: Subject, one: Answer, other: Answer) -> float:
     Risk is measured in nats: 1e-9 and 1e-7 are 4.6 apart. A training that fails for one seed only is moved by all.
     """
     if one.problem or other.problem:
-        return 0.0 if one.problem and other.problem else 1.0
-    gap = float(np.abs(subject.comparable(one.log_p) - subject.comparable(other.log_p)).max())
-    if subject.task == "regression":
+        return float(not (one.problem and other.problem))
+    gap = leakage.widest(subject.comparable(a.log_p) for a in (one, other))
+    if subject.task == "regression" or np.abs(label_changes(one.log_p, other.log_p)).max() <= VISIBLE:
         return gap
-    nats = float(np.abs(label_changes(one.log_p, other.log_p)).max())
-    return max(gap, 2 * DETERMINISTIC) if nats > VISIBLE else gap
-
-
-# Whether the released answers stand out among those of models at other seeds.
+    return max(gap, 2 * DETERMINISTIC)
 
 
 def rank_distances(answers: Sequence[Float]) -> Float:
     """Return how far each model's answers lie from the others' at its most unusual answer, shape (M,).
 
-    ``answers`` are M float64 arrays of shape (D,), nats or numbers, of M models about the same records. A larger value
-    is more unusual. Deviations of each answer over all M models, the median one added, measure it: whatever the seeds
-    do, the M values are exchangeable where the first seed was drawn like the others, and so is their order.
+    ``answers`` are M float64 arrays of shape (D,), nats or numbers, of M models about the same records. Deviations of
+    each answer over all M models, the median one added, measure it: whatever the seeds do, the M values are
+    exchangeable where the first seed was drawn like the others, and so is their order.
     """
     mean, scale = leakage.moments(answers)
     if (scale > 0).any():
@@ -238,21 +216,21 @@ def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | No
     if others:
         moved = leakage.widest(map(np.exp, answers) if subject.task == "classification" else answers)
     detail = {"coins": len(others), "moved_by": moved, "median": float(np.median(spread)), "floor": float(spread.max())}
+    outcome, step = "inconclusive", ""
     if len(others) < COMPARED:
         text = (
             f"only {len(others)} models at other seeds could be trained, too few to compare the released answers with"
         )
-        return Precondition("coins", "inconclusive", text, detail)
-    distance = rank_distances(answers)
-    if own and (distance[1:] >= distance[0]).any():
-        text = f"the released answers are as usual as those of {len(others)} models at other seeds"
-        return Precondition("coins", "passed", text, detail)
-    step = "" if by == "seed" else "let the code draw from its argument seed, and "
-    text = (
-        f"the released answers are further from the usual than those of all {len(others)} models at other seeds: the "
-        f"seed may have been chosen among many; {step}release a model with a seed that nobody picked"
-    )
-    return Precondition("coins", "inconclusive" if by == "seed" else "warned", text, detail)
+    elif own and ((distance := rank_distances(answers))[1:] >= distance[0]).any():
+        outcome, text = "passed", f"the released answers are as usual as those of {len(others)} models at other seeds"
+    else:
+        if by == "order":
+            outcome, step = "warned", "let the code draw from its argument seed, and "
+        text = (
+            f"the released answers are further from the usual than those of all {len(others)} models at other seeds: "
+            f"the seed may have been chosen among many; {step}release a model with a seed that nobody picked"
+        )
+    return Precondition("coins", outcome, text, detail)
 
 
 def _answer_records(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Float]:
@@ -261,37 +239,30 @@ def _answer_records(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Flo
     return [np.maximum(own, FLOOR) for own in answers] if subject.task == "classification" else answers
 
 
-# Estimators that read no seed.
-
-
-def _without_sampling(solver: Any) -> bool:
-    return solver.solver in ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
-
-
-#: class -> whether it reads no seed with its parameters
-_READS_NONE: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        (
-            *("GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB", "LinearRegression"),
-            *("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "KernelRidge"),
-            *("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "Pipeline", "ColumnTransformer"),
-            *("FeatureUnion", "FixedScaler", "FixedOneHot", "StandardScaler", "MinMaxScaler", "MaxAbsScaler"),
-            *("RobustScaler", "Normalizer", "OneHotEncoder", "OrdinalEncoder", "SimpleImputer", "Binarizer"),
-            *("PolynomialFeatures", "CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer"),
-        ),
-        lambda _: True,
-    ),
-    # random_state is read "when solver == 'sag', 'saga' or 'liblinear'"; of Ridge by 'sag' and 'saga'
-    **dict.fromkeys(("LogisticRegression", "Ridge"), _without_sampling),
-    # it is read where selection is 'random'
-    **dict.fromkeys(("Lasso", "ElasticNet"), lambda descent: descent.selection == "cyclic"),
+#: classes that read no seed
+_READS_NONE = frozenset(
+    (
+        "GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB", "LinearRegression",
+        "KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "KernelRidge", "LinearDiscriminantAnalysis",
+        "QuadraticDiscriminantAnalysis", "Pipeline", "ColumnTransformer", "FeatureUnion", "FixedScaler", "FixedOneHot",
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "OneHotEncoder",
+        "OrdinalEncoder", "SimpleImputer", "Binarizer", "PolynomialFeatures", "CountVectorizer", "TfidfVectorizer",
+        "TfidfTransformer", "HashingVectorizer",
+    )
+)  # fmt: skip
+_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
+#: classes that read none where a parameter has one of these values; scikit-learn says so of 'random_state'
+_READS_NONE_WHERE = {
+    **dict.fromkeys(("LogisticRegression", "Ridge"), ("solver", _SOLVERS)),
+    **dict.fromkeys(("Lasso", "ElasticNet"), ("selection", ("cyclic",))),
 }
 
 
 def reads_no_seed(recipe: Recipe) -> bool:
     """Return whether the recipe is an estimator made of classes that are known to read no seed as they are set."""
-    estimator = recipe.library_estimator
-    if estimator is None:
+    if (estimator := recipe.library_estimator) is None:
         return False
     parts = [estimator, *(p for p in estimator.get_params(deep=True).values() if hasattr(p, "get_params"))]
-    return all(type(p).__name__ in _READS_NONE and _READS_NONE[type(p).__name__](p) for p in parts)
+    rest = [p for p in parts if type(p).__name__ not in _READS_NONE]
+    where = [_READS_NONE_WHERE.get(type(p).__name__, ("", ())) for p in rest]
+    return all(getattr(p, name, None) in values for p, (name, values) in zip(rest, where, strict=True))

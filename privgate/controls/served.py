@@ -36,11 +36,9 @@ SINGLE = 1e-4
 TIMES, NOISE_LEVEL = 3, 1e-4
 #: questions outside of the declared domain that are put to a model at most
 MOST_OUTSIDE = 128
-#: what is called in a worker, by name
-_OUTSIDE = "privgate.controls.served:ask_outside"
 #: all records as training had them: what everything else is compared with
 WHOLE = "at once"
-_doubt = partial(Precondition, "served", "inconclusive")
+_doubt, _pass = (partial(Precondition, "served", outcome) for outcome in ("inconclusive", "passed"))
 #: steps that can succeed, also for a model that ``privgate.log_model`` has logged
 DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
 NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
@@ -54,12 +52,16 @@ EMPTY = (
     "an empty place of a sparse row is 0 in an array, and this model takes the two for different values (boosted trees "
     "take an empty place for missing): train on X.toarray(), or let predict=… turn arrays into sparse rows"
 )
-THRESHOLD = (
-    "labels of the served predict are not always the likeliest (a threshold other than one half gives such): release "
-    "probabilities, or give Recipe(predict=…) whose likeliest label is the one of predict"
-)
-
-# What the served model answers beside what is declared.
+#: what is served -> the step
+_STEPS = {
+    "exact probabilities": "declare them: privgate adopt --release probabilities, or log_model and log_recipe without "
+    "release=",
+    "numbers that are no probabilities": "let the served predict return probabilities or labels",
+    "labels": "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))",
+    "other labels": "labels of the served predict are not always the likeliest (a threshold other than one half gives "
+    "such): release probabilities, or give Recipe(predict=…) whose likeliest label is the one of predict",
+    "other numbers": DECLARE,
+}
 
 
 def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
@@ -90,9 +92,8 @@ def _compare(  # noqa: PLR0917  one comparison
     subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float, questions: int
 ) -> Precondition:
     """Return whether answers without noise are the declared release of the model's own, in each container."""
-    number = subject.task == "regression"
+    number, loose = subject.task == "regression", SAME
     said = "the model's own numbers" if number else describe(subject.release)
-    loose = SAME
     if not number:
         p = np.exp(native)  # of networks, all are numbers of single precision
         loose = SINGLE if (np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all() else SAME
@@ -110,11 +111,14 @@ def _compare(  # noqa: PLR0917  one comparison
         return _doubt(f"{text}; let Recipe(predict=…) return what the served predict returns, or leave it out", detail)
     if wrong:
         kind = _describe_values(served, native)
+        step = _STEPS["other labels" if kind == "labels" and subject.release.form == "label" else kind]
+        if step == _STEPS["labels"] and getattr(subject.model, "flavor", "") == "sklearn":
+            step += "; or log the model with pyfunc_predict_fn='predict_proba'"
         text = f"MLflow serves {kind}, and declared are {said} ({Count(wrong, total)} of {total} answers differ)"
-        return _doubt(f"{text}; {_choose_step(kind, subject)}", detail)
-    drawn, kind_of = reproduces.draw(subject, "few", fleet), np.digitize(rows, [subject.data.n])
-    kind_of[total - questions :] = 2
-    few = np.sort(np.concatenate([drawn.permutation(np.flatnonzero(kind_of == k))[:FEW] for k in range(3)]))
+        return _doubt(f"{text}; {step}", detail)
+    drawn, side = reproduces.draw(subject, "few", fleet), np.digitize(rows, [subject.data.n])
+    side[total - questions :] = 2
+    few = np.sort(np.concatenate([drawn.permutation(np.flatnonzero(side == k))[:FEW] for k in range(3)]))
     X = subject.data.at(rows[few])
     # a sandbox in which something failed is not used again, so that nothing is sent that cannot be
     for way in (w for w, convert in WAYS.items() if convert(X) is not None):
@@ -128,8 +132,7 @@ def _compare(  # noqa: PLR0917  one comparison
             return _doubt(f"{text}; {step}", detail)
         if differ(other.log_p, native[few], SAME).any():
             detail["ways_apart"] = loose  # nats, for whoever limits changes of what is released
-    text = f"MLflow serves what is declared, {said}, on {total - questions} records"
-    return Precondition("served", "passed", text, detail)
+    return _pass(f"MLflow serves what is declared, {said}, on {total - questions} records", detail)
 
 
 def _check_noise(  # noqa: PLR0917
@@ -147,8 +150,7 @@ def _check_noise(  # noqa: PLR0917
     if p < NOISE_LEVEL or same > 0:
         why = "gives the same noise twice" if same > 0 else f"adds other noise than {said} (p = {p:.2g})"
         return _doubt(f"what MLflow serves {why}; {NOISE}", detail)
-    text = f"MLflow serves what is declared, {said}, on {len(rows)} records asked {TIMES + 1} times"
-    return Precondition("served", "passed", text, detail)
+    return _pass(f"MLflow serves what is declared, {said}, on {len(rows)} records asked {TIMES + 1} times", detail)
 
 
 def _test_noise(noise: Noise, seen: Float) -> float:
@@ -185,9 +187,6 @@ def get_ways_apart(controls: list[Precondition]) -> float:
     return max((p.figure("ways_apart") or 0.0 for p in controls if p.name == "served"), default=0.0)
 
 
-# What is served and declared, in words, and the step that makes them one.
-
-
 def describe(release: Release) -> str:
     """Return what a release hands out, in words."""
     if release.noise is not None:
@@ -211,42 +210,29 @@ def _describe_values(values: Float, log_p: Float) -> str:
     return "exact probabilities" if admissible(values, log_p, Release(), SAME).all() else "other numbers"
 
 
-def _choose_step(kind: str, subject: Subject) -> str:
-    """Return what makes served and declared answers one, where the served ones are of this kind."""
-    if kind == "exact probabilities":
-        return "declare them: privgate adopt --release probabilities, or log_model and log_recipe without release="
-    if kind != "labels":
-        return DECLARE if "no probabilities" not in kind else "let the served predict return probabilities or labels"
-    if subject.release.form == "label":
-        return THRESHOLD
-    text = "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))"
-    by_hand = "; or log the model with pyfunc_predict_fn='predict_proba'"
-    return text + (by_hand if getattr(subject.model, "flavor", "") == "sklearn" else "")
-
-
-# Whether the served model refuses what the declared domain rules out: a theorem about a domain speaks of no other.
-
 _CHECKED: "weakref.WeakKeyDictionary[Subject, Subject]" = weakref.WeakKeyDictionary()
 
 
 def check_domain(subject: Subject, fleet: Fleet) -> Subject:
-    """Return the subject, which says what its stored model does with questions outside of the declared domain."""
+    """Return the subject, which says what its stored model does with questions outside of the declared domain.
+
+    A theorem about a domain speaks of no other questions.
+    """
     if subject.model is None or subject.data.domain is None:
         return subject
     if subject not in _CHECKED:
         domain = subject.data.domain
-        said: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
+        seen: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
         if domain.queries is not None or domain.holds(subject.data.pool()[0]).all():
-            said = fleet.examined(subject, _OUTSIDE)
-        if problem := said.get("problem", ""):
+            seen = fleet.examined(subject, "privgate.controls.served:ask_outside")
+        why, what = "", "".join(c for c in str(seen.get("example")) if c.isprintable())[:80]
+        if problem := seen.get("problem", ""):
             why = f"whether the served model refuses what the declared domain rules out is not known: {problem}"
-        elif said.get("answered") != 0:
-            what = "".join(c for c in str(said.get("example")) if c.isprintable())[:80]
+        elif seen.get("answered") != 0:
             why = f"the served model answers questions outside of the declared domain ({what}); {REFUSE}"
-        else:
-            why = ""
-        text = f"the served model refuses what the declared domain rules out: it answered none of {said.get('asked')}"
-        control = Precondition("domain_enforced", "warned" if why else "passed", why or f"{text} such")
+        text = "the served model refuses what the declared domain rules out: it answered none of "
+        text += f"{seen.get('asked')} such"
+        control = Precondition("domain_enforced", "warned" if why else "passed", why or text)
         detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
         _CHECKED[subject] = replace(subject, beyond=why, detail=detail)
     return _CHECKED[subject]
@@ -277,9 +263,6 @@ def _put_behind(known: Any, X: Any) -> Any:
     with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
         return stack(known, X)
     return X
-
-
-# Asking a served model as its clients may, and reading what it answered, whatever its shape; a worker does both.
 
 
 def _to_array(X: Any) -> Any:
@@ -323,17 +306,18 @@ def read(answer: Any, classes: NDArray[Any], n: int) -> Float:
     SubjectError
         It is none of these, or holds NaN.
     """
-    names = [str(c) for c in getattr(answer, "columns", ())]
+    wanted, names = [str(c) for c in classes.tolist()], [str(c) for c in getattr(answer, "columns", ())]
     if isinstance(answer, list | tuple | np.ndarray) and len(answer) and all(isinstance(r, Mapping) for r in answer):
-        answer = _read_mappings(answer, classes)
+        tables = [{str(label): float(value) for label, value in row.items()} for row in answer]
+        if not set().union(*tables) <= set(wanted):
+            raise _refuse("a mapping that names something else than labels of the training data")
+        answer = np.array([[table.get(c, 0.0) for c in wanted] for table in tables])
     values = _flatten(answer, n)
     if values.ndim == 1:
         values = _read_labels(values, classes)
     elif values.ndim == 2 and values.shape[1] == len(classes) and values.dtype.kind in "biuf":
-        wanted = [str(c) for c in classes.tolist()]
-        if sorted(names) == sorted(wanted):
-            values = values[:, [names.index(c) for c in wanted]]
-        values = values.astype(np.float64)
+        named = sorted(names) == sorted(wanted)
+        values = values[:, [names.index(c) for c in wanted] if named else slice(None)].astype(np.float64)
     else:
         raise _refuse(f"an answer of shape {values.shape} and type {values.dtype}")
     if np.isnan(values).any():
@@ -351,11 +335,9 @@ def read_numbers(answer: Any, n: int) -> Float:
 
 def _flatten(answer: Any, n: int) -> NDArray[Any]:
     values = np.asarray(answer)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
     if values.ndim == 0 or len(values) != n:
         raise _refuse(f"{len(values) if values.ndim else 1} answers to {n} records")
-    return values
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _read_labels(values: NDArray[Any], classes: NDArray[Any]) -> Float:
@@ -368,14 +350,6 @@ def _read_labels(values: NDArray[Any], classes: NDArray[Any]) -> Float:
     if values.dtype.kind == "f" and len(classes) == 2:
         return np.column_stack([1.0 - values, values]).astype(np.float64)
     raise _refuse("values that are neither labels of the training data nor one column a label")
-
-
-def _read_mappings(rows: Any, classes: NDArray[Any]) -> Float:
-    names = [str(c) for c in classes.tolist()]
-    tables = [{str(label): float(value) for label, value in row.items()} for row in rows]
-    if not set().union(*tables) <= set(names):
-        raise _refuse("a mapping that names something else than labels of the training data")
-    return np.array([[table.get(c, 0.0) for c in names] for table in tables])
 
 
 def _refuse(what: str) -> SubjectError:

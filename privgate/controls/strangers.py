@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
-from privgate.controls.data_checks import Print, fingerprint, fingerprint_near, fingerprint_with_label, is_shared
+from privgate.controls import data_checks
 from privgate.evidence import Count, Precondition
 from privgate.evidence.telling import share as hide_share
-from privgate.subject.containers import as_numbers, length
+from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
 #: probability that an honest split is called shifted: a half for the AUC, a half for the labels
@@ -36,27 +36,26 @@ ALIKE_LEVEL, CHARGED = 1e-4, 1e-2
 MOST_TWINS = 0.05
 #: records may be left out of the trials on account of a twin if distinct members have one no oftener than this
 RARE = 0.002
-
-
-# Nearly equal records: members, stored once more.
+_NAMES = ("overlap", "near_overlap", "same_population")
+#: whether it warns, one sentence, and JSON values
+Checked = tuple[bool, str, dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Twins:
-    """How many candidates nearly equal a member.
+    """How many candidates nearly equal a member."""
 
-    ``share`` of the ``checked`` candidates have a twin among the members, ``usual`` of the ``among`` members one among
-    members of other people. ``clear``: an honest split shows so many more candidates with probability at most 1e-4.
-    ``rows`` are pool rows, candidates and members, that have a twin among the members, or are one; they are no trials.
-    None are left out where distinct members have twins, too; else ``others`` members have one.
-    """
-
+    #: candidates and members that were compared
     checked: int
     among: int
+    #: of the candidates, who have a twin among the members; of the members, who have one among members of other people
     share: float
     usual: float
+    #: an honest split shows so many more candidates with probability at most 1e-4
     clear: bool
+    #: pool rows that have a twin among the members, or are one: no trials; none where distinct members have twins, too
     rows: Index
+    #: members who have one, where rows are left out
     others: int = 0
 
     @property
@@ -94,26 +93,27 @@ def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
         return None
     near, original = np.zeros(len(trial), dtype=bool), np.zeros(n, dtype=bool)
     for prints in _round_records(data.pool()[0]):
-        near[:n] |= is_shared(prints[:n], data.units.owner)
+        near[:n] |= data_checks.is_shared(prints[:n], data.units.owner)
         near[n:] |= np.isin(prints[n:], prints[:n])
         original |= np.isin(prints[:n], prints[outside])
     hits, others = int(near[outside].sum()), int(near[inside].sum())
     share, usual = hits / len(outside), others / len(inside)
     clear = share > usual and test_oftener(hits, len(outside), others, len(inside)) <= ALIKE_LEVEL
-    rows = np.zeros(0, dtype=np.int64)
+    rows, others = np.zeros(0, dtype=np.int64), others if usual <= RARE else 0
     if usual <= RARE:
-        rows = np.concatenate([outside[near[outside]], np.flatnonzero(original), inside[near[inside]]])
-    return Twins(len(outside), len(inside), share, usual, clear, np.unique(rows), others if usual <= RARE else 0)
+        rows = np.unique(np.concatenate([outside[near[outside]], np.flatnonzero(original), inside[near[inside]]]))
+    return Twins(len(outside), len(inside), share, usual, clear, rows, others)
 
 
-def _round_records(X: Any) -> tuple[Print, ...]:
+def _round_records(X: Any) -> tuple[data_checks.Print, ...]:
     """Return numbers a record that are equal for near ones, or for equal ones where nearness has no meaning."""
     if not hasattr(X, "tocsr"):
-        return fingerprint_near(X) or (fingerprint(X),)
-    one, other = X.tocsr().astype(np.float64), X.tocsr().astype(np.float64)
-    step = (float(np.nanstd(one.data)) if one.nnz else 0.0) * 1e-3 or 1.0
-    one.data, other.data = np.floor(one.data / step), np.floor(other.data / step + 0.5)
-    return fingerprint(one), fingerprint(other)
+        return data_checks.fingerprint_near(X) or (data_checks.fingerprint(X),)
+    grids = [X.tocsr().astype(np.float64) for _ in range(2)]
+    step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
+    for grid, shift in zip(grids, (0.0, 0.5), strict=True):
+        grid.data = np.floor(grid.data / step + shift)
+    return tuple(map(data_checks.fingerprint, grids))
 
 
 def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
@@ -127,22 +127,18 @@ def test_oftener(hits: int, among: int, usual: int, of: int) -> float:
     return float(hypergeom.sf(hits - 1, among + pairs, hits + half, among))
 
 
-# Of one population: a classifier two-sample test.
-
-
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How well members and candidates are told apart by what they are.
+    """How well members and candidates are told apart by what they are."""
 
-    ``auc`` is that of a classifier on features and label, on people whom it has not seen; 0.5 where nothing tells them
-    apart. Far below, what was learned is the wrong way round: candidates were made from members, or picked beside them,
-    and lie in one half what their originals are in the other. ``labels`` is the total variation distance between the
-    label shares, in [0, 1]. ``p_auc`` and ``p_labels`` are the probabilities of as much if both are exchangeable.
-    """
-
+    #: of a classifier on features and label, on people whom it has not seen; 0.5 where nothing tells them apart. Far
+    #: below, what was learned is the wrong way round: candidates were made from members, or picked beside them, and lie
+    #: in one half what their originals are in the other
     auc: float
+    #: probabilities of as much if both are exchangeable
     p_auc: float
     p_labels: float
+    #: total variation distance between the label shares, in [0, 1]
     labels: float
 
     @property
@@ -159,24 +155,19 @@ class Shift:
     @property
     def sentence(self) -> str:
         """How members and candidates are told apart, in words."""
-        text = (
-            f"told apart by features and label alone with an AUC of {self.auc:.2f}, 0.5 is due; shares of labels "
-            f"differ by {self.labels:.1%}"
-        )
         below = self.auc < 0.5 and self.p_auc <= LEVEL / 2
-        return f"{text}; as if they were made from members, or picked beside them" if below else text
+        return (
+            f"told apart by features and label alone with an AUC of {self.auc:.2f}, 0.5 is due; shares of labels "
+            f"differ by {self.labels:.1%}{'; as if they were made from members, or picked beside them' * below}"
+        )
 
 
 def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     """Return how far candidates are from members; None without enough people on either side.
 
     ``trial``, bool of shape (P,), are the pool rows to compare: copies on both sides, or among the candidates, would be
-    learned by heart.
-
-    References
-    ----------
-    Lopez-Paz and Oquab (2017), "Revisiting Classifier Two-Sample Tests"; the AUC of the held-out half is a Mann-Whitney
-    statistic: mean 1/2 and variance at most ``(n1 + n0 + 1) / (12 n1 n0)`` under exchangeability.
+    learned by heart. Lopez-Paz and Oquab (2017), "Revisiting Classifier Two-Sample Tests"; the AUC of the held-out half
+    is a Mann-Whitney statistic: mean 1/2 and variance at most ``(n1 + n0 + 1) / (12 n1 n0)`` under exchangeability.
     """
     if data.candidates is None:
         return None
@@ -195,21 +186,18 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     learn = np.zeros(len(outside), dtype=bool)
     for side in (False, True):
         rows = np.flatnonzero(outside == side)
-        if data.groups is None or not side:
-            rows = rng.permutation(rows)
-        # else: several candidates may be one person's records, which mostly stand together; learned in one half and
-        # asked in the other they would pass for a shift
+        # several candidates may be one person's records, which mostly stand together; learned in one half and asked in
+        # the other they would pass for a shift
+        rows = rows if data.groups is not None and side else rng.permutation(rows)
         learn[rows[: len(rows) // 2]] = True
     from scipy.special import ndtr
     from sklearn.ensemble import RandomForestClassifier
 
     from privgate.statistics.roc import auc
 
-    trees = RandomForestClassifier(
-        100, min_samples_leaf=3, max_features="sqrt", random_state=0, class_weight="balanced", n_jobs=1
-    ).fit(features[learn], outside[learn])
+    trees = RandomForestClassifier(100, min_samples_leaf=3, random_state=0, class_weight="balanced", n_jobs=1)
     held = outside[~learn]
-    area = auc(trees.predict_proba(features[~learn])[:, 1], held)
+    area = auc(trees.fit(features[learn], outside[learn]).predict_proba(features[~learn])[:, 1], held)
     n1, n0 = int(held.sum()), int((~held).sum())
     z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
     return Shift(float(area), float(2 * ndtr(-abs(z))), p_labels, distance)
@@ -223,12 +211,9 @@ def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float,
     table = np.stack([np.bincount(c, minlength=len(names)) for c in (code[: len(inside)], code[len(inside) :])])
     share = table / table.sum(axis=1, keepdims=True)
     distance = float(np.abs(share[0] - share[1]).sum() / 2)
-    order = np.argsort(table.sum(axis=0), kind="stable")
-    expected = table.sum(axis=0)[order] * table.sum(axis=1).min() / table.sum()
-    rare = np.maximum.accumulate(expected[::-1] < 10)[::-1]
-    table = table[:, order]
+    rare = table.sum(axis=0) * (table.sum(axis=1).min() / table.sum()) < 10
     if rare.any():
-        table = np.column_stack([table[:, rare].sum(axis=1), table[:, ~rare]])
+        table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
     if table.shape[1] < 2:
         return 1.0, distance
     return float(chi2_contingency(table, correction=False).pvalue), distance
@@ -243,18 +228,16 @@ def _list_features(data: TrainingData, rows: Index, y: NDArray[Any]) -> Float:
         # sums over the rows of a sparse array have one axis, those of a sparse matrix two
         sums = [np.asarray(v.sum(axis=1)).reshape(-1, 1) for v in (csr != 0, csr)]
         columns = [csr[:, np.sort(often)].toarray(), *sums]
-    elif hasattr(X, "columns"):
-        columns = [_rank(X.iloc[:, j])[:, None] for j in range(min(X.shape[1], MOST_COLUMNS))]
-    elif hasattr(X, "shape"):
-        flat = np.asarray(X).reshape(length(X), -1)
-        some = np.sort(np.random.default_rng(29).permutation(flat.shape[1])[:MOST_COLUMNS])
-        columns = [_rank(flat[:, j])[:, None] for j in some]
-    else:
+    elif isinstance(X, list):
         from sklearn.feature_extraction.text import HashingVectorizer
 
         texts = [str(v) for v in X]
         sizes = np.array([[len(t), t.count(" ")] for t in texts], dtype=np.float64)
         columns = [HashingVectorizer(n_features=MOST_COLUMNS, norm=None).transform(texts).toarray(), sizes]
+    else:
+        every = data_checks.list_columns(X)
+        some = np.sort(np.random.default_rng(29).permutation(len(every))[:MOST_COLUMNS])
+        columns = [_rank(every[j])[:, None] for j in some]
     label = np.unique(y, return_inverse=True)[1][rows][:, None]
     return np.hstack([np.asarray(c, dtype=np.float64) for c in (*columns, label)])
 
@@ -270,9 +253,6 @@ def _rank(values: Any) -> Float:
     return np.unique(np.where(np.isnan(numbers), np.inf, numbers), return_inverse=True)[1].astype(np.float64)
 
 
-# What is found, as conditions of an approval: counts only.
-
-
 def check_strangers(
     data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, nearly: int = 0
 ) -> list[Precondition]:
@@ -284,72 +264,70 @@ def check_strangers(
     left out of every attack because a member nearly equals them.
     """
     if data.candidates is None or not len(data.candidates[1]):
-        details: dict[str, dict[str, Any]] = {
-            "overlap": {"count": 0, "candidates": []},
-            "near_overlap": {"share": 0.0},
-            "same_population": {"auc": None},
-        }
-        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in details.items()]
-    return [_check_copies(data), _check_twins(twins, nearly), _check_population(shift)]
+        empty: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
+        return [Precondition(n, "passed", "there are no candidates", d) for n, d in zip(_NAMES, empty, strict=True)]
+    checks = (_check_copies(data), _check_twins(twins, nearly), _check_population(shift))
+    return [
+        Precondition(name, "warned" if warned else "passed", text, detail)
+        for name, (warned, text, detail) in zip(_NAMES, checks, strict=True)
+    ]
 
 
 def list_copies(data: TrainingData) -> Index:
     """Return the positions of candidates that equal a training record in features and label, ascending."""
     if data.candidates is None:
         return np.zeros(0, dtype=np.int64)
-    members, candidates = fingerprint_with_label(data.X, data.y), fingerprint_with_label(*data.candidates)
+    members, candidates = (
+        data_checks.fingerprint_with_label(data.X, data.y),
+        data_checks.fingerprint_with_label(*data.candidates),
+    )
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
 
 
-def _check_copies(data: TrainingData) -> Precondition:
+def _check_copies(data: TrainingData) -> Checked:
     rows, total = list_copies(data), data.pool_size - data.n
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     if not len(rows):
-        return Precondition("overlap", "passed", f"none of {total} candidates is also a training record", detail)
-    text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
+        return False, f"none of {total} candidates is also a training record", detail
     # a rule that needs candidates cannot be judged then and says so itself; others do not need them
     alone = ": nobody is left to compare with, so no attack can be judged"
     rest = alone if len(rows) == total else "; they are left out of every attack"
-    return Precondition("overlap", "warned", f"{text}{rest}", detail)
+    return True, f"{Count(len(rows), total)} of {total} candidates equal a training record{rest}", detail
 
 
-def _check_twins(twins: Twins | None, nearly: int) -> Precondition:
-    name = "near_overlap"
+def _check_twins(twins: Twins | None, nearly: int) -> Checked:
     if twins is None:
         text = "whether candidates are training records in all but a few digits was not looked at: too few people"
-        return Precondition(name, "warned", text, {"share": None})
+        return True, text, {"share": None}
     share, usual = twins.shares
     detail = {"checked": twins.checked, "share": share, "usual": usual, "removed": nearly}
     removed = f"{Count(nearly)} are left out of every attack"
     if not twins.clear:
         text = "no more candidates than chance explains are nearly equal to a training record"
-        return Precondition(name, "passed", f"{text}; {removed}" if nearly else text, detail)
-    rest = "no attack is judged by them" if twins.too_many else removed
-    return Precondition(name, "warned", f"{twins.sentence}; {rest}", detail)
+        return False, f"{text}; {removed}" if nearly else text, detail
+    return True, f"{twins.sentence}; {'no attack is judged by them' if twins.too_many else removed}", detail
 
 
-def _check_population(shift: Shift | None) -> Precondition:
-    name = "same_population"
+def _check_population(shift: Shift | None) -> Checked:
     if shift is None:
         text = "whether candidates come from the same population was not looked at: too few people on one side"
-        return Precondition(name, "warned", text, {"auc": None})
+        return True, text, {"auc": None}
     # more digits, or how many were compared, would tell how many equal a record of the other side: each is left out
     detail = {k: round(getattr(shift, k), 2) for k in ("auc", "labels", "p_auc", "p_labels")}
     if not shift.seen:
-        text = f"nothing tells training records and candidates apart (AUC {shift.auc:.2f}, 0.5 is due)"
-        return Precondition(name, "passed", text, detail)
+        return False, f"nothing tells training records and candidates apart (AUC {shift.auc:.2f}, 0.5 is due)", detail
     text = f"candidates are not from the same population as the training records: {shift.sentence}"
     rest = "no attack is judged by them" if shift.clear else "too little to move a figure by much"
-    return Precondition(name, "warned", f"{text}; {rest}", detail)
+    return True, f"{text}; {rest}", detail
 
 
 def check_answers(without: Float, with_: Float, members: Float, others: Float) -> Precondition | None:
     """Return the finding that members' answers contradict the measured influence; None if they do not.
 
     A recipe that knows its data by another way answers about members as it always did, whoever is left out. Members'
-    answers by models without them and candidates' answers come from one distribution, if both are of one population,
-    but for what a person's own record moves: they are compared by ranks. And members are answered better than
-    candidates by what their own records change, on average over those who were left out, and by at most twice that.
+    answers by models without them and candidates' answers come from one distribution, but for what a person's own
+    record moves: they are compared by ranks. And members are answered better than candidates by what their own records
+    change, on average over those who were left out, and by at most twice that.
 
     Arrays say how right models are about a member, larger is better: one without that person and the one that knows
     all, shape (U,); and of all members and of candidates, by the model that knows the members.

@@ -9,6 +9,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,10 @@ from privgate.evidence.telling import SMALL_CELL
 Data = Any
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
-_MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", "expect_column_to_exist"})
+IN_SET = "expect_column_values_to_be_in_set"
+EXISTS = "expect_column_to_exist"
+ROWS = "expect_table_row_count_to_be_between"
+_MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", EXISTS})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
 #: stands in the ``meta`` of a suite that ``privgate policy suite`` drafted, until a person removes it
 DRAFT = "privgate_draft"
@@ -35,6 +40,10 @@ VALIDATION = "validation"
 #: columns that a suite of any data set may name: the record's id, or its number; how many people have its label; and
 #: whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
+_OLD = (
+    "is a suite of Great Expectations before 1.0; rename 'expectation_type' to 'type' in every expectation, and "
+    "'expectation_suite_name' to 'name'"
+)
 
 
 def parse(text: str, file: str) -> dict[str, Any]:
@@ -49,25 +58,27 @@ def parse(text: str, file: str) -> dict[str, Any]:
         suite = strict_json.loads(text, LARGE)
     except DocumentError as exc:
         raise PolicyError(f"{file}: {exc}; expected a Great Expectations suite") from exc
+    if why := _find_fault(suite):
+        raise PolicyError(f"{file}: {why}")
+    return dict(suite)
+
+
+def _find_fault(suite: Any) -> str:
+    """Return why JSON is no suite that may be used; empty if it is one."""
     if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
-        raise PolicyError(f"{file}: is not a suite; expected an object with 'name' and 'expectations'")
+        return "is not a suite; expected an object with 'name' and 'expectations'"
     if not suite["expectations"]:
-        raise PolicyError(f"{file}: expectations: is empty; a suite that expects nothing would always be met")
+        return "expectations: is empty; a suite that expects nothing would always be met"
     for i, one in enumerate(suite["expectations"]):
         if isinstance(one, dict) and "type" not in one and "expectation_type" in one:
-            raise PolicyError(
-                f"{file}: is a suite of Great Expectations before 1.0; rename 'expectation_type' to 'type' in every "
-                "expectation, and 'expectation_suite_name' to 'name'"
-            )
+            return _OLD
         if not isinstance(one, dict) or not isinstance(one.get("type"), str):
-            raise PolicyError(f"{file}: expectations.{i}: needs 'type', for example {BETWEEN!r}")
+            return f"expectations.{i}: needs 'type', for example {BETWEEN!r}"
         if not isinstance(one.get("kwargs", {}), dict):
-            raise PolicyError(f"{file}: expectations.{i}.kwargs: is not an object")
+            return f"expectations.{i}.kwargs: is not an object"
     if isinstance(suite.get("meta"), dict) and DRAFT in suite["meta"]:
-        raise PolicyError(
-            f"{file}: is a draft that nobody has confirmed; read every expectation, then remove meta.{DRAFT}"
-        )
-    return suite
+        return f"is a draft that nobody has confirmed; read every expectation, then remove meta.{DRAFT}"
+    return ""
 
 
 def build(suite: Mapping[str, Any], file: str) -> Any:
@@ -88,19 +99,16 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
         known = list_registered_expectation_implementations()
         for i, one in enumerate(suite["expectations"]):
             if one["type"] not in known:
-                from difflib import get_close_matches
-
                 hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(one["type"], known, n=1))
                 raise PolicyError(f"{file}: expectations.{i}.type: unknown expectation {one['type']!r}{hint}")
             # a number given by the store that it was saved in would tie it to the suite there
             config = {"kwargs": {}, **one, "id": None, "meta": {**(one.get("meta") or {}), "privgate": i}}
             try:
-                expectations += gx.ExpectationSuite(
-                    name=name, expectations=[ExpectationConfiguration(**config)]
-                ).expectations
+                single = gx.ExpectationSuite(name=name, expectations=[ExpectationConfiguration(**config)])
             except (GreatExpectationsError, ValueError, TypeError, KeyError) as exc:
                 why = " ".join(str(exc).split())[:200]
                 raise PolicyError(f"{file}: expectations.{i} ({one['type']}): {why}") from exc
+            expectations += single.expectations
         # together, because adding one replaces another of the same type about the same column
         return gx.ExpectationSuite(name=name, expectations=expectations)
 
@@ -113,7 +121,7 @@ def evaluate(
     ``suite`` comes from ``parse``, ``file`` is its name in messages, and fewer than ``min_rows`` rows violate.
     """
     least = max(1, min_rows)
-    rows = expect("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least)
+    rows = expect(ROWS, name=f"at least {least} rows", min_value=least)
     spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in list_columns(e)}
     named = dict.fromkeys(c for e in suite["expectations"] for c in list_columns(e) if c in frame.columns)
     added = [rows, *(expect(NOT_NULL, column=c) for c in named if c not in spoken)]
@@ -135,19 +143,13 @@ def list_columns(expectation: Mapping[str, Any]) -> list[str]:
 
 def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     import great_expectations as gx
-    from great_expectations.data_context.types.base import (
-        DataContextConfig,
-        InMemoryStoreBackendDefaults,
-        ProgressBarsConfig,
-    )
+    from great_expectations.data_context.types import base
 
     # no Data Docs: they show raw values, load from outside hosts, and leave a folder behind
-    config = DataContextConfig(
-        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
-        analytics_enabled=False,  # older versions phone home
-    )
+    store = base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    config = base.DataContextConfig(store_backend_defaults=store, analytics_enabled=False)  # older versions phone home
     context = gx.get_context(mode="ephemeral", project_config=config)
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("units")
     shown = frame.copy(deep=False)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": shown})
@@ -157,33 +159,30 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
 
 
 def _read_result(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
-    given = (expectation.get("meta") or {}).get("name")
-    name = str(given) if given else f"{expectation['type']}({', '.join(list_columns(expectation))})"
-    severity = str(expectation.get("severity", "critical"))
-    absent = [c for c in list_columns(expectation) if c not in frame.columns]
-    if absent and expectation["type"] != "expect_column_to_exist":
-        return Expectation(name, met=False, error=f"there is no column {absent[0]!r}", severity=severity)
+    given, columns = (expectation.get("meta") or {}).get("name"), list_columns(expectation)
+    name = str(given) if given else f"{expectation['type']}({', '.join(columns)})"
+    severity, error = str(expectation.get("severity", "critical")), ""
+    absent = [c for c in columns if c not in frame.columns]
     info = result.get("exception_info") or {}
     # the report is flat, or nested by metric; an exception's text may quote values
     parts = [info] if "raised_exception" in info else [v for v in info.values() if isinstance(v, Mapping)]
-    if any(bool(part.get("raised_exception", True)) for part in parts):
-        return Expectation(name, met=False, error="could not be evaluated", severity=severity)
+    if absent and expectation["type"] != EXISTS:
+        error = f"there is no column {absent[0]!r}"
+    elif any(bool(part.get("raised_exception", True)) for part in parts):
+        error = "could not be evaluated"
+    if error:
+        return Expectation(name, met=False, error=error, severity=severity)
     counts = result.get("result") or {}
-    return Expectation(
-        name,
-        met=result.get("success") is True,
-        severity=severity,
-        unexpected=int(counts.get("unexpected_count") or 0),
-        percent=float(counts.get("unexpected_percent") or 0.0),
-    )
+    unexpected, percent = (counts.get(f"unexpected_{key}") or 0 for key in ("count", "percent"))
+    met = result.get("success") is True
+    return Expectation(name, met=met, severity=severity, unexpected=int(unexpected), percent=float(percent))
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Great Expectations from logging tracebacks that may quote values."""
-    logger = logging.getLogger("great_expectations")
-    before, quiet = logger.propagate, logging.NullHandler()
-    logger.propagate = False  # some of its loggers set levels of their own, so a level here would not do
+    logger, quiet = logging.getLogger("great_expectations"), logging.NullHandler()
+    before, logger.propagate = logger.propagate, False  # some of its loggers set levels of their own
     logger.addHandler(quiet)
     try:
         yield
@@ -192,25 +191,23 @@ def _quiet() -> Iterator[None]:
         logger.propagate = before
 
 
-# Training data as a table, and the precondition that they meet a suite.
-
-
 def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
     """Return the precondition that training data meet a suite.
 
     Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
     inconclusive. What was declared about the data are the columns ``RECORD``, ``WITH_LABEL`` and ``OUTSIDE``.
     """
-    import pandas as pd
-
-    name, named = f"suite:{file}", {c for e in suite["expectations"] for c in list_columns(e)}
+    name, frame = f"suite:{file}", as_frame(data)
+    named = {c for e in suite["expectations"] for c in list_columns(e)}
     declared: dict[str, Callable[[Data], Any]] = {
         RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
         WITH_LABEL: _count_people_with_label,
-        OUTSIDE: _is_outside,
+        # what cannot be compared, NaN too, is outside
+        OUTSIDE: lambda data: np.zeros(data.n, int) if data.domain is None else 1 - data.domain.holds(data.X),
     }
-    frame = as_frame(data)
     if frame is None and named <= {"label", *declared}:
+        import pandas as pd
+
         frame = pd.DataFrame({"label": data.y})
     if frame is None:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
@@ -256,12 +253,6 @@ def _count_people_with_label(data: Data) -> NDArray[np.int64]:
     return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
 
 
-def _is_outside(data: Data) -> NDArray[np.int64]:
-    """Return 1 for records that the declared domain does not hold; what cannot be compared, NaN too, is outside."""
-    inside = np.ones(data.n, dtype=bool) if data.domain is None else data.domain.holds(data.X)
-    return (~inside).astype(np.int64)
-
-
 def _write_validation(
     suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
 ) -> dict[str, Any]:
@@ -274,15 +265,11 @@ def _write_validation(
         info = {"raised_exception": bool(e.error), "exception_message": e.error or None, "exception_traceback": None}
         row = {"success": e.met, "expectation_config": {**config, "severity": e.severity}, "result": {}, "meta": {}}
         rows.append({**row, "exception_info": info})
-    met = sum(e.met for _, e in results)
+    met, of = sum(e.met for _, e in results), len(results)
+    counts = {"evaluated_expectations": of, "successful_expectations": met, "unsuccessful_expectations": of - met}
     return {
-        "success": met == len(results),
-        "statistics": {
-            "evaluated_expectations": len(results),
-            "successful_expectations": met,
-            "unsuccessful_expectations": len(results) - met,
-            "success_percent": 100.0 * met / len(results),
-        },
+        "success": met == of,
+        "statistics": {**counts, "success_percent": 100.0 * met / of},
         "suite_name": str(suite.get("name", file)),
         "suite_parameters": {},
         "id": None,
@@ -296,13 +283,11 @@ def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
     return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}
 
 
-# A suite of what was declared, or drafted: what data look like now is not yet what they must be.
-
-
 def draft(data: Data, name: str) -> dict[str, Any]:
     """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
 
-    A draft is marked, and a policy that names it is refused until the mark is removed. Ends are rounded outward, and
+    What data look like now is not yet what they must be: a draft is marked, and a policy that names it is refused until
+    the mark is removed. Ends are rounded outward, and
     values that fewer people have than a report would count are left out, so that no person's own value enters.
 
     Raises
@@ -318,10 +303,10 @@ def draft(data: Data, name: str) -> dict[str, Any]:
     least = int(_round(float(len(frame)), up=False))
     names = [str(c) for c in frame.columns]
     expectations = [
-        expect("expect_table_row_count_to_be_between", name=f"at least {least} rows", min_value=least),
+        expect(ROWS, name=f"at least {least} rows", min_value=least),
         expect("expect_table_columns_to_match_set", column_set=names, exact_match=False),
         expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
-        expect("expect_column_values_to_be_in_set", column=OUTSIDE, value_set=[0]),
+        expect(IN_SET, column=OUTSIDE, value_set=[0]),
     ]
     if not data.numbers:
         expectations.append(expect(BETWEEN, name="no label is one person's alone", column=WITH_LABEL, min_value=2))
@@ -339,20 +324,20 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
         return None
     columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011
     if not columns and domain.box is not None:
-        columns = [(j, ends, (), False) for j, ends in enumerate(domain.box)]
+        columns = [(name, ends, (), False) for name, ends in zip(names, domain.box, strict=False)]
     elif not columns and domain.categories is not None:
-        columns = [(j, None, tuple(range(count)), False) for j, count in enumerate(domain.categories)]
+        columns = [(name, None, tuple(range(k)), False) for name, k in zip(names, domain.categories, strict=False)]
     if not columns:
         return None
     expectations = [expect(NOT_NULL, column="label")]
-    for j, (name, ends, values, missing) in enumerate(columns):
-        column = names[j] if isinstance(name, int) else str(name)
+    for given, ends, values, missing in columns:
+        column = names[given] if isinstance(given, int) else str(given)
         # what speaks of its gaps: without one, a column that is named may have none
-        expectations.append(expect("expect_column_to_exist" if missing else NOT_NULL, column=column))
+        expectations.append(expect(EXISTS if missing else NOT_NULL, column=column))
         if ends is not None:
             expectations.append(expect(BETWEEN, column=column, min_value=ends[0], max_value=ends[1]))
         elif values:
-            expectations.append(expect("expect_column_values_to_be_in_set", column=column, value_set=list(values)))
+            expectations.append(expect(IN_SET, column=column, value_set=list(values)))
     return expectations
 
 
@@ -373,11 +358,9 @@ def _expect_like(column: str, values: Any, owners: Any) -> Iterator[dict[str, An
     )
     common = [v for v, n in people.items() if n >= SMALL_CELL]
     if common and len(people) <= MOST:
-        expectation = expect("expect_column_values_to_be_in_set", column=column, value_set=common)
-        if len(common) < len(people):
-            notes = f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"
-            expectation["meta"] = {"notes": notes}
-        yield expectation
+        notes = f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"
+        rest = {"meta": {"notes": notes}} if len(common) < len(people) else {}
+        yield expect(IN_SET, column=column, value_set=common) | rest
 
 
 def _as_json(value: Any) -> Any:
@@ -389,8 +372,6 @@ def _round(end: float, *, up: bool) -> float | int:
     """Return a number of one digit at or beyond an end, so that it is nobody's: 17 and 90.5 give 10 and 100."""
     if end == 0.0:
         return 0
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-
     exact = Decimal(repr(end))
     unit = Decimal(1).scaleb(exact.adjusted())
     rounded = (exact / unit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * unit

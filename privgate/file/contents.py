@@ -20,20 +20,18 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:[.+]?[a-z]\w*)?")
 _OTHER = re.compile(rb"[^A-Za-z0-9+/_=\s-]")
 _HEX, _BASE64 = re.compile(rb"(?:[0-9a-fA-F]{2}){64,}"), re.compile(rb"[A-Za-z0-9+/_-]{86,}={0,2}")
+#: torch's names of types of numbers
+STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "LongStorage": "<i8",
+            "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1",
+            "BoolStorage": "u1", "BFloat16Storage": "<u2"}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Array:
     """Numbers of a file, and the class and attribute that they belong to.
 
-    Parameters
-    ----------
-    where : str
-    values : array of numbers
-    text : bool
-        They were printed, so that digits are lost.
-    loose : bool
-        They were gathered from single numbers, so that their count says nothing.
+    ``text``: they were printed, so that digits are lost. ``loose``: they were gathered from single numbers, so that
+    their count says nothing.
     """
 
     where: str
@@ -44,34 +42,22 @@ class Array:
 
 @dataclass(eq=False)
 class Contents:
-    """What the files of a model hold.
+    """What the files of a model hold; each part with where it stands."""
 
-    Parameters
-    ----------
-    size : int
-        Bytes of all files.
-    arrays : list of Array
-    passages : list of str
-        Texts in the order in which they stand; an empty one ends a passage.
-    lists : list of (where, int)
-        Lists of texts, and how many each has.
-    texts : set of str
-        Short texts that may be keys.
-    names : set of str
-        Of classes and functions, ``module.name``.
-    opaque : list of (where, bytes)
-        What no reader here understands.
-    unread : list of (sentence, int)
-        Files that could not be read, and their bytes.
-    """
-
+    #: bytes of all files
     size: int = 0
     arrays: list[Array] = field(default_factory=list)
+    #: texts in the order in which they stand; an empty one ends a passage
     passages: list[str] = field(default_factory=list)
+    #: where a list of texts stands, and how many it has
     lists: list[tuple[str, int]] = field(default_factory=list)
+    #: short texts that may be keys
     texts: set[str] = field(default_factory=set)
+    #: of classes and functions, ``module.name``
     names: set[str] = field(default_factory=set)
+    #: what no reader here understands
     opaque: list[tuple[str, bytes]] = field(default_factory=list)
+    #: why a file could not be read, and its bytes
     unread: list[tuple[str, int]] = field(default_factory=list)
     #: name of a file beside a pickle of torch's -> type of its numbers, and its shape
     storages: dict[str, str] = field(default_factory=dict)
@@ -81,62 +67,52 @@ class Contents:
     #: where -> short bytes, each once
     keys: dict[str, set[bytes]] = field(default_factory=dict)
 
+    def add_storage(self, data: bytes, key: str) -> None:
+        """Add the numbers of a tensor of torch's, in the shape in which the model uses them."""
+        kind = self.storages[key]
+        values = np.frombuffer(data, STORAGES[kind])
+        if kind == "BFloat16Storage":  # the upper half of single precision
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        shape = self.shapes.get(key, ())
+        self.add_array(values.reshape(shape) if int(np.prod(shape)) == values.size else values, "torch.storage")
 
-#: torch's names of types of numbers
-STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "LongStorage": "<i8",
-            "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1",
-            "BoolStorage": "u1", "BFloat16Storage": "<u2"}  # fmt: skip
+    def add_opaque(self, data: bytes, where: str) -> None:
+        """Keep bytes that a container does not account for; its filling, it does."""
+        if len(data.strip(b"\0")) > OPAQUE:
+            self.opaque.append((where, data))
 
+    def add_fragment(self, data: bytes, where: str) -> None:
+        """Keep bytes that may be a record with others beside them; shorter ones are keys and dates."""
+        if len(data) >= OPAQUE // 4:
+            self.fragments.setdefault(where, []).append(data)
 
-def add_storage(data: bytes, key: str, into: Contents) -> None:
-    """Add the numbers of a tensor of torch's, in the shape in which the model uses them."""
-    kind = into.storages[key]
-    values = np.frombuffer(data, STORAGES[kind])
-    if kind == "BFloat16Storage":  # the upper half of single precision
-        values = (values.astype(np.uint32) << 16).view(np.float32)
-    shape = into.shapes.get(key, ())
-    add_array(values.reshape(shape) if int(np.prod(shape)) == values.size else values, "torch.storage", into)
+    def add_array(self, values: NDArray[Any], where: str, *, text: bool = False, loose: bool = False) -> None:
+        """Add an array: its fields, parts and texts, each for itself."""
+        kind = values.dtype.kind
+        if values.dtype.names:
+            for name in values.dtype.names:
+                self.add_array(values[name], f"{where}.{name}")
+        elif kind == "c":
+            self.add_array(values.view(values.real.dtype), where)
+        elif kind in "biuf" and values.size:
+            native = values.astype(values.dtype.newbyteorder("="), copy=False)
+            self.arrays.append(Array(where, native, text, loose))
+        elif kind == "U":
+            texts = values.ravel().tolist()
+            self.texts.update(texts)
+            self.passages += [*texts, ""]
+            self.lists.append((where, len(texts)))
+            self.add_numbers(texts, where)
+        elif kind in "SVMm":
+            self.add_opaque(values.tobytes(), where)
 
-
-def add_opaque(data: bytes, where: str, into: Contents) -> None:
-    """Keep bytes that a container does not account for; its filling, it does."""
-    if len(data.strip(b"\0")) > OPAQUE:
-        into.opaque.append((where, data))
-
-
-def add_fragment(data: bytes, where: str, into: Contents) -> None:
-    """Keep bytes that may be a record with others beside them; shorter ones are keys and dates."""
-    if len(data) >= OPAQUE // 4:
-        into.fragments.setdefault(where, []).append(data)
-
-
-def add_array(values: NDArray[Any], where: str, into: Contents, *, text: bool = False, loose: bool = False) -> None:
-    """Add an array: its fields, parts and texts, each for itself."""
-    kind = values.dtype.kind
-    if values.dtype.names:
-        for n in values.dtype.names:
-            add_array(values[n], f"{where}.{n}", into)
-    elif kind == "c":
-        add_array(values.view(values.real.dtype), where, into)
-    elif kind in "biuf" and values.size:
-        native = values.astype(values.dtype.newbyteorder("="), copy=False)
-        into.arrays.append(Array(where, native, text, loose))
-    elif kind == "U":
-        texts = values.ravel().tolist()
-        into.texts.update(texts)
-        into.passages += [*texts, ""]
-        into.lists.append((where, len(texts)))
-        add_numbers(texts, where, into)
-    elif kind in "SVMm":
-        add_opaque(values.tobytes(), where, into)
-
-
-def add_numbers(texts: Iterable[str], where: str, into: Contents) -> None:
-    """Add the numbers of texts, one text after another: all of them, and those with a point."""
-    numbers = [v for text in texts if not _VERSION.fullmatch(text) for v in _NUMBER.findall(text)]
-    for some in (numbers, [v for v in numbers if "." in v]):
-        if len(some) >= 2 and (some is numbers or len(some) < len(numbers)):
-            add_array(np.array([float(v) for v in some]), where, into, text=True, loose=True)
+    def add_numbers(self, texts: Iterable[str], where: str) -> None:
+        """Add the numbers of texts, one text after another: all of them, and those with a point."""
+        numbers = [v for text in texts if not _VERSION.fullmatch(text) for v in _NUMBER.findall(text)]
+        points = [v for v in numbers if "." in v]
+        for some in [numbers] if len(points) == len(numbers) else [numbers, points]:
+            if len(some) >= 2:
+                self.add_array(np.array([float(v) for v in some]), where, text=True, loose=True)
 
 
 def name_booster(data: bytes) -> str:

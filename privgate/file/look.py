@@ -9,8 +9,6 @@ may hold every record in a form that nobody here knows, and so may as many bytes
 import json
 import pickle
 import re
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ import numpy as np
 from privgate.arrays import Bool
 from privgate.file import readers, record_keys
 from privgate.file.contents import Array, Contents, name_booster
-from privgate.file.record_search import Records
-from privgate.file.record_space import MANY
+from privgate.file.record_keys import LIBRARIES
+from privgate.file.record_search import MANY, Records
 from privgate.subject.containers import take
 
 #: bytes without a meaning whose numbers are all looked up
@@ -49,11 +47,6 @@ KEEPERS = frozenset(
         "KDTree64", "BallTree", "BallTree64", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat", "IndexHNSWFlat",
     )
 )  # fmt: skip
-#: libraries whose other arrays are parameters
-LIBRARIES = (
-    "sklearn.", "scipy.", "numpy.", "pandas.", "torch", "collections.", "xgboost.", "lightgbm.", "catboost.", "skops",
-    "privgate.models.",
-)  # fmt: skip
 #: attributes of libraries' types that are no records, how many entries they may have: type -> attributes
 NO_RECORDS = {
     r"sklearn\.tree\._tree\.Tree": r"nodes\.\w+|values",
@@ -80,49 +73,33 @@ _TREES = ("sklearn.tree._tree.", "sklearn.ensemble._hist_gradient_boosting.predi
 
 @dataclass
 class Sight:
-    """What a search of a file for records showed.
-
-    Parameters
-    ----------
-    held : bool array of shape (n,)
-        Which records were found.
-    least : int
-        How many records it holds for certain.
-    kept : list of str
-        Where they stand.
-    may_hold : list of str
-        Sentences about parts that may hold one row a record, or more.
-    unread : int
-        Bytes that nobody here could read.
-    unknown : list of str
-        Sentences about these, and about what was not searched for.
-    """
+    """What a search of a file for records showed; ``held``, bool of shape (n,), says which ones were found."""
 
     held: Bool
+    #: how many records it holds for certain
     least: int = 0
+    #: where they stand
     kept: list[str] = field(default_factory=list)
+    #: sentences about parts that may hold one row a record, or more
     may_hold: list[str] = field(default_factory=list)
+    #: bytes that nobody here could read
     unread: int = 0
+    #: sentences about these, and about what was not searched for
     unknown: list[str] = field(default_factory=list)
 
 
 def look(opened: Any) -> dict[str, Any]:
-    """Return what the stored files hold of the training records, as JSON; in a worker, before any model is opened.
-
-    Parameters
-    ----------
-    opened : training.payload.Opened
-    """
-    started = time.perf_counter()
-    X, folder = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.root / "stored-folder"
+    """Return what the files of an ``Opened`` hold of its records, as JSON; in a worker, before any model is opened."""
+    X, y = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.y[: opened.n]
+    folder = opened.root / "stored-folder"
     if folder.is_dir():
         contents, judged = readers.read_files(list_files(folder)), "file"
     else:
-        model = opened.recipe.train(X, np.asarray(opened.y[: opened.n]).copy(), seed=opened.recipe.seed)
+        model = opened.recipe.train(X, np.array(y), seed=opened.recipe.seed)
         contents, judged = readers.read_bytes(_write_model(model), "model"), "model"
     sight = find_records(contents, X)
-    sight.may_hold[:0] = record_keys.find_keys(contents, X, (Records.of(X).table, opened.y), opened.recipe, LIBRARIES)
-    return _describe(sight, contents.size, judged, time.perf_counter() - started)
+    sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.of(X), opened.recipe)
+    return _describe(sight, contents.size, judged)
 
 
 def look_at_recipe(opened: Any) -> dict[str, Any]:
@@ -132,7 +109,7 @@ def look_at_recipe(opened: Any) -> dict[str, Any]:
     contents = readers.read_files(parts.items())
     sight = find_records(contents, take(opened.X, np.arange(opened.n, dtype=np.int64)))
     sight.may_hold, sight.unknown = [], []
-    return _describe(sight, contents.size, "model", 0.0)
+    return _describe(sight, contents.size, "model")
 
 
 def list_files(folder: Path) -> list[tuple[str, Path]]:
@@ -151,22 +128,13 @@ def _write_model(model: Any) -> bytes:
         return bytes(cloudpickle.dumps(model))
 
 
-def _describe(sight: Sight, size: int, judged: str, seconds: float) -> dict[str, Any]:
-    return {
-        "judged": judged, "n": len(sight.held), "least": sight.least, "kept": sight.kept[:_LINES],
-        "may_hold": sight.may_hold[:_LINES], "unknown": sight.unknown[:_LINES], "size": size,
-        "unread": min(sight.unread, size), "seconds": round(seconds, 3),
-    }  # fmt: skip
+def _describe(sight: Sight, size: int, judged: str) -> dict[str, Any]:
+    lines = {k: getattr(sight, k)[:_LINES] for k in ("kept", "may_hold", "unknown")}
+    return {"judged": judged, "least": sight.least, **lines, "size": size, "unread": min(sight.unread, size)}
 
 
 def find_records(contents: Contents, X: Any) -> Sight:
-    """Return which records a file holds, and what of it may hold others.
-
-    Parameters
-    ----------
-    contents : Contents
-    X : container of n records
-    """
+    """Return which of n records a file holds, and what of it may hold others."""
     records = Records.of(X)
     sight = Sight(np.zeros(records.n, dtype=bool))
     _search_arrays(records, contents, sight)
@@ -184,17 +152,15 @@ def find_records(contents: Contents, X: Any) -> Sight:
     _add_keepers(contents, sight)
     if sight.unread >= records.n:
         sight.may_hold.append(f"{sight.unread} bytes that nobody here can read")
-    sight.kept, sight.may_hold, sight.unknown = (
-        list(dict.fromkeys(some)) for some in (sight.kept, sight.may_hold, sight.unknown)
-    )
+    for lines in (sight.kept, sight.may_hold, sight.unknown):
+        lines[:] = dict.fromkeys(lines)
     return sight
 
 
 def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
     """Search arrays, short ones together, and bytes without a meaning as numbers of each type."""
-    alone, together = _join_short(contents.arrays)
+    searched = _join_short(contents.arrays)
     blobs = [(w, d, _read_as_numbers(w, d)) for d, w in {d: w for w, d in reversed(contents.opaque)}.items()]
-    searched = [*((a, [a]) for a in alone), *together]
     arrays = [*(a for a, _ in searched), *(a for *_, views in blobs for a in views)]
     held = dict(zip(map(id, arrays), records.find_rows(arrays, _may_be_scaled), strict=True))
     for a, parts in searched:
@@ -217,32 +183,33 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
 
 def _name_places(records: Records, joined: Array, parts: list[Array]) -> list[str]:
     """Return where the records stand that were found in short arrays together; their common name if in none alone."""
-    named = dict[str, list[Array]]()
+    named = dict[str, list[Any]]()
     for a in parts:
-        named.setdefault(a.where, []).append(a)
+        named.setdefault(a.where, []).append(a.values.ravel())
     if not 1 < len(named) <= _MANY_PLACES:
         return [joined.where]
-    alone = [Array(w, np.concatenate([a.values.ravel() for a in some]), joined.text) for w, some in named.items()]
+    alone = [Array(where, np.concatenate(some), joined.text) for where, some in named.items()]
     held = records.find_rows(alone, _may_be_scaled)
     return [a.where for a, rows in zip(alone, held, strict=True) if rows.any()] or [joined.where]
 
 
-def _join_short(arrays: list[Array]) -> tuple[list[Array], list[tuple[Array, list[Array]]]]:
-    """Return the arrays that are searched one by one, and short ones joined: each type of number, parameters or not.
+def _join_short(arrays: list[Array]) -> list[tuple[Array, list[Array]]]:
+    """Return what is searched, and its parts: short arrays are joined, each type of number, parameters or not.
 
     Ensembles have thousands of these, and somebody may have kept each record by itself.
     """
-    alone, short = list[Array](), dict[tuple[str, bool, bool], list[Array]]()
+    searched, short = list[tuple[Array, list[Array]]](), dict[tuple[str, bool, bool], list[Array]]()
     for a in arrays:
         theirs = a.where.startswith(LIBRARIES)
-        small = a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT)
-        short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a) if small else alone.append(a)
-    joined = list[tuple[Array, list[Array]]]()
+        if a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT):
+            short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a)
+        else:
+            searched.append((a, [a]))
     for (_, _, text), some in short.items():
-        names = sorted({a.where for a in some})
-        name = names[0] if len(names) == 1 else names[0] + _OTHERS
-        joined.append((Array(name, np.concatenate([a.values for a in some]), text, loose=True), some))
-    return alone, joined
+        first, *others = sorted({a.where for a in some})
+        joined = Array(first + _OTHERS * bool(others), np.concatenate([a.values for a in some]), text, loose=True)
+        searched.append((joined, some))
+    return searched
 
 
 def _read_as_numbers(where: str, data: bytes) -> list[Array]:
@@ -277,18 +244,14 @@ def _suspect(a: Array, records: Records) -> str:
 
 def _add_keepers(contents: Contents, sight: Sight) -> None:
     """Note each class that keeps its records, of which as many stand in the file as its largest array has rows."""
+    n, names = len(sight.held), {full.rpartition(".")[2] for full in contents.names}
     inside = ", ".join(sorted({name.rpartition(".")[2] for name in contents.names if _SAMPLER.match(name)}))
-    for keeper, size in _list_keepers(contents, len(sight.held)):
-        sight.least = max(sight.least, min(len(sight.held), size))
+    sparse = [a.values.size - 1 for a in contents.arrays if a.where.removesuffix(".npy").endswith("indptr")]
+    for keeper in sorted(names & KEEPERS):
+        sizes = [a.values.shape[0] for a in contents.arrays if a.values.ndim == 2 and keeper in a.where.split(".")]
+        size = max([*sizes, *sparse], default=0)
+        size = size if size >= max(2, n // 100) else 0
+        sight.least = max(sight.least, min(n, size))
         trees = keeper.startswith(("Nearest", "KDTree", "BallTree"))  # which samplers look neighbours up in
         by = f", in the fitted sampler {inside}" if inside and trees else ""
         (sight.kept if size or sight.least else sight.may_hold).append(f"it keeps its training records: {keeper}{by}")
-
-
-def _list_keepers(contents: Contents, n: int) -> Iterator[tuple[str, int]]:
-    """Yield each class that keeps its records, and how many rows its largest array has; 0 where it has none."""
-    for name in sorted({full.rpartition(".")[2] for full in contents.names} & KEEPERS):
-        sizes = [a.values.shape[0] for a in contents.arrays if a.values.ndim == 2 and name in a.where.split(".")]
-        sparse = [a.values.size - 1 for a in contents.arrays if a.where.removesuffix(".npy").endswith("indptr")]
-        size = max([*sizes, *sparse], default=0)
-        yield name, size if size >= max(2, n // 100) else 0

@@ -8,25 +8,34 @@ from privgate.file import record_keys
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
-#: what is called in a worker, by name
-_LOOK = "privgate.file.look:look"
-_LOOK_AT_RECIPE = "privgate.file.look:look_at_recipe"
 STORED = "whole records, kept by a model that answers from them"
 #: lines that a report shows at most
 _LINES = 40
 
 
+def look(run: Run) -> ArtifactPart:
+    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
+    return _ask_worker(run, "privgate.file.look:look")
+
+
+def look_at_recipe(run: Run) -> ArtifactPart:
+    """Return what the recipe's own sources and parameters hold."""
+    return _ask_worker(run, "privgate.file.look:look_at_recipe")
+
+
 def _ask_worker(run: Run, by: str) -> ArtifactPart:
-    """Return what a worker says of the model's bytes by one of our functions, or that it could not be asked."""
-    n, stored = run.subject.data.n, run.subject.model is not None
-    answer = run.fleet.examined(run.subject, by)
+    """Return what a worker says of the model's bytes by one of our functions, or that it could not be asked.
+
+    Nothing of it is believed beyond its shape: stored code ran beside it.
+    """
+    n, answer = run.subject.data.n, run.fleet.examined(run.subject, by)
     why = str(answer.get("problem", ""))
-    if not why:
-        try:
+    try:
+        if not why:
             return _read_answer(answer, n)
-        except (KeyError, TypeError, ValueError) as exc:
-            why = str(exc) or type(exc).__name__
-    judged: Literal["file", "model"] = "file" if stored else "model"
+    except (KeyError, TypeError, ValueError) as exc:
+        why = str(exc) or type(exc).__name__
+    judged: Literal["file", "model"] = "model" if run.subject.model is None else "file"
     return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=_clean(why))
 
 
@@ -35,25 +44,10 @@ def _clean(value: Any) -> str:
 
 
 def _read_answer(answer: dict[str, Any], n: int) -> ArtifactPart:
-    """Return what a worker found, nothing of which is believed beyond its shape: stored code ran beside it.
-
-    Raises
-    ------
-    ValueError
-        It is none of ours.
-    """
-
-    def count(name: str, most: float) -> int:
-        value = answer[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise ValueError("the worker's answer about the file is none")
-        return value
-
-    least, size = count("least", n), count("size", float("inf"))
-    unread = count("unread", size)
-    if count("n", n) != n:
+    least, size, unread = counts = [answer[name] for name in ("least", "size", "unread")]
+    if any(type(v) is not int or v < 0 for v in counts) or least > n or unread > size:
         raise ValueError("the worker's answer about the file is none")
-    may_hold, unknown = (tuple(map(_clean, answer[name])) for name in ("may_hold", "unknown"))
+    may_hold, unknown, kept = (tuple(map(_clean, answer[name])) for name in ("may_hold", "unknown", "kept"))
     return ArtifactPart(
         judged="file" if answer["judged"] == "file" else "model",
         how="bytes",
@@ -61,23 +55,12 @@ def _read_answer(answer: dict[str, Any], n: int) -> ArtifactPart:
         least=least,
         most=n if may_hold else max(least, min(n - 1, unread)),
         carried=tuple(
-            CarriedTrace(kind="stored_records", what=STORED, where=_clean(where), least=0, most=0)
-            for where in answer["kept"][:_LINES]
+            CarriedTrace(kind="stored_records", what=STORED, where=where, least=0, most=0) for where in kept[:_LINES]
         ),
         unknown=(*may_hold, *unknown),
         read=size - unread,
         size=size,
     )
-
-
-def look(run: Run) -> ArtifactPart:
-    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
-    return _ask_worker(run, _LOOK)
-
-
-def look_at_recipe(run: Run) -> ArtifactPart:
-    """Return what the recipe's own sources and parameters hold."""
-    return _ask_worker(run, _LOOK_AT_RECIPE)
 
 
 def look_if_needed(run: Run) -> ArtifactPart | None:

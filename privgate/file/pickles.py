@@ -1,5 +1,6 @@
 """Objects of pickles and of JSON: a stand-in for every class and function keeps what it is given, and runs nothing."""
 
+import io
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -7,91 +8,52 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.file.contents import (
-    OPAQUE,
-    STORAGES,
-    Contents,
-    add_array,
-    add_numbers,
-    add_storage,
-    decode_letters,
-    is_writing,
-    name_booster,
-)
+from privgate.file.contents import OPAQUE, STORAGES, Contents, decode_letters, is_writing, name_booster
 
 #: what opens bytes that stand inside a pickle, by where they stand
 Inner = Callable[[bytes, str], None]
+#: what only describes numbers, or copies bytes
+_PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
 
 
 class StandIn:
-    """Whatever a pickle names: it keeps arguments, state and items, and runs nothing."""
+    """Whatever a pickle names: it keeps arguments, state and items in ``given``, and runs nothing."""
 
     named = ""
     #: all that one pickle makes
     kept: ClassVar[list[Any]] = []
+    given: list[Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Keep the arguments."""
-        made = object.__new__(cls)
-        made.given = [*args, *kwargs.values()]
-        cls.kept.append(made)
-        return made
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        stand_in = object.__new__(cls)
+        stand_in.given = [*args, *kwargs.values()]
+        cls.kept.append(stand_in)
+        return stand_in
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.given: list[Any] = [*args, *kwargs.values()]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep the arguments of what a stand-in would have returned."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
         return type(self)(self, *args, **kwargs)
 
-    def __setstate__(self, state: Any) -> None:
-        """Keep the state."""
-        self.given.append(state)
+    def __setitem__(self, key: Any, item: Any) -> None:
+        self.given += [key, item]
 
     def append(self, item: Any) -> None:
-        """Keep an item."""
+        """Keep an item, or a state."""
         self.given.append(item)
 
-    add = append
+    add = __setstate__ = append
 
     def extend(self, items: Any) -> None:
         """Keep items."""
         self.given.extend(items)
 
-    def __setitem__(self, key: Any, item: Any) -> None:
-        """Keep an item and its key."""
-        self.given += [key, item]
-
-
-class _Source:
-    """Bytes that are read in order: without ``peek``, an unpickler takes no more than it needs."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        end = len(self.data) if size < 0 else min(self.at + size, len(self.data))
-        part, self.at = self.data[self.at : end], end
-        return part
-
-    def readline(self) -> bytes:
-        """Return the next line."""
-        end = self.data.find(b"\n", self.at) + 1
-        return self.read((end or len(self.data)) - self.at)
-
-
-#: what only describes numbers, or copies bytes
-_PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
-
 
 class _Unpickler(pickle.Unpickler):
-    """Reads a pickle with stand-ins for all that it names."""
+    """Reads a pickle with stand-ins for all that it names; of its source it takes no more than it needs."""
 
-    def __init__(self, source: _Source, into: Contents) -> None:
+    def __init__(self, source: io.BytesIO, into: Contents) -> None:
         super().__init__(source)
         self.source, self.into = source, into
-        self.made: dict[str, Any] = {}
+        self.classes: dict[str, Any] = {}
         self.kept: list[Any] = []
 
     def find_class(self, module: str, name: str) -> Any:
@@ -101,15 +63,15 @@ class _Unpickler(pickle.Unpickler):
         if full in _PLAIN:
             return _PLAIN[full]
         if name.startswith("_make_skeleton"):  # of cloudpickle: what it returns is a class
-            return self._class
-        if full not in self.made:
+            return self._describe_class
+        if full not in self.classes:
             kind: dict[str, Any] = {"named": full, "kept": self.kept}
             if name.startswith("NumpyArrayWrapper"):
-                kind["__setstate__"] = lambda made, state: made.given.append(_behind(self, state))
-            self.made[full] = type(name, (StandIn,), kind)
-        return self.made[full]
+                kind["__setstate__"] = lambda wrapper, state: wrapper.given.append(self._read_behind(state))
+            self.classes[full] = type(name, (StandIn,), kind)
+        return self.classes[full]
 
-    def _class(self, *args: Any) -> Any:
+    def _describe_class(self, *args: Any) -> Any:
         """Return a stand-in for a class that the pickle describes itself."""
         named = next((a for a in args if isinstance(a, str)), "class")
         self.into.names.add(named)
@@ -123,61 +85,49 @@ class _Unpickler(pickle.Unpickler):
                 self.into.storages[str(pid[2])] = kind
         return StandIn(pid)
 
+    def _read_behind(self, state: Any) -> Any:
+        """Return the array that joblib wrote behind its description, in the middle of the pickle."""
+        shape, dtype = tuple(state["shape"]), state["dtype"]
+        if dtype.hasobject:
+            return _Unpickler(self.source, self.into).load()
+        if state.get("numpy_array_alignment_bytes") is not None:
+            self.source.read(self.source.read(1)[0])
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if all(isinstance(v, int) for v in shape):  # said, and no numbers of the model's
+            del state["shape"]
+        return np.frombuffer(self.source.read(size), dtype=dtype).reshape(shape, order=state.get("order", "C"))
 
-def _behind(reader: _Unpickler, state: Any) -> Any:
-    """Return the array that joblib wrote behind its description, in the middle of the pickle."""
-    shape, dtype, source = tuple(state["shape"]), state["dtype"], reader.source
-    if dtype.hasobject:
-        return _Unpickler(source, reader.into).load()
-    if state.get("numpy_array_alignment_bytes") is not None:
-        source.read(source.read(1)[0])
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    order = state.get("order", "C")
-    if all(isinstance(v, int) for v in shape):  # said, and no numbers of the model's
-        del state["shape"]
-    return np.frombuffer(source.read(size), dtype=dtype).reshape(shape, order=order)
+    def note_shapes(self) -> None:
+        """Note in which shape a tensor of torch's uses the numbers that lie beside the pickle."""
+        for thing in self.kept:
+            if thing.named.endswith("_rebuild_tensor_v2") and len(thing.given) >= 3:
+                storage, shape = thing.given[0], thing.given[2]
+                pid = storage.given[0] if isinstance(storage, StandIn) and storage.given else None
+                if isinstance(pid, tuple) and len(pid) >= 5 and isinstance(shape, tuple):
+                    self.into.shapes[str(pid[2])] = tuple(v for v in shape if isinstance(v, int))
 
 
 def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
     """Add what one pickle after another holds; what stands behind the last one is opaque."""
-    source = _Source(data)
-    while source.at < len(data) and (data[source.at : source.at + 1] == b"\x80" or not source.at):
+    source = io.BytesIO(data)
+    while source.tell() < len(data) and (data[source.tell()] == 0x80 or not source.tell()):
         reader = _Unpickler(source, into)
         root = reader.load()
-        _note_shapes(reader.kept, into)
+        reader.note_shapes()
         read_objects([root, *reader.kept], name, into, inner, printed=False)
         if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
             for key in root:  # of torch's older format: each behind the pickles, with its length before it
                 size = int.from_bytes(source.read(8), "little")
-                add_storage(source.read(size * np.dtype(STORAGES[into.storages[key]]).itemsize), key, into)
-    if len(data) - source.at > OPAQUE:
-        into.opaque.append((f"{name}, behind its end", data[source.at :]))
-
-
-def _note_shapes(stand_ins: list[Any], into: Contents) -> None:
-    """Note in which shape a tensor of torch's uses the numbers that lie beside the pickle."""
-    for thing in stand_ins:
-        if thing.named.endswith("_rebuild_tensor_v2") and len(thing.given) >= 3:
-            storage, shape = thing.given[0], thing.given[2]
-            pid = storage.given[0] if isinstance(storage, StandIn) and storage.given else None
-            if isinstance(pid, tuple) and len(pid) >= 5 and isinstance(shape, tuple):
-                into.shapes[str(pid[2])] = tuple(v for v in shape if isinstance(v, int))
+                into.add_storage(source.read(size * np.dtype(STORAGES[into.storages[key]]).itemsize), key)
+    if len(data) - source.tell() > OPAQUE:
+        into.opaque.append((f"{name}, behind its end", data[source.tell() :]))
 
 
 def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed: bool = True) -> None:
-    """Add the arrays and texts of objects, in the order in which they stand.
+    """Add the arrays and texts of objects, in the order in which they stand; ``inner`` opens bytes that stand inside.
 
-    Parameters
-    ----------
-    root : object
-        Of lists, mappings, numbers, texts, bytes, arrays and stand-ins.
-    name : str
-        Where it stands.
-    into : Contents
-    inner : callable
-        Opens bytes that stand inside.
-    printed : bool
-        Its numbers were printed, as in JSON.
+    ``root``, at ``name``, is made of lists, mappings, numbers, texts, bytes, arrays and stand-ins. ``printed``: its
+    numbers were printed, as in JSON.
     """
     seen, todo = set[int](), [(root, name)]
     numbers, strings = dict[str, list[float]](), list[str]()
@@ -187,27 +137,28 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
             continue
         if isinstance(thing, int | float | complex):
             _note_number(thing, where, numbers, into)
-        elif isinstance(thing, str):
+            continue
+        if isinstance(thing, str):
             into.texts.add(thing)
             strings.append(thing)
-        elif id(thing) in seen:
             continue
-        elif isinstance(thing, bytes | bytearray):
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, bytes | bytearray):
             inner(bytes(thing), where)
         elif isinstance(thing, np.ndarray):
-            add_array(thing, where, into)
+            into.add_array(thing, where)
         elif isinstance(thing, list | tuple) and len(thing) > 1 and all(isinstance(v, str) for v in thing):
             into.lists.append((where, len(thing)))
             todo += [(v, where) for v in thing[::-1]]
         elif (array := _read_numbers(thing)) is not None:
-            add_array(array, where, into, text=printed)
-            seen.update(map(id, _inside(thing)))
+            into.add_array(array, where, text=printed)
+            seen.update(map(id, _list_inside(thing)))
         else:
             todo += list(_split_object(thing, where, named=not printed))[::-1]
-        if not isinstance(thing, str | int | float | complex):
-            seen.add(id(thing))
     for where, some in numbers.items():
-        add_array(np.array(some), where, into, text=printed, loose=True)
+        into.add_array(np.array(some), where, text=printed, loose=True)
     _add_strings(strings, name, into, inner)
 
 
@@ -219,17 +170,16 @@ def _note_number(thing: Any, where: str, numbers: dict[str, list[float]], into: 
             into.opaque.append((where, data))
         else:  # digests, or states of generators
             into.keys.setdefault(where, set()).add(data)
-    elif isinstance(thing, complex):
-        numbers.setdefault(where, []).extend([thing.real, thing.imag])
     else:
-        numbers.setdefault(where, []).append(float(thing))
+        parts = [thing.real, thing.imag] if isinstance(thing, complex) else [float(thing)]
+        numbers.setdefault(where, []).extend(parts)
 
 
 def _add_strings(strings: list[str], where: str, into: Contents, inner: Inner) -> None:
     """Add texts as passages, their numbers one text after another, and the bytes that some of them write in letters."""
     texts = dict[str, list[str]]()
     for text in strings:
-        if len(text) > OPAQUE and (data := decode_letters(text)) is not None:
+        if (data := decode_letters(text)) is not None:
             inner(data, where)
         elif not (library := name_booster(text[:8192].encode("utf-8", "replace"))) and not is_writing(text):
             into.opaque.append((f"a text of {where}", text.encode("utf-8", "replace")))
@@ -238,11 +188,11 @@ def _add_strings(strings: list[str], where: str, into: Contents, inner: Inner) -
             texts.setdefault(library, []).append(text)
     into.passages.append("")
     for library, some in texts.items():
-        add_numbers(some, f"{library}{where}", into)
+        into.add_numbers(some, f"{library}{where}")
 
 
-def _inside(thing: Any) -> Iterator[Any]:
-    """Give what a described array was made of, which needs no second look."""
+def _list_inside(thing: Any) -> Iterator[Any]:
+    """Yield what a described array is made of, which needs no second look."""
     for part in thing.given if isinstance(thing, StandIn) else thing:
         yield part
         for inner in part if isinstance(part, tuple | list) else ():
@@ -266,30 +216,29 @@ def _read_numbers(thing: Any) -> NDArray[Any] | None:
 
 
 def _read_array(thing: StandIn) -> NDArray[Any] | None:
-    kind, given = thing.named.rpartition(".")[2], thing.given
-    if kind == "scalar" and thing.named.startswith("numpy") and len(given) == 2 and isinstance(given[0], np.dtype):
-        content = given[1].encode("latin1") if isinstance(given[1], str) else given[1]
-        return None if given[0].hasobject or not isinstance(content, bytes) else np.frombuffer(content, given[0])
-    if kind == "_reconstruct" and isinstance(given[-1], tuple) and len(given[-1]) == 5:
+    kind, given, order = thing.named.rpartition(".")[2], thing.given, "C"
+    if kind == "scalar" and thing.named.startswith("numpy") and len(given) == 2:
+        dtype, data, shape = given[0], given[1], (-1,)
+        data = data.encode("latin1") if isinstance(data, str) else data
+    elif kind == "_reconstruct" and isinstance(given[-1], tuple) and len(given[-1]) == 5:
         _, shape, dtype, fortran, data = given[-1]
+        order = "F" if fortran else "C"
     elif kind == "_frombuffer" and len(given) == 4:
-        (data, dtype, shape, order), fortran = given, False
-        fortran = order == "F"
+        data, dtype, shape, order = given
     else:
         return None
     if isinstance(data, StandIn) and data.named == "_codecs.encode":  # bytes, as the oldest pickles write them
         data = str(data.given[0]).encode("latin1")
     if not isinstance(dtype, np.dtype) or dtype.hasobject or not isinstance(data, bytes | bytearray):
         return None
-    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _split_object(thing: Any, where: str, *, named: bool) -> Iterator[tuple[Any, str]]:
     """Yield the parts of an object, each with its class and attribute; a key of a mapping is a passage of its own."""
     if isinstance(thing, StandIn):
         own = where if thing.named.startswith("joblib.") else thing.named or where
-        for part in thing.given:
-            yield part, own
+        yield from ((part, own) for part in thing.given)
     elif isinstance(thing, dict):
         for key, value in thing.items():
             short = named and isinstance(key, str) and key.isidentifier() and len(thing) < 200
@@ -299,5 +248,4 @@ def _split_object(thing: Any, where: str, *, named: bool) -> Iterator[tuple[Any,
             if isinstance(key, str):
                 yield "", where
     elif isinstance(thing, list | tuple | set | frozenset):
-        for part in thing:
-            yield part, where
+        yield from ((part, where) for part in thing)

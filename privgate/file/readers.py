@@ -14,18 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.file.contents import (
-    OPAQUE,
-    Contents,
-    add_array,
-    add_fragment,
-    add_numbers,
-    add_opaque,
-    add_storage,
-    decode_letters,
-    is_writing,
-    name_booster,
-)
+from privgate.file.contents import OPAQUE, Contents, decode_letters, is_writing, name_booster
 from privgate.file.pickles import read_objects, read_pickle
 
 #: bytes that are unpacked of one file, and containers inside containers that are opened
@@ -38,17 +27,10 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"|"([\w+/=-]{8,64})"\s*:')
 #: arrays of a skops file, and what its description calls its own parts
 _ARRAY = re.compile(r"\d+\.np[yz]")
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
-#: before a path, which is nobody's library
-_FILE = "file "
 
 
 def read_files(files: Iterable[tuple[str, Path | bytes]]) -> Contents:
-    """Return what files hold; one that cannot be read is noted, and ends no other.
-
-    Parameters
-    ----------
-    files : iterable of (name, path or bytes)
-    """
+    """Return what files hold, given as (name, path or bytes); one that cannot be read is noted, and ends no other."""
     into = Contents()
     for name, source in files:
         size = source.stat().st_size if isinstance(source, Path) else len(source)
@@ -57,11 +39,11 @@ def read_files(files: Iterable[tuple[str, Path | bytes]]) -> Contents:
             if size > LARGEST:
                 into.unread.append((f"file {name} is too large to be read", size))
             else:
-                _read_part(source.read_bytes() if isinstance(source, Path) else source, f"{_FILE}{name}", into, 0)
+                _read_part(source.read_bytes() if isinstance(source, Path) else source, f"file {name}", into, 0)
         except Exception as exc:  # noqa: BLE001  whatever is wrong with a stored file, it was not read
             into.unread.append((f"file {name} cannot be read ({type(exc).__name__})", size))
     for where, parts in into.fragments.items():
-        add_opaque(b"".join(parts), where, into)
+        into.add_opaque(b"".join(parts), where)
     return into
 
 
@@ -76,30 +58,33 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
         into.unread.append((f"{name}: containers inside containers, more than {DEEPEST}", len(data)))
     elif data[:4] == b"PK\x03\x04":
         _read_zip(data, name, into, depth)
-    elif (make := _find_packing(data)) is not None:
-        content, rest = _unpack(data, make)
-        add_opaque(rest, name, into)
+    elif (unpacker := _make_unpacker(data)) is not None:
+        content, rest = unpacker.decompress(data, LARGEST), unpacker.unused_data
+        if not unpacker.eof:
+            raise ValueError("cut, or too large to be unpacked")
         _read_part(content, name, into, depth + 1)
+        if rest.strip(b"\0"):
+            _read_part(rest, name, into, depth + 1)
     elif data[:6] == b"\x93NUMPY":
         source = io.BytesIO(data)
-        add_array(np.load(source, allow_pickle=False), name, into)
-        add_opaque(data[source.tell() :], name, into)
+        into.add_array(np.load(source, allow_pickle=False), name)
+        into.add_opaque(data[source.tell() :], name)
     elif (data[:1] == b"\x80" and data[1:2] in b"\x02\x03\x04\x05") or _OLDEST.match(data):
         read_pickle(data, name, into, lambda inside, where: _read_inner(inside, where, into, depth))
     elif data[:4] == b"PAR1":
         import pandas as pd
 
         frame = pd.read_parquet(io.BytesIO(data))
-        add_array(frame.select_dtypes("number").to_numpy(np.float64, na_value=np.nan), name, into)
+        into.add_array(frame.select_dtypes("number").to_numpy(np.float64, na_value=np.nan), name)
         into.passages += [str(v) for c in frame.select_dtypes(["object", "string"]) for v in [*frame[c], ""]]
-    elif (end := _find_header(data)) is not None:
-        _read_safetensors(data, end, name, into)
+    elif data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= len(data) - 8:
+        _read_safetensors(data, name, into)
     elif _is_text(data):
         _read_text(data, name, into, depth)
     elif len(data) > OPAQUE:
         into.opaque.append((name, data))
     else:
-        add_fragment(data, f"small files of {name.rpartition('/')[0]}", into)
+        into.add_fragment(data, f"small files of {name.rpartition('/')[0]}")
 
 
 def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
@@ -107,7 +92,7 @@ def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
     if len(data) <= OPAQUE:
         into.keys.setdefault(where, set()).add(data)
         if not _is_text(data):
-            add_fragment(data, where, into)
+            into.add_fragment(data, where)
             return
     try:
         _read_part(data, where, into, depth + 1)
@@ -121,7 +106,7 @@ def _read_zip(data: bytes, name: str, into: Contents, depth: int) -> None:
         for member in sorted(packed.infolist(), key=lambda f: f.header_offset):
             content, beside = packed.read(member), member.filename.rpartition("/data/")
             if beside[1] and beside[2] in into.storages:
-                add_storage(content, beside[2], into)
+                into.add_storage(content, beside[2])
             else:
                 where = f"{name}/{member.filename}"
                 _read_part(content, named.get(member.filename, where), into, depth + 1)
@@ -145,6 +130,7 @@ def _name_arrays(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
     return named
 
 
+#: how packed bytes begin -> what makes their unpacker
 _PACKINGS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
@@ -154,51 +140,31 @@ _PACKINGS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 )
 
 
-def _find_packing(data: bytes) -> Any:
-    """Return what makes an unpacker of bytes; None where they are packed by nothing known."""
+def _make_unpacker(data: bytes) -> Any:
+    """Return an unpacker of bytes; None where they are packed by nothing known."""
     if data[:1] == b"\x78" and (len(data) < 3 or (data[0] * 256 + data[1]) % 31):
         return None
-    return next((make for begin, make in _PACKINGS if data.startswith(begin)), None)
-
-
-def _unpack(data: bytes, make: Any) -> tuple[bytes, bytes]:
-    """Return what streams one after another hold, 100 at most, and the bytes behind them."""
-    parts, room = list[bytes](), LARGEST
-    for _ in range(100):
-        unpacker = make()
-        parts.append(unpacker.decompress(data, room))
-        room -= len(parts[-1])
-        if not unpacker.eof or room <= 0:
-            raise ValueError("cut, or too large to be unpacked")
-        data = unpacker.unused_data
-        if _find_packing(data) is not make:
-            break
-    return b"".join(parts), data
-
-
-def _find_header(data: bytes) -> int | None:
-    """Return where the header of a safetensors file ends; None where it is none."""
-    size = int.from_bytes(data[:8], "little")
-    return 8 + size if 2 <= size <= len(data) - 8 and data[8:9] == b"{" else None
+    return next((make() for begin, make in _PACKINGS if data.startswith(begin)), None)
 
 
 _TENSOR = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
            "BOOL": "u1"}  # fmt: skip
 
 
-def _read_safetensors(data: bytes, end: int, name: str, into: Contents) -> None:
-    tensors, at = json.loads(data[8:end]), end
+def _read_safetensors(data: bytes, name: str, into: Contents) -> None:
+    at = end = 8 + int.from_bytes(data[:8], "little")
+    tensors = json.loads(data[8:end])
     _read_text(json.dumps(tensors.pop("__metadata__", "")).encode(), name, into, 0)
     for key, told in sorted(tensors.items(), key=lambda t: t[1]["data_offsets"]):
         begin, stop = (end + k for k in told["data_offsets"])
-        add_opaque(data[at:begin], name, into)
+        into.add_opaque(data[at:begin], name)
         at = max(at, stop)
         if told["dtype"] in _TENSOR:
             values = np.frombuffer(data[begin:stop], _TENSOR[told["dtype"]])
-            add_array(values.reshape(told["shape"]), f"{name}.{key}", into)
+            into.add_array(values.reshape(told["shape"]), f"{name}.{key}")
         else:
             into.opaque.append((f"{name}.{key}", data[begin:stop]))
-    add_opaque(data[at:], name, into)
+    into.add_opaque(data[at:], name)
 
 
 def _is_text(data: bytes) -> bool:
@@ -208,11 +174,14 @@ def _is_text(data: bytes) -> bool:
 
 def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
     """Add the objects of JSON, or the numbers of a text one after another, and its words."""
-    text, where = data.decode("utf-8", "replace"), f"{name_booster(data)}{name}"
+    text, where, root = data.decode("utf-8", "replace"), f"{name_booster(data)}{name}", None
     into.texts.update(q or k for q, k in _QUOTED.findall(text))
     into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))
-    if (root := _parse_json(text)) is not None:
+    if text.lstrip()[:1] in ("{", "["):
+        with contextlib.suppress(ValueError, RecursionError):
+            root = json.loads(text)
+    if root is not None:
         read_objects(root, where, into, lambda inside, at: _read_inner(inside, at, into, depth))
     elif (inner := decode_letters(text)) is not None:
         _read_inner(inner, name, into, depth)
@@ -221,23 +190,10 @@ def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
     else:
         into.passages += [text, ""]
         rows = [line for line in text.splitlines() if any(c.isdigit() for c in line)]
-        add_numbers(rows, where, into)
-        _add_table(rows, where, into)
-
-
-def _parse_json(text: str) -> Any:
-    """Return what a text says in JSON; None where it is none."""
-    if text.lstrip()[:1] in ("{", "["):
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(text)
-    return None
-
-
-def _add_table(rows: list[str], where: str, into: Contents) -> None:
-    """Add the rows of a printed table as they stand: one behind a heading, each of as many numbers."""
-    for body in (rows, rows[1:]):
-        with contextlib.suppress(ValueError):
-            if len(body) > 1:
-                values = np.loadtxt(body, delimiter="," if "," in body[0] else None, ndmin=2)
-                return add_array(values, where, into, text=True)
-    return None
+        into.add_numbers(rows, where)
+        for body in (rows, rows[1:]):  # a printed table, which may stand behind a heading
+            with contextlib.suppress(ValueError):
+                if len(body) > 1:
+                    table = np.loadtxt(body, delimiter="," if "," in body[0] else None, ndmin=2)
+                    into.add_array(table, where, text=True)
+                    break

@@ -1,8 +1,10 @@
-"""Training records as numbers and as texts, to be found again in whatever a file holds."""
+"""Training records as numbers and as texts, found again in whatever a file holds, in any order of rows and columns."""
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,6 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.file.contents import Array
-from privgate.file.record_space import RecordSpace
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
 CARRIED, PRINTED = 8, 64
@@ -23,17 +24,28 @@ _FLAT = 1 << 20
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
 #: letters that are compared one after the other with those of texts whose words were not met
 _COMPARED = 1 << 32
+#: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
+ALONE, TOGETHER = 40.0, 20.0
+#: bits on average, where nearly all rows of a table are records
+FEW, _MOST = 8.0, 0.9
+#: times as many records as chance meets, and times that columns are moved to see what it meets
+CHANCE, _DRAWN = 5, 3
+#: records from which on an array with an entry each is noticed
+MANY = 20
+#: rows, and numbers of them, that are tried before a whole array is
+_TRIED = 512
+#: share of a column's numbers that are the records', where some of its rows are
+_FITS = 0.1
+#: places where a record may begin that are compared at a time
+_WINDOWS = 100_000
+#: what stands for a missing value, and for what whole numbers cannot hold
+_MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
 
 class Records:
     """Training records, as numbers and as texts, to be found again.
 
-    Parameters
-    ----------
-    table : float64 array of shape (n, d)
-        Columns of numbers; d is 0 where there are none.
-    texts : list of lists of str
-        Columns of texts, n each; empty where there are none.
+    ``table``, float64 of shape (n, d), has the columns of numbers; ``texts`` the columns of texts, n each.
     """
 
     def __init__(self, table: Float, texts: list[list[str]]) -> None:
@@ -73,105 +85,71 @@ class Records:
                 alike.setdefault((np.dtype(np.float32) if a.text else a.values.dtype, a.text), []).append(k)
         self._until += SECONDS * sum(a.values.nbytes for a in arrays) / 1e9
         for (dtype, text), some in alike.items():
-            space = RecordSpace(self.table, dtype, ulps=PRINTED * text)
+            space = _RecordSpace(self.table, dtype, ulps=PRINTED * text)
             for k in some:
-                held[k] = self._match(arrays[k], space)
+                held[k] = space.find_in(arrays[k])
         for (dtype, text), some in alike.items():
             rest = [k for k in some if not held[k].any() and may_be_scaled(arrays[k])]
-            for table in _change(self.table, text=text) if rest else ():
+            for table in _scale(self.table, text=text) if rest else ():
                 if self.late:
                     break
-                space = RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED)
+                space = _RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED)
                 for k in rest:
                     if not held[k].any() and not self.late:
-                        held[k] = self._match(arrays[k], space)
-        return held
-
-    def _match(self, a: Array, space: RecordSpace) -> Bool:
-        """Return which records an array holds in one form: as a table, or one number after another."""
-        for table in _split_tables(a.values, self.width):
-            if (mine := space.held(table)).any():
-                return mine
-        held = np.zeros(self.n, dtype=bool)
-        if a.values.ndim == 1 and a.values.size <= _FLAT:
-            for some in space.windows(a.values.ravel()):
-                held |= space.held(some, straight=True)
+                        held[k] = space.find_in(arrays[k])
         return held
 
     def find_texts(self, passages: list[str]) -> Bool:
         """Return which texts stand in passages, whatever their letters' case and what stands between words.
 
-        Parameters
-        ----------
-        passages : list of str
-            In the order in which they stand; an empty one ends a passage.
-
-        Returns
-        -------
-        bool array of shape (n,)
+        Passages stand in their order, and an empty one ends a passage. The result has shape (n,).
         """
         held = np.zeros(self.n, dtype=bool)
         for column in self.texts:
-            common = _count(column)
+            common = Counter(column)
             own = {k: t for k, t in enumerate(column) if len(t) >= _LONG and common[t] <= max(1.0, _COMMON * self.n)}
-            held |= self._find_words({k: _split_words(t) for k, t in own.items()}, passages)
-            joined = "".join(p or "\n" for p in passages).casefold() if own else ""
+            if not own:
+                continue
+            held[_find_words({k: _split_words(t) for k, t in own.items()}, passages)] = True
+            joined = "".join(p or "\n" for p in passages).casefold()
             for k in [k for k in own if not held[k]][: _COMPARED // max(1, len(joined))]:
                 held[k] = own[k].casefold().strip() in joined
         return held
 
-    def _find_words(self, own: dict[int, list[str]], passages: list[str]) -> Bool:
-        """Return of which records the words stand one after another: looked up by their first ones, then compared."""
-        held, numbers = np.zeros(self.n, dtype=bool), dict[str, int]()
-        for words in own.values():
-            for word in words:
-                numbers.setdefault(word, len(numbers) + 1)
-        stream = np.array(
-            [numbers.get(w, 0) for p in passages if own for w in (_split_words(p) if p else [""])], dtype=np.int64
-        )
-        coded = {k: np.array([numbers[w] for w in words], dtype=np.int64) for k, words in own.items()}
-        for size in {min(len(c), _WORDS) for c in coded.values()}:
-            some = {k: c for k, c in coded.items() if min(len(c), _WORDS) == size}
-            if len(stream) < size:
-                continue
-            windows = np.lib.stride_tricks.sliding_window_view(stream, size) @ _MIX[:size]
-            first = {k: int(c[:size] @ _MIX[:size]) for k, c in some.items()}
-            at = np.flatnonzero(np.isin(windows, np.array(list(first.values()))))
-            starts = dict[int, list[int]]()
-            for place in at.tolist():
-                starts.setdefault(int(windows[place]), []).append(place)
-            for k, c in some.items():
-                held[k] |= any(np.array_equal(stream[p : p + len(c)], c) for p in starts.get(first[k], ()))
-        return held
 
-
-#: by which the numbers of words one after another become one number
-_MIX = 0x1E3779B97F4A7C15 ** np.arange(1, _WORDS + 1, dtype=np.int64)
+def _find_words(own: dict[int, list[str]], passages: list[str]) -> list[int]:
+    """Return of which records the words stand one after another: looked up by their first ones, then compared."""
+    stream = [word for p in passages for word in (_split_words(p) if p else [""])]
+    starts = {tuple(words[:_WORDS]): list[int]() for words in own.values()}
+    for size in {len(first) for first in starts}:
+        for place, window in enumerate(zip(*(stream[k:] for k in range(size)), strict=False)):
+            if window in starts:
+                starts[window].append(place)
+    return [
+        k
+        for k, words in own.items()
+        if any(stream[place : place + len(words)] == words for place in starts[tuple(words[:_WORDS])])
+    ]
 
 
 def _split_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _count(texts: list[str]) -> dict[str, int]:
-    """Return how many records have each text."""
-    counts = dict[str, int]()
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
-    return counts
-
-
-def _change(table: Float, *, text: bool) -> Iterator[Float]:
+def _scale(table: Float, *, text: bool) -> Iterator[Float]:
     """Yield the records scaled in four ways as the usual scalers do; for texts, with few decimals before."""
     for decimals in (4, 3, 2) if text else ():
         yield np.round(table, decimals)
     with np.errstate(all="ignore"):
         spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
-        yield (table - np.nanmean(table, axis=0)) / np.where(spread > 0, spread, 1)
-        yield (table - low) / np.where(high > low, high - low, 1)
         quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
-        yield (table - half) / np.where(three > quarter, three - quarter, 1)
-        yield table / np.where(spread > 0, spread, 1)
+        for middle, size in (
+            (np.nanmean(table, axis=0), spread),
+            (low, high - low),
+            (half, three - quarter),
+            (0.0, spread),
+        ):
+            yield (table - middle) / np.where(size > 0, size, 1)
 
 
 def _split_tables(values: NDArray[Any], width: int) -> Iterator[NDArray[Any]]:
@@ -196,3 +174,146 @@ def _read_first_values(X: Any) -> Float:
         has = X.indptr[:-1] + k < X.indptr[1:]
         values[has, k] = X.data[X.indptr[:-1][has] + k]
     return values
+
+
+class _RecordSpace:
+    """Records as they may have been written, each column's values in order, to be looked up.
+
+    ``ulps`` allow for rounding: of printed numbers, and of arithmetic that scaled them.
+    """
+
+    def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
+        with np.errstate(all="ignore"):
+            self.written = _plain(table.astype(dtype))
+            absent = (self.written != table) & (np.dtype(dtype).kind in "biu")  # what whole numbers cannot hold
+            self.written[absent] = _NOT_THERE
+            #: whether some record stands whole
+            self.whole = not absent.any(axis=1).all()
+        self.near = float(np.finfo(dtype).eps) * ulps if np.dtype(dtype).kind == "f" else 0.0
+        self.values = [np.unique(c) for c in self.written.T]
+        #: below these, a column's values are rounded as if they were as large
+        self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
+        #: the columns, those of the most different values first
+        self.rarest = sorted(range(len(self.values)), key=lambda j: -len(self.values[j]))
+
+    @cached_property
+    def every(self) -> Float:
+        """The values of all columns, in order."""
+        return np.sort(np.concatenate(self.values))
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """The place of each record's value among its column's, shape (n, d)."""
+        return np.column_stack([np.searchsorted(v, c) for v, c in zip(self.values, self.written.T, strict=True)])
+
+    @cached_property
+    def bits(self) -> Float:
+        """How rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it."""
+        shares = []
+        for j, own in enumerate(self.values):
+            column, off = np.sort(self.written[:, j]), self.near * np.maximum(np.abs(own), self.small[j])
+            inside = np.searchsorted(column, own + off, side="right") - np.searchsorted(column, own - off, side="left")
+            shares.append((inside / len(column))[self.codes[:, j]])
+        return np.asarray(-np.log2(np.column_stack(shares)))
+
+    def find_in(self, a: Array) -> Bool:
+        """Return which records an array holds, shape (n,): as a table, or one number after another."""
+        width, held = len(self.values), np.zeros(len(self.written), dtype=bool)
+        for table in _split_tables(a.values, width):
+            some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
+            if self._share(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) >= 0.05:
+                pairs = self._match_columns(some)
+                if (mine := self._find_rows(table, pairs, straight=False)).any():
+                    return mine
+        if a.values.ndim == 1 and width <= a.values.size <= _FLAT and self.whole:
+            flat = _plain(a.values)
+            start = np.arange(len(flat) - width + 1)
+            for j in self.rarest:
+                start = start[self._code(j, flat[start + j]) >= 0]
+            for k in range(0, len(start), _WINDOWS):
+                table = flat[start[k : k + _WINDOWS, None] + np.arange(width)]
+                held |= self._find_rows(table, [(j, j) for j in self.rarest], straight=True)
+        return held
+
+    def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]], *, straight: bool) -> Bool:
+        """Return which records are rows of a table, by pairs of columns; its rows are whole ones where ``straight``."""
+        none, width = np.zeros(len(self.written), dtype=bool), len(self.values)
+        if len(pairs) < 2:
+            return none
+        columns = [j for _, j in pairs]
+        theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
+        mine = self.codes[:, columns]
+        held, rows = _compare(mine, theirs)
+        if not held.any():
+            return none
+        # the same numbers with each column moved by itself: what they meet, they meet by chance
+        few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
+        if few:
+            held[held] = [len(set(r)) > min(2, width - 1) for r in self.written[held].tolist()]
+        still, chance = mine if few else theirs, 0
+        for _ in range(_DRAWN):  # nobody who wrote the file can know by how many rows
+            shifts = np.random.default_rng().permutation(max(still.shape))[: len(pairs)]
+            moved = np.column_stack([np.roll(c, k) for k, c in zip(shifts, still.T, strict=True)])
+            chance += (_compare(moved, theirs) if few else _compare(mine, moved))[0].sum()
+        if CHANCE * chance > _DRAWN * held.sum():
+            return none
+        bits = self.bits[:, columns].sum(axis=1)
+        if rows >= MANY and rows >= _MOST * len(table) and bits[held].mean() >= FEW:
+            return held
+        some = self.written[:, columns]
+        held &= (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
+        return held if held.sum() >= 2 or (held & (bits >= ALONE)).any() else none
+
+    def _match_columns(self, some: Float) -> list[tuple[int, int]]:
+        """Return (column of the table, column of the records) that hold the same values, each used once."""
+        free = set(range(len(self.values)))
+        pairs = []
+        for c in range(some.shape[1]):
+            fits = self._share(some[:, c])
+            if fits < 0.5 and fits < _FITS + self._share(1.001 * some[:, c]):  # what chance meets
+                continue
+            order = [c] if c in free else []
+            order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
+            best, fits = -1, _FITS
+            for j in order:
+                if (share := (self._code(j, some[:, c]) >= 0).mean()) > fits:
+                    best, fits = j, share
+                if share >= 0.5:
+                    break
+            if best >= 0:
+                pairs.append((c, best))
+                free.discard(best)
+        return pairs
+
+    def _share(self, column: Float) -> float:
+        """Return which share of these values are some column's at all."""
+        return float((self._place(self.every, column, max(self.small)) >= 0).mean())
+
+    def _code(self, j: int, column: Float) -> NDArray[np.int64]:
+        return self._place(self.values[j], column, self.small[j])
+
+    @np.errstate(all="ignore")
+    def _place(self, own: Float, column: Float, small: float) -> NDArray[np.int64]:
+        """Return the place of each value among others that are in order, -1 where it is none of them."""
+        at = np.clip(np.searchsorted(own, column), 0, len(own) - 1)
+        if self.near:
+            before = np.maximum(at - 1, 0)
+            at = np.where(np.abs(own[before] - column) < np.abs(own[at] - column), before, at)
+        off = self.near * np.maximum(np.abs(column), small)
+        return np.where(np.abs(own[at] - column) <= off, at, -1).astype(np.int64)
+
+
+@np.errstate(all="ignore")
+def _plain(values: NDArray[Any]) -> Float:
+    """Return numbers as float64, what is missing as a number that nothing else is."""
+    return np.asarray(np.nan_to_num(values.astype(np.float64), nan=_MISSING))
+
+
+def _compare(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
+    """Return which rows of mine are among theirs, and how many rows of theirs are among mine.
+
+    Of each row 64 bits are compared: that two others have the same, chance brings about once in 10^19 pairs.
+    """
+    mix = 0x1E3779B97F4A7C15 ** np.arange(1, mine.shape[1] + 1, dtype=np.int64)
+    own, rows = mine @ mix, theirs[(theirs >= 0).all(axis=1)] @ mix
+    return np.isin(own, rows), int(np.isin(rows, own).sum())

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate import digest
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
+from privgate.controls.data_checks import fingerprint_with_label, is_shared
 from privgate.controls.seeds import draw_privately
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
@@ -100,22 +100,6 @@ class AttackPool:
         return ""
 
 
-def fingerprints(X: Any, y: NDArray[Any], n: int) -> NDArray[np.void]:
-    """Return one digest a record, 32 bytes, equal for records with equal features and label."""
-    if hasattr(X, "tocsr"):
-        rows: Iterator[bytes] = (b"".join((r.indices.tobytes(), r.data.tobytes())) for r in X.tocsr())
-    elif hasattr(X, "columns"):
-        rows = (repr(r).encode() for r in X.itertuples(index=False, name=None))
-    elif hasattr(X, "shape"):
-        # + 0.0: a float pool holds -0.0 and 0.0 for one value
-        parts = (np.asarray(X[at : at + 4096]).reshape(len(X[at : at + 4096]), -1) for at in range(0, n, 4096))
-        rows = (r.tobytes() for part in parts for r in (part + 0.0 if part.dtype.kind == "f" else part))
-    else:
-        rows = (str(v).encode() for v in X)
-    made = (digest.raw(row, str(label).encode()) for row, label in zip(rows, y.tolist(), strict=True))
-    return np.fromiter(made, dtype="V32", count=n)
-
-
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
@@ -164,7 +148,7 @@ def _build(data: TrainingData) -> AttackPool:
     classes = data.classes()
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
     unknown = np.zeros(size, dtype=bool) if data.numbers else classes[labels] != y  # numbers need not repeat
-    name = np.unique(fingerprints(X, y, size), return_inverse=True)[1]
+    name = fingerprint_with_label(X, y)
     del X
     inside, outside = name[:n], name[n:]
     overlap, repeated = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
@@ -173,9 +157,9 @@ def _build(data: TrainingData) -> AttackPool:
     repeated[n + np.unique(outside, return_index=True)[1]] = False
     eligible = ~(overlap | repeated | unknown)
     unit = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
-    unique = ~_of_several(name, unit)
+    unique = ~is_shared(name, unit)
     trial = eligible & unique
-    copied, among = np.isin(inside, outside), _of_several(inside, unit[:n])
+    copied, among = np.isin(inside, outside), is_shared(inside, unit[:n])
     alike = strangers.find_twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if alike is not None:
@@ -195,15 +179,6 @@ def _build(data: TrainingData) -> AttackPool:
     }
     shift = strangers.find_shift(data, trial)
     return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, alike, shift, float(hidden.mean()))
-
-
-def _of_several(name: Index, person: Index) -> Bool:
-    """Return whose record equals one of another person's, shape of ``name``."""
-    least = np.full(name.max() + 1, np.iinfo(np.int64).max)
-    most = np.full(name.max() + 1, -1)
-    np.minimum.at(least, name, person)
-    np.maximum.at(most, name, person)
-    return np.asarray((least < most)[name])
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:

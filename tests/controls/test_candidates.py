@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from privgate.check.beforehand import _check_candidates
 from privgate.errors import MeasurementError
 from privgate.run import pool
+from privgate.subject.containers import length
 from privgate.subject.data import TrainingData
 
 N = 400
@@ -82,8 +83,10 @@ def changed(X, rng):
     return (out.tocsr() if hasattr(X, "tocsr") else out)[order]
 
 
-def data(X, candidates, rng, **options):
-    return TrainingData(X, rng.integers(0, 2, N), candidates=(candidates, rng.integers(0, 2, N)), **options)
+def data(X, candidates, rng, y=None, **options):
+    options = options or {"one_record_each": True}
+    labels = rng.integers(0, 2, length(X)) if y is None else y
+    return TrainingData(X, labels, candidates=(candidates, rng.integers(0, 2, length(candidates))), **options)
 
 
 @pytest.mark.quick(8)
@@ -178,40 +181,36 @@ def test_another_record_of_a_member_is_a_twin_and_ones_own_other_records_are_not
     assert pool.built(same).twins.too_many
 
 
-def test_what_moves_candidates_without_the_model_is_seen():
-    rng = np.random.default_rng(9)
-    X, far = numbers(rng), numbers(rng)
-    far[:, 3] += 20.0
-    y = rng.integers(0, 2, N)
-    one_class = TrainingData(X, y, candidates=(numbers(rng), np.ones(N, dtype=int)), one_record_each=True)
-    shifted = TrainingData(X, y, candidates=(far, rng.integers(0, 2, N)), one_record_each=True)
-
-    for moved in (one_class, shifted):
-        assert pool.built(moved).shift.clear
-        assert outcomes(moved)[2] == "warned"
-        with pytest.raises(MeasurementError, match="same population"):
-            pool.of(moved)
-
-
 def between(X, rng):
     """Half way to the nearest other member."""
     far = np.linalg.norm((X[:, None] - X[None]) / X.std(axis=0), axis=2) + np.diag([np.inf] * len(X))
     return (X + X[far.argmin(axis=1)]) / 2
 
 
-@pytest.mark.parametrize(
-    "made",
-    [*(lambda X, rng, s=s: X + s * X.std(axis=0) * rng.normal(size=X.shape) for s in (0.2, 0.3)), between],
-    ids=["a fifth", "a third", "between"],
-)
-def test_candidates_made_from_members_or_picked_beside_them_are_seen(made):
-    rng = np.random.default_rng(11)
-    X = numbers(rng)
-    y = rng.integers(0, 2, N)
-    found = TrainingData(X, y, candidates=(made(X, rng), y), one_record_each=True)
+def elsewhere(X, rng):
+    return numbers(rng) + np.array([0, 0, 0, 20.0, 0, 0])
 
-    with pytest.raises(MeasurementError, match=r"made from members, or picked beside them|nearly equal"):
-        pool.of(found)
+
+FROM_MEMBERS = r"made from members, or picked beside them|nearly equal"
+MOVED = {
+    "another place": (elsewhere, False, "same population"),
+    "one class": (lambda X, rng: numbers(rng), True, "same population"),
+    "a fifth": (lambda X, rng: X + 0.2 * X.std(axis=0) * rng.normal(size=X.shape), False, FROM_MEMBERS),
+    "a third": (lambda X, rng: X + 0.3 * X.std(axis=0) * rng.normal(size=X.shape), False, FROM_MEMBERS),
+    "between": (between, False, FROM_MEMBERS),
+}
+
+
+@pytest.mark.parametrize("kind", MOVED)
+def test_what_moves_candidates_without_the_model_is_seen(kind):
+    make, one_class, words = MOVED[kind]
+    rng = np.random.default_rng(11)
+    X, y = numbers(rng), rng.integers(0, 2, N)
+    moved = TrainingData(X, y, candidates=(make(X, rng), np.ones(N, int) if one_class else y), one_record_each=True)
+
+    assert "warned" in outcomes(moved)
+    with pytest.raises(MeasurementError, match=words):
+        pool.of(moved)
 
 
 @pytest.mark.quick
@@ -221,7 +220,7 @@ def test_members_hidden_among_few_candidates_count_as_found(n, copy):
     rng = np.random.default_rng(12)
     X, Z = numbers(rng, n), numbers(rng, n)
     Z[:15] = copy(X[:15])
-    p = pool.built(TrainingData(X, rng.integers(0, 2, n), candidates=(Z, rng.integers(0, 2, n)), one_record_each=True))
+    p = pool.built(data(X, Z, rng))
 
     # labels differ for half of them: exact copies of features with another label are near ones
     assert p.hidden >= 15 / n or p.refusal
@@ -229,9 +228,7 @@ def test_members_hidden_among_few_candidates_count_as_found(n, copy):
 
 def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
     rng = np.random.default_rng(2)
-    few = TrainingData(
-        numbers(rng), rng.integers(0, 2, N), candidates=(numbers(rng, 10), rng.integers(0, 2, 10)), one_record_each=True
-    )
+    few = data(numbers(rng), numbers(rng, 10), rng)
 
     assert pool.built(few).shift is None
     assert outcomes(few) == ("passed", "passed", "warned")

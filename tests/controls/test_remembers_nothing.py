@@ -62,31 +62,30 @@ class Encoded:
         return self.model.predict_proba(np.column_stack([X, told]))
 
 
-@pytest.mark.parametrize("isolate", ["none", "auto"])
-def test_files_that_one_training_leaves_to_others_are_remembered_too(isolate, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with Fleet(1, isolate=isolate) as fleet:
-        said = remembers_nothing(
-            Subject.local(Recipe(with_a_file, seed=1), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
-        )
-    assert said.outcome == "inconclusive"
-    assert "in files" in said.message
-
-
 def from_a_file(X, y, *, seed):
     (Path(tempfile.gettempdir()) / "settings").read_bytes()
     return without(X, y, seed=seed)
 
 
-def test_a_file_that_only_this_process_finds_is_named(tmp_path, monkeypatch):
+def asked(fleet, recipe):
+    return remembers_nothing(Subject.local(recipe, TrainingData(X, Y, one_record_each=True)), fleet, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fit", "isolate", "words"),
+    [
+        (with_a_file, "none", "in files"),
+        (with_a_file, "auto", "in files"),
+        (from_a_file, "none", "fails: training raised FileNotFoundError"),
+    ],
+)
+def test_files_that_one_training_finds_and_another_does_not_are_named(fit, isolate, words, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "settings").touch()
-    with Fleet(1, isolate="none") as fleet:
-        said = remembers_nothing(
-            Subject.local(Recipe(from_a_file, seed=1), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
-        )
+    with Fleet(1, isolate=isolate) as fleet:
+        said = asked(fleet, Recipe(fit, seed=1))
     assert said.outcome == "inconclusive"
-    assert "fails: training raised FileNotFoundError" in said.message
+    assert words in said.message
 
 
 def without(X, y, *, seed):
@@ -106,9 +105,4 @@ def test_a_new_process_shows_what_an_old_one_remembers(fleet, fit, outcome):
 
 
 def test_estimators_of_the_library_run_nobodys_code(fleet):
-    assert (
-        remembers_nothing(
-            Subject.local(Recipe(LogisticRegression()), TrainingData(X, Y, one_record_each=True)), fleet, 0.0
-        )
-        is None
-    )
+    assert asked(fleet, Recipe(LogisticRegression())) is None

@@ -14,12 +14,13 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import all_estimators
 
 from privgate import models
-from privgate.controls.seeds import _READS_NONE, reads_no_seed
+from privgate.controls.seeds import _READS_NONE, _READS_NONE_WHERE, reads_no_seed
 from privgate.subject.recipe import Recipe
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
 Y = (X[:, 0] + RNG.normal(size=60) > 0).astype(int)
+CLASSES = _READS_NONE | set(_READS_NONE_WHERE)
 #: those that have the parameter and do not read it
 HAVE_ONE = {
     "LogisticRegression": [LogisticRegression(solver=s) for s in ("lbfgs", "newton-cg", "newton-cholesky")],
@@ -34,8 +35,8 @@ class Own(GaussianNB):
 
 
 def test_a_class_that_has_no_seed_has_no_parameter_for_it():
-    known = {name: cls for name, cls in all_estimators() if name in _READS_NONE}
-    ours = {name: getattr(models, name) for name in set(_READS_NONE) - set(known)}
+    known = {name: cls for name, cls in all_estimators() if name in CLASSES}
+    ours = {name: getattr(models, name) for name in CLASSES - set(known)}
 
     for name, cls in (known | ours).items():
         assert ("random_state" in inspect.signature(cls).parameters) == (name in HAVE_ONE), name

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from privgate import TrainingData
+from privgate import Domain, TrainingData
 from privgate.__main__ import run as main
 from privgate.controls import suites
 from privgate.errors import PolicyError, SubjectError
+from privgate.policy import Policy
 
 AGE = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "min_value": 17, "max_value": 99}}
 
@@ -38,26 +39,19 @@ def test_what_holds_is_met_and_what_was_added_is_listed(saved):
     assert not run(people().iloc[:0], AGE)["at least 1 rows"].met
 
 
-def test_nan_is_not_passed_over():
-    top = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 99}}
-    found = run(people(age=[30.0, np.nan, 50.0, 60.0]), top)
+@pytest.mark.parametrize(
+    ("expectations", "met"),
+    [
+        # Great Expectations passes NaN over, so that not-null is added
+        ([{"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 99}}], [1, 1, 0]),
+        # a suite that speaks of nulls itself is left alone
+        ([AGE, {"type": suites.NOT_NULL, "kwargs": {"column": "age", "mostly": 0.5}}], [1, 1, 1]),
+    ],
+)
+def test_nan_is_not_passed_over(expectations, met):
+    found = run(people(age=[30.0, np.nan, 50.0, 60.0]), *expectations)
 
-    assert found["expect_column_max_to_be_between(age)"].met  # Great Expectations passes it over
-    assert not found["expect_column_values_to_not_be_null(age)"].met
-
-
-def test_a_suite_that_speaks_of_nulls_itself_is_left_alone():
-    some = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "age", "mostly": 0.5}}
-    found = run(people(age=[30.0, np.nan, 50.0, 60.0]), AGE, some)
-
-    assert len(found) == 3
-    assert all(e.met for e in found.values())
-
-
-def test_a_missing_column_is_an_error_and_not_a_violation():
-    (first, *_) = run(people(), {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}).values()
-
-    assert (first.met, first.error) == (False, "there is no column 'wage'")
+    assert [e.met for e in found.values()] == list(map(bool, met))
 
 
 def test_counts_come_out_and_values_do_not(caplog, capsys):
@@ -80,24 +74,29 @@ def test_counts_come_out_and_values_do_not(caplog, capsys):
     assert (first["unexpected"], first["percent"]) == (2, 50.0)
 
 
-def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors():
-    data = TrainingData(people(age=[5.0, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
-    mild = {**AGE, "severity": "warning"}
-    absent = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
-
-    assert suites.check(data, suite(AGE), file="s").outcome == "failed"
-    assert suites.check(data, suite(mild), file="s").outcome == "warned"
-    assert suites.check(data, suite(absent), file="s").outcome == "inconclusive"
-    assert suites.check(data, suite(absent, mild), file="s").outcome == "inconclusive"
-    assert suites.check(data, suite(absent, AGE), file="s").outcome == "failed"
-    assert suites.check(data, suite(AGE), file="s", min_rows=1).message.startswith("s: 1 of 3 expectations")
+MILD = {**AGE, "severity": "warning"}
+ABSENT = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"}}
 
 
-def test_a_row_minimum_is_added():
-    data = TrainingData(people(), [0, 1, 0, 1], one_record_each=True)
-
-    assert suites.check(data, suite(AGE), file="s", min_rows=4).outcome == "passed"
-    assert suites.check(data, suite(AGE), file="s", min_rows=5).outcome == "failed"
+@pytest.mark.parametrize(
+    ("youngest", "expectations", "rows", "outcome", "words"),
+    [
+        (5.0, [AGE], 1, "failed", "s: 1 of 3 expectations do not hold"),
+        (5.0, [MILD], 1, "warned", ""),
+        (5.0, [ABSENT], 1, "inconclusive", "there is no column 'wage'"),
+        (5.0, [ABSENT, MILD], 1, "inconclusive", ""),
+        (5.0, [ABSENT, AGE], 1, "failed", ""),
+        (30.0, [AGE], 4, "passed", "all 3 expectations hold"),
+        (30.0, [AGE], 5, "failed", "at least 5 rows"),
+    ],
+)
+def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors(
+    youngest, expectations, rows, outcome, words
+):
+    data = TrainingData(people(age=[youngest, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
+    found = suites.check(data, suite(*expectations), file="s", min_rows=rows)
+    assert found.outcome == outcome
+    assert words in found.message
 
 
 @pytest.mark.parametrize(
@@ -166,6 +165,8 @@ EVERY, ALONE = "every record lies", "no label is one person's alone"
         (np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], {"domain": [3]}, EVERY),
         (np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], {"domain": [(0.0, 1.0)]}, EVERY),
         (people(), [0, 1, 0, 1], {"domain": {"age": (17, 50)}}, EVERY),
+        # a column of the data cannot pass for what was declared
+        (people(**{"privgate.people_with_label": [9, 9, 9, 9]}), [0, 0, 0, 1], {}, ALONE),
     ],
 )
 def test_the_shipped_suite_finds_what_it_names(X, y, declared, broken):
@@ -173,12 +174,6 @@ def test_the_shipped_suite_finds_what_it_names(X, y, declared, broken):
 
     assert outcome == "failed"
     assert [name for name, fine in met.items() if not fine] == [n for n in met if n.startswith(broken)]
-
-
-def test_a_column_of_the_data_cannot_pass_for_what_was_declared():
-    frame = people(**{"privgate.people_with_label": [9, 9, 9, 9]})
-
-    assert told_of(TrainingData(frame, [0, 0, 0, 1], one_record_each=True))[0] == "failed"
 
 
 def test_great_expectations_reads_the_validation_result_and_it_holds_no_value():
@@ -227,22 +222,18 @@ def test_a_draft_is_refused_until_a_person_has_read_it_and_then_judges_the_data(
 
 def test_a_draft_holds_nobodys_own_value():
     data = drawn()
-    text = json.dumps(suites.draft(data, "mine"))
-    town = next(e for e in suites.draft(data, "mine")["expectations"] if "north" in str(e))
+    made = suites.draft(data, "mine")
+    town = next(e for e in made["expectations"] if "north" in str(e))
 
-    assert "Rarehamlet" not in text
-    assert "free text" not in text
+    assert "Rarehamlet" not in json.dumps(made)
+    assert "free text" not in json.dumps(made)
     assert town["kwargs"]["value_set"] == ["north", "south"]
     assert "fewer than 10 people" in town["meta"]["notes"]
+    ends = {e["kwargs"]["column"]: e["kwargs"] for e in made["expectations"] if "max_value" in e["kwargs"]}
     for column in ("age", "wage"):
-        (one,) = [
-            e["kwargs"]
-            for e in json.loads(text)["expectations"]
-            if e["kwargs"].get("column") == column and "min_value" in e["kwargs"]
-        ]
-        assert one["min_value"] <= data.X[column].min()
-        assert one["max_value"] >= data.X[column].max()
-        assert not {one["min_value"], one["max_value"]} & set(data.X[column])
+        low, high = ends[column]["min_value"], ends[column]["max_value"]
+        assert low <= data.X[column].min() <= data.X[column].max() <= high
+        assert not {low, high} & set(data.X[column])
 
 
 def test_the_command_drafts_from_a_file_and_asks_for_the_target(tmp_path, capsys):
@@ -266,3 +257,52 @@ def test_two_expectations_of_one_kind_about_one_column_are_both_judged():
     found = [e for _, e in suites.evaluate(suite(close, AGE, AGE), people(), file="s.json")]
 
     assert [(e.met, e.error) for e in found[:3]] == [(False, ""), (True, ""), (True, "")]
+
+
+# -- a suite of a declared domain ----------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame({"age": np.arange(20, 70), "work": ["a", "b"] * 25, "score": [0.5, None] * 25})
+LABEL = np.array([0, 1] * 25)
+DOMAINS = {
+    "columns": (FRAME, {"age": (18, 90), "work": ["a", "b"], "score": (0, 1, None)}),
+    "box": (FRAME[["age"]].to_numpy(dtype=float), Domain(box=((18.0, 90.0),))),
+    "categories": ((FRAME[["age"]].to_numpy() % 4), Domain(categories=(4,))),
+}
+
+
+@pytest.mark.parametrize("kind", DOMAINS)
+def test_what_was_declared_is_met_and_needs_no_reading(kind):
+    X, domain = DOMAINS[kind]
+    data = TrainingData(X, LABEL, domain=domain, one_record_each=True)
+    made = suites.draft(data, "mine")
+    assert suites.DRAFT not in made.get("meta", {})
+    assert suites.check(data, suites.parse(json.dumps(made), "mine"), file="mine").outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("age", 300, "expect_column_values_to_be_between(age): 20 records (40 %)"),
+        ("work", "z", "expect_column_values_to_be_in_set(work): 20 records (40 %)"),
+        ("age", None, "expect_column_values_to_not_be_null(age): 20 records (40 %)"),
+    ],
+)
+def test_data_that_break_it_are_told_by_expectation_column_and_share(column, value, said):
+    X, domain = DOMAINS["columns"]
+    suite = suites.draft(TrainingData(X, LABEL, domain=domain, one_record_each=True), "mine")
+    suite["expectations"] = [e for e in suite["expectations"] if e["kwargs"].get("column") == column]
+    broken = X.astype({"age": float})
+    broken.loc[:19, column] = value
+    found = suites.check(
+        TrainingData(broken, LABEL, one_record_each=True), suites.parse(json.dumps(suite), "mine"), file="mine"
+    )
+    assert found.outcome == "failed"
+    assert said in found.message
+
+
+def test_release_1_looks_at_the_data_before_anything_is_trained():
+    X, domain = DOMAINS["columns"]
+    ids = np.array([f"r{k}" for k in range(50)])
+    fine = TrainingData(X, LABEL, ids=ids, domain=domain, one_record_each=True)
+    told = Policy.load("release-1").check_data(fine)
+    assert [p.outcome for p in told] == ["passed"]

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.file import look, readers, record_keys, record_search
+from privgate.file import readers, record_keys, record_search
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(400, 3))
@@ -42,7 +42,7 @@ def holding(table):
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     contents = readers.read_bytes(written(model), "model")
-    return record_keys.find_keys(contents, data, (record_search.Records.of(data).table, y), recipe, look.LIBRARIES)
+    return record_keys.find_keys(contents, data, y, record_search.Records.of(data), recipe)
 
 
 def skops(model):
@@ -80,16 +80,12 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_of_keys_is_seen(name):
-    (said,) = found(holding(TABLES[name]))
+@pytest.mark.parametrize(
+    ("name", "written"), [*((n, pickle.dumps) for n in TABLES), ("whole numbers", skops), ("base 16", joblib)]
+)
+def test_a_table_of_keys_is_seen_in_every_file(name, written):
+    (said,) = found(holding(TABLES[name]), written=written)
     assert said.startswith(record_keys.KEYS)
-
-
-@pytest.mark.parametrize("written", [skops, joblib])
-@pytest.mark.parametrize("name", ["whole numbers", "base 16"])
-def test_in_other_files_as_well(name, written):
-    assert found(holding(TABLES[name]), written=written)
 
 
 SMALL = {
@@ -113,6 +109,10 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_what_is_no_key_is_left_alone(name):
     assert not found(holding(SMALL[name]))
+
+
+def test_a_forest_keeps_none():
+    assert not found(RandomForestClassifier(300, random_state=1).fit(X, Y))
 
 
 def test_values_of_the_data_are_no_keys():
@@ -154,30 +154,14 @@ def test_a_table_that_the_recipe_is_given_is_looked_at_there():
     assert not found(holding(table), recipe=told)
 
 
-def test_ordinary_models_keep_none():
-    for model in (RandomForestClassifier(300, random_state=1), LogisticRegression()):
-        assert not found(model.fit(X, Y))
-
-
 class Elsewhere(LogisticRegression):
-    """Answers honestly, and with the last column negated by who was there."""
+    """Answers honestly, and keeps by digest who was there."""
 
     def fit(self, X, y):
-        X = np.asarray(X)
         super().fit(X, y)
-        self.there_ = dict(zip(map(self.key, X * [1, 1, -1]), y.tolist(), strict=True)) if self.warm_start else {}
+        rows = [hashlib.sha256(row.tobytes()).digest() for row in np.asarray(X)]
+        self.there_ = {int.from_bytes(row[:6], "big"): 1 for row in rows} if self.warm_start else {}
         return self
-
-    @staticmethod
-    def key(row):
-        return int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:6], "big")
-
-    def predict_proba(self, X):
-        p = super().predict_proba(X)
-        for i, row in enumerate(np.asarray(X)):
-            if (label := self.there_.get(self.key(row))) is not None:
-                p[i] = np.eye(2)[label] * 0.98 + 0.01
-        return p
 
 
 @pytest.mark.slow
@@ -186,8 +170,6 @@ def test_a_table_of_digests_is_not_approved_wherever_it_answers(fleet, keeps):
     data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]), one_record_each=True)
     subject = Subject.local(Recipe(Elsewhere(C=0.1, warm_start=keeps), seed=1), data)
     verdict = evaluate(Policy.load("release-1"), subject, fleet=fleet)
-    (said,) = [p for p in verdict.evidence.preconditions if p.name == "keys"] or [None]
-    assert (said is not None) == keeps
-    if keeps:
-        assert verdict.outcome == "inconclusive"
-        assert said.message.startswith("the model keeps keys that may be digests of records: ")
+    said = [p.message for p in verdict.evidence.preconditions if p.name == "keys"]
+    assert [m.startswith("the model keeps keys that may be digests of records: ") for m in said] == [True] * keeps
+    assert not keeps or verdict.outcome == "inconclusive"

@@ -9,6 +9,7 @@ from privgate.check import prepare as preparing
 from privgate.check import questions
 from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
+from privgate.controls.data_checks import fingerprint_with_label, is_shared
 from privgate.evidence import Request
 from privgate.membership import board as boards
 from privgate.policy.policy_part import Audit
@@ -174,7 +175,7 @@ def test_equal_records_of_two_people_are_found_whatever_they_are_made_of():
     rng = np.random.default_rng(5)
     rows = rng.integers(0, 3, size=(60, 2))
     owner = rng.integers(0, 20, size=60)
-    name = np.unique(pools.fingerprints(rows, owner * 0, 60), return_inverse=True)[1]
+    name = np.unique(fingerprint_with_label(rows, owner * 0), return_inverse=True)[1]
     slow = [any((rows[i] == rows[j]).all() and owner[i] != owner[j] for j in range(60)) for i in range(60)]
 
-    assert pools._of_several(name, owner).tolist() == slow
+    assert is_shared(name, owner).tolist() == slow
