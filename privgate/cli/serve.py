@@ -39,7 +39,7 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
-@click.option("--sweep", "sweep_every", default=3600.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
+@click.option("--sweep", type=float, hidden=True)
 @click.option("--lease", default=60.0, show_default=True, type=click.FloatRange(2.0), help="Seconds a lease lasts.")
 @click.option("--settle", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds a lease is open.")
 @click.option(
@@ -64,7 +64,7 @@ def serve(
     host: str,
     port: int,
     every: float,
-    sweep_every: float,
+    sweep: float | None,
     lease: float,
     settle: float,
     check_seconds: float,
@@ -75,17 +75,19 @@ def serve(
 
     With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
     Without --sign-command an approval waits until somebody signs it. All state is in the registry: start it twice, or
-    kill it at any time. GET /health and /metrics; POST /webhook, made with the secret, only wakes it.
+    kill it at any time. GET /health; POST /webhook, made with the secret, only wakes it.
     """
     import uvicorn
 
     from privgate.guard.guard_config import AuditLog, Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.serve.app import Deliveries, Loop, Swept, application, sweep
+    from privgate.serve.app import Deliveries, Loop, application
     from privgate.serve.reconciler import Lease, Reconciler
     from privgate.serve.work import ServeSettings
 
+    if sweep is not None:
+        click.echo("WARNING: --sweep went; run `privgate doctor` and `privgate verify` by a timer instead", err=True)
     if settle > lease / 4:
         raise UsageError("--settle must be at most a quarter of --lease")
     if own := sorted(_OWN & {option.split("=")[0] for option in options}):
@@ -108,11 +110,9 @@ def serve(
         ServeSettings(config, named, work.resolve(), options, sign_command, candidate_target, audit, check_seconds),
         lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
     )
-    swept = Swept()
     loop = Loop("reconciler", reconciler.look, every)
     loop.start()
-    Loop("sweeper", lambda: sweep(client, config, swept, audit), sweep_every).start()
-    told = application(reconciler, loop, swept, deliveries)
+    told = application(reconciler, loop, deliveries)
     # whoever keeps a connection open keeps nobody from ending this
     uvicorn.run(told, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
     return 0

@@ -10,16 +10,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError
-from privgate.guard.guard_config import AuditLog, Guard
-from privgate.guard.guard_doctor import released
-from privgate.guard.verifying import verify
 from privgate.serve.reconciler import Reconciler
-from privgate.serve.work import ServeCounts
 
 #: seconds that a delivery may be old or ahead
 WINDOW = 300
@@ -78,49 +72,9 @@ class Deliveries:
             return ""
 
 
-# Does everything that is released still verify: what went around the gate, and what changed behind it.
-
 logger = logging.getLogger(__name__)
 
-
-@dataclass
-class Swept:
-    """What the last sweep found: -1 before the first, and where it could not be completed."""
-
-    released: int = -1
-    wrong: int = -1
-    when: float = 0.0
-    #: what did not verify then
-    told: frozenset[str] = frozenset()
-
-
-def sweep(client: Any, config: Path, into: Swept, audit: AuditLog | None = None) -> list[str]:
-    """Verify statement and files of everything released, and return one sentence for each that does not verify.
-
-    The audit log gets each sentence when it is new.
-
-    Raises
-    ------
-    PrivgateError
-        The registry cannot be listed or the configuration cannot be used; nothing is known then.
-    """
-    into.released = into.wrong = -1
-    guard = Guard.load(config)
-    wrong, seen = [], 0
-    for uri, target in dict.fromkeys(released(client, guard)):
-        seen += 1
-        try:
-            verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
-        except PrivgateError as exc:
-            wrong.append(f"{uri}{f' as {target!r}' if target else ''} is released but does not verify: {exc}")
-            logger.warning("%s", wrong[-1])
-            if audit is not None and wrong[-1] not in into.told:
-                audit.record("wrong", doing="sweep", model=uri, target=target, why=str(exc))
-    into.released, into.wrong, into.when, into.told = seen, len(wrong), time.time(), frozenset(wrong)
-    return wrong
-
-
-# Health, metrics and the webhook over HTTP, and the two loops behind them.
+# Health and the webhook over HTTP, and the loop behind them.
 
 _LARGEST_BODY = 1 << 20  # bytes
 _PATIENCE = 300.0  # seconds that the registry may take for one look, beside its longest command
@@ -162,34 +116,12 @@ class Loop(threading.Thread):
             self.woken.wait(min(self.every, max(due, 1.0)) if isinstance(due, float) else self.every)
 
 
-def metrics(counts: ServeCounts, swept: Swept, loop: Loop) -> str:
-    """Return the figures in Prometheus' text format."""
-    lines = [
-        ("privgate_requests_pending", "gauge", "", counts.pending),
-        *(("privgate_checks_total", "counter", f'{{result="{k}"}}', n) for k, n in counts.checks.items()),
-        ("privgate_signed_total", "counter", "", counts.signed),
-        ("privgate_aliases_moved_total", "counter", "", counts.moved),
-        ("privgate_problems_total", "counter", "", counts.problems),
-        ("privgate_last_look_timestamp_seconds", "gauge", "", counts.looked),
-        ("privgate_released", "gauge", "", swept.released),
-        ("privgate_released_wrong", "gauge", "", swept.wrong),
-        ("privgate_last_sweep_timestamp_seconds", "gauge", "", swept.when),
-        ("privgate_up", "gauge", "", int(not loop.problem)),
-    ]
-    said: list[str] = []
-    for name, kind, labels, value in lines:
-        if f"# TYPE {name} {kind}" not in said:
-            said.append(f"# TYPE {name} {kind}")
-        said.append(f"{name}{labels} {value}")
-    return "\n".join(said) + "\n"
-
-
-def application(reconciler: Reconciler, loop: Loop, swept: Swept, deliveries: Deliveries | None) -> Any:
+def application(reconciler: Reconciler, loop: Loop, deliveries: Deliveries | None) -> Any:
     """Return the ASGI application.
 
     Parameters
     ----------
-    reconciler, loop, swept
+    reconciler, loop
         What is served about.
     deliveries : Deliveries, optional
         Without it, nobody wakes the reconciler and the webhook answers 404.
@@ -203,14 +135,10 @@ def application(reconciler: Reconciler, loop: Loop, swept: Swept, deliveries: De
         if not loop.is_alive():
             return Response("the reconciler ended\n", 503)
         work, now = reconciler.work, time.monotonic()
-        if now - work.seen.moved_on > work.settings.seconds + loop.every + _PATIENCE:
+        if now - work.moved_on > work.settings.seconds + loop.every + _PATIENCE:
             return Response("the queue does not move\n", 503)
         # the sentence of a problem may name addresses: it goes to the log, not to whoever asks
         return Response("looking failed; see the log\n", 503) if loop.problem else Response("ok\n")
-
-    @app.get("/metrics")
-    def figures() -> Response:
-        return Response(metrics(reconciler.work.seen, swept, loop), media_type="text/plain; version=0.0.4")
 
     if deliveries is not None:
 

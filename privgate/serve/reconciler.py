@@ -243,7 +243,7 @@ class Reconciler:
                 self._put_off(name, version, asked, exc)
             else:
                 self._later.pop((name, version), None)
-        self.work.seen.looked_now(len(asking))
+        self.work.moved_on = time.monotonic()
         now, put_off = time.monotonic(), min((when for when, _, _ in self._later.values()), default=math.inf)
         return min(put_off - now, self._free_at - time.time())
 
@@ -308,7 +308,6 @@ class Reconciler:
         before = self._later.get((name, version), (0.0, _FIRST_WAIT / 2, ""))
         wait = min(2 * before[1], _LONGEST_WAIT)
         self._later[name, version] = (time.monotonic() + wait, wait, _what(asked))
-        self.work.seen.problems += 1
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)
         try:
             if self.settings.audit is not None:

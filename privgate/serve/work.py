@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +60,6 @@ class ServeSettings:
     candidate_target: str = ""
     audit: AuditLog | None = None
     seconds: float = 86400.0
-
-
-@dataclass
-class ServeCounts:
-    """What happened since the start, for the metrics endpoint."""
-
-    checks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("approved", "blocked", "problem"), 0))
-    signed: int = 0
-    moved: int = 0
-    problems: int = 0
-    pending: int = 0
-    looked: float = 0.0
-    #: when something was last begun or done, by the clock that never goes back
-    moved_on: float = field(default_factory=time.monotonic)
-
-    def looked_now(self, pending: int) -> None:
-        """Note a look that was completed."""
-        self.pending, self.looked, self.moved_on = pending, time.time(), time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -150,7 +132,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 logger = logging.getLogger(__name__)
 
-_APPROVED, _BLOCKED = {ExitCode.PASSED, ExitCode.UNSIGNED}, {ExitCode.FAILED, ExitCode.INCONCLUSIVE}
+_ANSWERS = {ExitCode.PASSED, ExitCode.UNSIGNED, ExitCode.FAILED, ExitCode.INCONCLUSIVE}
 
 
 class Work:
@@ -165,7 +147,9 @@ class Work:
     """
 
     def __init__(self, client: Any, settings: ServeSettings) -> None:
-        self.client, self.settings, self.seen = client, settings, ServeCounts()
+        self.client, self.settings = client, settings
+        #: when something was last begun or done, by the clock that never goes back
+        self.moved_on = time.monotonic()
 
     def do(self, guard: Guard, job: Job, lost: threading.Event) -> bool:
         """Do what is left to do; return whether the request is answered."""
@@ -174,12 +158,10 @@ class Work:
             return not what
         logger.info("%s: %s", job.uri, what)
         self._record("asked", job, what)
-        self.seen.moved_on = time.monotonic()
+        self.moved_on = time.monotonic()
         code, said = self._run(what, job, lost)
-        self.seen.moved_on = time.monotonic()
-        result = "approved" if code in _APPROVED else "blocked" if code in _BLOCKED else "problem"
-        self.seen.checks[result] += not counted
-        if result == "problem":
+        self.moved_on = time.monotonic()
+        if code not in _ANSWERS:
             why = "was given up: its lease was lost" if lost.is_set() else f"ended with {code}: {said}"
             raise RegistryError(f"privgate {what} {job.uri} {why}")
         if code != ExitCode.PASSED:
@@ -219,10 +201,8 @@ class Work:
         if held < int(job.version) or not self.counts(guard, job):
             raise StatementError(f"the promotion of {job.uri} ended well, but no statement counts for @{job.target}")
         if signed:
-            self.seen.signed += 1
             self._record("approved", job, "sign")
         self._record("released", job, "promote")
-        self.seen.moved += 1
         logger.info("%s is now @%s", job.uri, job.target)
 
     def _held(self, job: Job) -> int:

@@ -22,7 +22,7 @@ from privgate.errors import PrivgateError, RegistryError, StatementError, UsageE
 from privgate.guard.guard_config import AuditLog
 from privgate.policy import Policy
 from privgate.serve import work
-from privgate.serve.app import WINDOW, Deliveries, Loop, Swept, application
+from privgate.serve.app import WINDOW, Deliveries, Loop, application
 from privgate.serve.reconciler import TAG, CheckRequest, Lease, read
 from privgate.serve.work import Job, ServeSettings, Work
 from tests.guard.store.served_process import SECRET, Served, serving, until
@@ -255,8 +255,6 @@ def test_a_request_needs_one_command_or_none(tmp_path, monkeypatch, known, targe
     assert own.do(None, job(target), threading.Event()) is answered
     assert [words[0] for words in own.ran] == ([ran] if ran else [])
     assert [event for event, _ in own.told()] == told
-    assert own.seen.moved == ("released" in told)
-    assert own.seen.signed == ("approved" in told)
     for words in own.ran:
         signing = {"--sign-command=sign {uri} {nonce}"} if known.get("sign", True) and ran == "promote" else set()
         assert {word for word in words if "sign-command" in word} == signing
@@ -278,7 +276,6 @@ def test_nothing_but_a_statement_that_counts_is_an_approval(tmp_path, monkeypatc
     with pytest.raises(kind, match=why):
         own.do(None, job(), threading.Event())
     assert own.told() == [("asked", "promote")]
-    assert (own.seen.signed, own.seen.moved) == (0, 0)
 
 
 def test_what_is_not_recorded_is_not_done_and_a_lost_lease_is_said(tmp_path, monkeypatch):
@@ -327,7 +324,6 @@ def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatc
     with pytest.raises(RegistryError, match=r"more than 1 s \(--check-seconds\) and was ended"):
         own.do(None, job(), threading.Event())
     assert time.monotonic() - began < 10
-    assert own.seen.checks == {"approved": 0, "blocked": 0, "problem": 1}
     until(lambda: gone(int(Path(f"{program}.pid").read_text())))
 
 
@@ -337,12 +333,12 @@ def test_health_notices_a_queue_that_does_not_move(tmp_path, monkeypatch):
     own.settings = replace(own.settings, seconds=10.0)
     loop = Loop("stuck", lambda: stuck.wait(600), every=30.0)
     loop.start()
-    served = application(SimpleNamespace(work=own), loop, Swept(), None)
+    served = application(SimpleNamespace(work=own), loop, None)
     ask = next(route.endpoint for route in served.routes if getattr(route, "path", "") == "/health")
     assert ask().status_code == 200
-    own.seen.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
+    own.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
     assert (ask().status_code, ask().body) == (503, b"the queue does not move\n")
-    own.seen.looked_now(0)
+    own.moved_on = time.monotonic()
     assert ask().status_code == 200
     stuck.set()
 
@@ -395,7 +391,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
     audit = AuditLog(tmp_path / "audit.jsonl")
-    options = ("--every", "600", "--sweep", "4", "--audit-log", str(audit.path), "--", "--jobs", "1")
+    options = ("--every", "600", "--audit-log", str(audit.path), "--", "--jobs", "1")
     with serving(registry, tmp_path / "s", *options) as served:
         until(lambda: all(TAG not in tags(registry, n, "1") for n in (approved, blocked)), served, seconds=600)
         assert alias(registry, approved) == "1"
@@ -403,11 +399,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         assert tags(registry, blocked, "1")["privgate.outcome"] == "failed"
         problem = "this server checks by dtp-1"
         until(lambda: problem in tags(registry, name + "-strange", strange).get("privgate.problem", ""), served)
-        until(lambda: "privgate_aliases_moved_total 1" in served.get("/metrics")[1], served)
         until(lambda: served.get("/health") == (200, "ok\n"), served)
-        found = served.get("/metrics")[1]
-        assert 'privgate_checks_total{result="approved"} 1' in found
-        assert 'privgate_checks_total{result="blocked"} 1' in found
 
         # a webhook wakes it, long before its time; a forged or repeated one does not
         registry.client.set_registered_model_alias(blocked, "candidate", "1")  # already answered: no second check
@@ -419,7 +411,6 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         assert served.get("/webhook", body, good)[0] == 202
         until(lambda: TAG not in tags(registry, approved, "1"), served)
         assert served.get("/webhook", body, good)[0] == 403
-        assert 'result="approved"} 1' in served.get("/metrics")[1]
         assert TAG not in tags(registry, blocked, "1")
 
         # and so does MLflow itself: it sends and signs this one
@@ -428,18 +419,11 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         registry.client.set_model_version_tag(approved, "1", TAG, "dtp-1")
         until(lambda: TAG not in tags(registry, approved, "1"), served)
         registry.client.delete_webhook(hook.webhook_id)
-
-        # the sweeper sees what changed behind the gate
-        until(lambda: "privgate_released_wrong 0" in served.get("/metrics")[1], served)
-        for path in (p for p in (registry.folder / "artifacts").rglob("model.skops") if p.is_file()):
-            path.write_bytes(path.read_bytes() + b"x")
-        until(lambda: "privgate_released_wrong 1" in served.get("/metrics")[1], served)
     lines = [(e["event"], e["doing"], e["model"]) for e in audit.lines()]
     about = {name: [said[:2] for said in lines if said[2] == name] for name in (approved, blocked, name + "-strange")}
     assert about[approved] == [("asked", "promote"), ("approved", "sign"), ("released", "promote")]
     assert about[blocked] == [("asked", "promote"), ("refused", "promote")]
     assert set(about[name + "-strange"]) == {("refused", "attend")}
-    assert [said for said in lines if said[0] == "wrong"] == [("wrong", "sweep", f"models:/{approved}/1")]
 
 
 @pytest.mark.slow
