@@ -80,13 +80,13 @@ def confirmed(
         limits = np.full(len(subject.data.units), np.inf) if rests == "ranked" and not kept else found
         if isinstance(limits, str):
             why = limits
-        elif m is not None and rule["metric"] != "table" and m.population != len(limits):
+        elif m is not None and m.population != len(limits):
             why = f"it is about {m.population} people, and the data hold {len(limits)}"
         elif rests == "limits":
             yes = Yes(f.rule, rule, most, np.inf, apart=off, drawn=0 if m is None else m.n)
             why = _strangers(yes, kept, len(limits), order) or yes.shortfall(limits, cases.people(kept))
         else:
-            why = _untrue(subject, evidence.records, limits, whole=rule["metric"] == "table")
+            why = _untrue(subject, evidence.records, limits)
             if rests == "ranked" and not why:
                 why = _unlimited(rule, most, subject, evidence.records, limits, off=off)
         if why:
@@ -120,21 +120,19 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
 
     About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
     people were trained without than there are, or than the rule's sample asks for, and nothing is concluded from a
-    sample; and where theorems limit in place of an engine that only ranks people. A suite is about the table.
+    sample; and where theorems limit in place of an engine that only ranks people.
     Regressors are not confirmed.
     """
     domain, metric = subject.accepted, rule["metric"]
     listed = domain is not None and domain.queries is not None
     if subject.task != "classification" or (listed and metric != "pdtp"):
         return ""
-    if metric == "dtp" or (metric in ("pdtp", "table") and measured is None):
+    if metric == "dtp" or (metric == "pdtp" and measured is None):
         return "limits"
-    if metric not in ("pdtp", "table"):
+    if metric != "pdtp":
         return ""
     limits = np.asarray(records.get("dtp_upper", ()), dtype=np.float64)
     ranked = ~np.isin(np.asarray(records.get("engine", ()), dtype=str), TRAINED)
-    if metric == "table":
-        return "table" if ranked.any() or (limits < np.inf).any() else ""
     ranked, share = ranked & (not listed), rule["aggregate"] == "share_above"
     limited = ranked & (limits <= float(rule["threshold"] if share else rule["max"]))
     few = measured.n < min(measured.population, rule.get("sample") or measured.population)
@@ -168,11 +166,9 @@ def _unlimited(
     return "people whom an engine only ranked are beyond it" if beyond > left else ""
 
 
-def _untrue(subject: Subject, records: Mapping[str, Any], found: Float, *, whole: bool) -> str:
+def _untrue(subject: Subject, records: Mapping[str, Any], found: Float) -> str:
     """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
     whose = _whose(subject, records)
-    if whole and sorted(whose) != list(range(len(found))):
-        return "the per-person table is not of everybody"
     fine = (found[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-person table limits somebody to less than the kernel does"
 

@@ -149,7 +149,6 @@ def prepare(
         # none of so many random people exceeds where every rule on a share of all is kept; at least 59
         drawn=max([DRAWN, *(r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))]),
         asked=needs,
-        suites=policy.suites,
         theorems=theorems,
         attacked=attacked(policy),
         at_once=any(isinstance(r, MembershipRule) and not r.level for r in policy.rules),

@@ -21,7 +21,6 @@ MEASURED: dict[str, str] = {
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",
     "generalization_gap": "privgate.membership.attack_measures:measure_gap",
     "sensitivity": "privgate.influence.sensitivities:measure",
-    "table": "privgate.influence.per_unit:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
     "file_records": "privgate.file.measure:count_records",
     "attribute_advantage": "privgate.membership.sensitive:advantage",

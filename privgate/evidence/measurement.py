@@ -40,9 +40,6 @@ class Behind(EvidenceModel):
             made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
         if removed := made.get("removed_candidates"):
             made["removed_candidates"] = {k: told(n) for k, n in removed.items()}
-        for e in made.get("expectations", ()):
-            if e["unexpected"] and told(e["unexpected"], total) is None:
-                e |= {"unexpected": None, "percent": 0.0}
         return made
 
     @classmethod
@@ -88,7 +85,7 @@ class Expectation:
 class BehindInfluence(Behind):
     """Behind a number about the per-person table."""
 
-    earlier = frozenset({"registered_worst", "registered_above"})
+    earlier = frozenset({"registered_worst", "registered_above", "violated", "expectations"})
     claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
         default=None,
@@ -103,8 +100,6 @@ class BehindInfluence(Behind):
     why_no_certificate: tuple[str, ...] = Field(default=(), description="Why no theorem bounds every answer.")
     not_computed: int = Field(default=0, description="People not left out, the verdict being decided.")
     decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if all were measured.")
-    violated: tuple[str, ...] = Field(default=(), description="Expectations of a suite that do not hold, in words.")
-    expectations: tuple[Expectation, ...] = Field(default=(), description="All expectations of the suite.")
 
 
 class BehindMembership(Behind):

@@ -156,7 +156,7 @@ class Document(Part):
         Parameters
         ----------
         facts : mapping
-            What is known of subject and suites, see ``Rule.vacuous``.
+            What is known of the subject, see ``Rule.vacuous``.
         """
         why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
@@ -205,7 +205,10 @@ _BOUNDS = {
 
 
 #: metrics of earlier versions -> what to use instead
-GONE = {"collusion": "attack_accuracy and pdtp, which judge the model itself"}
+GONE = {
+    "collusion": "attack_accuracy and pdtp, which judge the model itself",
+    "table": "pdtp, or an expectation in the suite of data",
+}
 
 D = TypeVar("D", bound=Document)
 

@@ -64,7 +64,7 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     found = [
         Remark(*policy.places[rule.name], rule.name, text)
         for rule in policy.rules
-        for text in (*_powerless(rule, known), *rule.remarks(policy.audit, policy.suites))
+        for text in (*_powerless(rule, known), *rule.remarks(policy.audit))
     ]
     if facts is not None:
         never = [(rule.name, rule.cannot_conclude(dict(facts))) for rule in policy.rules]

@@ -146,7 +146,7 @@ def judge(
     evidence : Evidence
         All that was found out.
     facts : mapping
-        What is known of subject and suites, for ``Rule.vacuous``.
+        What is known of the subject, for ``Rule.vacuous``.
     lines : mapping
         Line of each rule in its file, by id.
     today : date

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
-from privgate.policy import document_shape, rules
+from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.policy_part import ISOLATIONS
@@ -234,12 +234,12 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
     parent = _parent(tree, path, above)
     if parent is None:
         document = document_shape.validated(tree, kind)
-        _refuse(_cross_checks(document, tree, found))
+        _refuse(_cross_checks(document, tree))
         return Resolved(tree, document, (document.applies_to,), suites=found, files=files)
     merged = lay_over(tree, parent.tree)
     document = document_shape.validated(merged, kind)
     found = {**parent.suites, **found}
-    _refuse([*weakened(document, parent.document, merged), *_cross_checks(document, merged, found)])
+    _refuse([*weakened(document, parent.document, merged), *_cross_checks(document, merged)])
     chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
     conditions = (document.applies_to, *parent.conditions)
     return Resolved(merged, document, conditions, chain, found, (*files, *parent.files))
@@ -284,20 +284,12 @@ def _refuse(problems: list[Problem]) -> None:
         raise PolicyFileError(*sorted(problems, key=lambda p: (p.file, p.line, p.key)))
 
 
-def _cross_checks(document: Document, tree: Tree, found: Mapping[str, str]) -> list[Problem]:
+def _cross_checks(document: Document, tree: Tree) -> list[Problem]:
     """Return what is wrong although every part is right by itself."""
-    facts = {"expectations": expected_of(found)}
-    return [
-        Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document, facts)
-    ]
+    return [Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document)]
 
 
-def expected_of(held: Mapping[str, str]) -> dict[str, int]:
-    """Return how many expectations each suite has."""
-    return {name: len(json.loads(text)["expectations"]) for name, text in held.items()}
-
-
-def _crossed(document: Document, facts: Mapping[str, Any]) -> Iterator[tuple[Place, str, str, str]]:
+def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
     names = {rule.name: rule for rule in document.rules}
     known = ["any", *NAMES]
     for i, rule in enumerate(document.rules):
@@ -331,7 +323,7 @@ def _crossed(document: Document, facts: Mapping[str, Any]) -> Iterator[tuple[Pla
             side = "above" if rule.direction == "max" else "below"
             text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
             yield (*place, "ceiling"), text, f"a number {side} the limit", ""
-        elif why := rule.with_limit(waiver.ceiling).vacuous(facts):
+        elif why := rule.with_limit(waiver.ceiling).vacuous():
             text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
             yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 
@@ -384,9 +376,3 @@ def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
             for i, one in enumerate(data["suite"]):
                 if isinstance(one, str):
                     yield data["suite"], i, ("data", "suite", i)
-    given = tree.value.get("rules")
-    for i, rule in enumerate(given if isinstance(given, list) else []):
-        kind = rules.ALL.get(str(rule.get("metric"))) if isinstance(rule, dict) else None
-        for key in kind.files if kind else ():
-            if isinstance(rule.get(key), str):
-                yield rule, key, ("rules", i, key)

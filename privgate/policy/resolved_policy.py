@@ -129,8 +129,8 @@ class Policy(Document):
         return digest.of_json(self.resolved)
 
     def facts(self, n_units: int = 0) -> dict[str, Any]:
-        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown), expectations a suite."""
-        return {"n_units": n_units, "expectations": read.expected_of(self.suites)}
+        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown)."""
+        return {"n_units": n_units}
 
     def asked_of(self, holds: Collection[str]) -> Self:
         """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""

@@ -114,8 +114,6 @@ class Run:
         Random people whose refits show what rules say of shares, where an engine only ranks everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
-    suites : mapping
-        Great Expectations suites that came with the policy, as JSON text by ``file@sha256:<digest>``.
     cannot_conclude : tuple of str
         What the policy can never conclude for this model, known before anything is trained.
     registered_apart : (float, float)
@@ -151,7 +149,6 @@ class Run:
     trials: int = TRIALS
     drawn: int = DRAWN
     asked: frozenset[Need] = frozenset()
-    suites: Mapping[str, str] = field(default_factory=dict)
     cannot_conclude: tuple[str, ...] = ()
     registered_apart: tuple[float, float] = (0.0, 0.0)
     moved_by_record: float = 0.0

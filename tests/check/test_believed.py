@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, report
 from privgate.check import confirmed, gate
@@ -15,15 +14,12 @@ from privgate.evidence import Precondition, Request
 from privgate.families import catalogue, of_data
 from privgate.families.certificate import Units
 from privgate.families.logistic.logistic_limits import Newton
-from privgate.influence import per_unit
 from privgate.models import SmoothedNeighbors
-from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
 from tests.check.test_confirmed import (
     APPROVED,
     evidence,
-    lying_table,
     numbers,
     subject,
 )
@@ -151,30 +147,6 @@ def test_findings_that_are_not_the_policys_rules_are_no_yes(proven, policy):
         ended = confirmed.confirmed(given, rules, asked, told)
         assert {str(f.outcome) for f in ended} == {"inconclusive"}, given
         assert "not one for each rule" in ended[0].message
-
-
-@pytest.mark.slow
-def test_a_suite_over_the_tables_limits_is_confirmed(monkeypatch, fleet, policy, tmp_path):
-    most = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 0.01}}
-    (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [most]}))
-    rules = policy("metric: table, suite: units.json")
-    asked = subject("gaussian_nb", "refused")
-    lying_table(monkeypatch)
-
-    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
-    assert ended.outcome == "inconclusive"
-    assert "the per-person table limits somebody to less" in ended.message
-    monkeypatch.undo()
-    table = per_unit.table
-    nothing = {"dtp_upper": np.full(len(asked.data.units), -np.inf)}
-    monkeypatch.setattr(per_unit, "table", lambda run: {**table(run), **nothing})
-    ended = found(gate.evaluate(rules, asked, fleet=fleet, limits=Budget(full=True)), "table")
-    assert ended.outcome == "inconclusive"
-    monkeypatch.undo()
-    high = {**most, "kwargs": {"column": "dtp_upper", "max_value": 3.0}}
-    (tmp_path / "units.json").write_text(json.dumps({"name": "s", "expectations": [high]}))
-    rules = policy("metric: table, suite: units.json")
-    assert found(gate.evaluate(rules, of(GaussianNB(var_smoothing=1.0)), fleet=fleet), "table").outcome == "passed"
 
 
 def test_engines_whose_people_no_theorem_of_data_limits_are_all_named():

@@ -103,20 +103,6 @@ def test_what_needs_everybody_is_refused_before_training_where_only_the_maximum_
     assert checked(mine, LOGISTIC, fleet, "all")[0].outcome.releases
 
 
-@pytest.mark.slow
-def test_a_suite_over_the_table_is_refused_wherever_the_table_is_not_everybody_s(fleet, policy, tmp_path):
-    suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_between",
-             "kwargs": {"column": "pdtp", "max_value": 5}}]}  # fmt: skip
-    (tmp_path / "units.json").write_text(json.dumps(suite))
-    mine = policy("  - {metric: table, suite: units.json}\n")
-    ended = {mode: finding(checked(mine, LOGISTIC, fleet, mode)[0], "table") for mode in ("all", "max", "screen")}
-
-    assert ended["all"].outcome is Outcome.PASSED
-    for mode in ("max", "screen"):
-        assert ended[mode].outcome is Outcome.INCONCLUSIVE
-        assert "everybody's own value" in ended[mode].message
-
-
 def test_a_ranking_never_approves_and_the_report_says_why(fleet, policy):
     verdict, said, document = checked(policy(LARGEST.format(5)), Recipe(stump, seed=1), fleet, "screen")
 

@@ -124,18 +124,6 @@ def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
     assert not prepare.breaks(policy(LARGEST.format(1), rest=waiver))
 
 
-def test_a_suite_over_everybody_is_not_computed_and_says_why(fleet, tmp_path):
-    (tmp_path / "units.json").write_text(
-        '{"name": "s", "expectations": [{"type": "expect_column_values_to_be_between", '
-        '"kwargs": {"column": "pdtp", "max_value": 9}, "meta": {}}], "meta": {}}'
-    )
-    (tmp_path / "p.yaml").write_text(f"{HEAD}{LARGEST.format(1)}  - metric: table\n    suite: units.json\n")
-    verdict = checked(Policy.load(tmp_path / "p.yaml"), fleet)
-
-    assert rule(verdict, "table").outcome is Outcome.INCONCLUSIVE
-    assert rule(verdict, "table").message.startswith("not computed: already refused by pdtp")
-
-
 def test_a_share_is_decided_by_counting(fleet, policy):
     share = policy("  - {metric: pdtp, max: 0.05, aggregate: share_above, threshold: 0.02}\n")
     verdict, everybody = checked(share, fleet), checked(share, fleet, full=True)

@@ -94,25 +94,6 @@ def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file
     assert "mine.yaml:" in out
 
 
-@pytest.mark.parametrize(
-    ("expectation", "vain"),
-    [
-        ({"type": "expect_column_to_exist", "kwargs": {"column": "pdtp"}}, True),
-        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "dtp_upper", "min_value": 0}}, True),
-        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "pdtp", "max_value": 3}}, False),
-        (
-            {"type": "expect_column_values_to_not_be_in_set", "kwargs": {"column": "status", "value_set": ["failed"]}},
-            False,
-        ),
-    ],
-)
-def test_lint_says_that_a_suite_lets_the_worst_table_pass(run, policy_file, tmp_path, expectation, vain):
-    (tmp_path / "units.json").write_text(json.dumps({"name": "units", "expectations": [expectation]}))
-    _, out = run("lint", policy_file(f"rules:\n  - metric: table\n    suite: units.json\n{WHY}"))
-
-    assert ("cannot refuse: a table in which every influence is unlimited" in out) is vain
-
-
 @pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, "")])
 def test_lint_watches_the_dates_of_waivers(run, policy_file, days, words):
     today = datetime.now(UTC).date()  # a run may go on past midnight
@@ -150,10 +131,8 @@ def test_lint_refuses_what_is_looser_than_its_parent(run, policy_file):
 
 def test_lint_refuses_an_expectation_that_does_not_exist(run, tmp_path):
     folder = shutil.copytree(EXAMPLE, tmp_path / "e")
-    suite = folder / "units.json"
-    suite.write_text(
-        suite.read_text().replace("expect_column_values_to_not_be_in_set", "expect_colum_values_to_be_in_set")
-    )
+    suite = folder / "applications.json"
+    suite.write_text(suite.read_text().replace("expect_column_values_to_be_in_set", "expect_colum_values_to_be_in_set"))
 
     with pytest.raises(PolicyError, match="did you mean 'expect_column_values_to_be_in_set'"):
         run("lint", folder / "privgate.yaml")

@@ -26,7 +26,6 @@ rules:
   - {metric: dtp, max: 2.0}
   - {metric: pdtp, id: own, max: 2.0}
   - {metric: dtp, id: share, aggregate: share_above, threshold: 0.01, max: 0.9, sample: 30}
-  - {metric: table, suite: units.json}
 """
 NUMBERS = """schema: privgate/policy/v1
 name: p
@@ -34,14 +33,6 @@ version: '1'
 rules:
   - {metric: sensitivity, over: domain, max: 3.0}
 """
-SUITE = {
-    "name": "s",
-    "expectations": [
-        {"type": "expect_column_max_to_be_between", "kwargs": {"column": "dtp_upper", "max_value": 2.0}},
-        {"type": "expect_column_max_to_be_between", "kwargs": {"column": "pdtp", "max_value": 0.0001}},
-        {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "unit", "value_set": ["nobody"]}},
-    ],
-}
 SLOW = {"trees", "newton"}
 KINDS = {
     "gaussian": GaussianNB(var_smoothing=1.0),
@@ -99,7 +90,6 @@ def inside(place):
 def test_nothing_that_is_uploaded_tells_who_was_in_the_data(kind, registry, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     data = people(kind)
-    (tmp_path / "units.json").write_text(json.dumps(SUITE))
     (tmp_path / "p.yaml").write_text(NUMBERS if kind == "ridge" else RULES)
     log_model(Recipe(KINDS[kind]), data, registered_model_name="credit", store=tmp_path / "elsewhere")
     asked = Subject.load("models:/credit/1")

@@ -24,7 +24,6 @@ from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.pdtp import Pdtp
 from privgate.policy.rules.rule_base import Rule
 from privgate.policy.rules.sensitivity import Sensitivity
-from privgate.policy.rules.table import Table
 
 _RULES: tuple[type[Rule], ...] = (
     Dtp,
@@ -37,7 +36,6 @@ _RULES: tuple[type[Rule], ...] = (
     DpAttackAccuracyBound,
     DpEpsilonLowerBound,
     DeletionCapacity,
-    Table,
     Sensitivity,
     FileRecords,
     AttributeAdvantage,

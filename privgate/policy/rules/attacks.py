@@ -55,9 +55,9 @@ class CandidatesRule(Rule):
             return self.lacking
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add what a confidence and a limit cannot do."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
             yield f"can never approve: {self.hopeless}"
@@ -149,9 +149,9 @@ class MembershipRule(ScopedRule):
         """Return which attacks the number speaks about."""
         return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add that one attack is not the best of all."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         if self.attack != "any":
             yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
@@ -292,9 +292,9 @@ class AttackTpr(MembershipRule):
             )
         return super().cannot_conclude(facts)
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add what no finite sample can show."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         if self.max <= self.at_fpr:
             yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
         if audit.min_candidates < self.least:
@@ -348,9 +348,9 @@ class GeneralizationGap(ScopedRule):
             gap = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add that no gap of a sample is surely 0."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         if self.max == 0:
             yield "can never approve: the upper confidence limit of a gap lies above 0"
 

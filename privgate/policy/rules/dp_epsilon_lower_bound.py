@@ -124,9 +124,9 @@ class DpEpsilonLowerBound(Rule):
         """Say that there is no claim to audit."""
         return super().cannot_conclude(facts) if self.max == "claim" else ""
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add what a confidence cannot do."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         yield from unsure(self.confidence)
 
     def outcomes(self) -> str:

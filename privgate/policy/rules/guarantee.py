@@ -1,6 +1,6 @@
 """What rules about differential privacy have in common: whether a claim that nobody observed counts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pydantic import Field
 
@@ -54,9 +54,9 @@ class GuaranteeRule(Rule):
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add that a claim counts which nobody observed."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         if self.accept_declared_claims:
             yield (
                 "ACCEPT_DECLARED_CLAIMS: a guarantee that nobody observed counts; the approval rests on its author's "

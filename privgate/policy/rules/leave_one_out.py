@@ -144,9 +144,9 @@ class LeaveOneOutRule(Rule):
     def change(self, measurement: Measurement) -> str:
         """Return what the number means where it is a change of probability."""
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Add how many people have no limit."""
-        yield from super().remarks(audit, suites)
+        yield from super().remarks(audit)
         if 0.5 <= self.covers < ALMOST_ALL:
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 

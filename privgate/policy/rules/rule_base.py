@@ -128,8 +128,6 @@ class Rule(Part, ABC):
     #: fields, beside the limit, that a policy which extends another may raise ("up") or lower ("down");
     #: a field that is not listed belongs to the question and must stay as it is
     tightens: ClassVar[Mapping[str, Literal["up", "down"]]] = {}
-    #: fields that name a Great Expectations suite beside the policy
-    files: ClassVar[tuple[str, ...]] = ()
 
     metric: str
     id: str = Field(default="", description="Name of the rule in findings and waivers; the metric if empty.")
@@ -197,7 +195,7 @@ class Rule(Part, ABC):
         Parameters
         ----------
         facts : mapping
-            What is known of subject and suites: ``n_units``, and ``expectations`` (suite -> how many it has).
+            What is known of the subject: ``n_units``.
         """
         del facts
         return (
@@ -348,17 +346,15 @@ class Rule(Part, ABC):
             f"else is {'a warning' if self.mode == 'warn' else doubt}"
         )
 
-    def remarks(self, audit: Audit, suites: Mapping[str, str]) -> Iterator[str]:
+    def remarks(self, audit: Audit) -> Iterator[str]:
         """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each.
 
         Parameters
         ----------
         audit : Audit
             The policy's least effort.
-        suites : mapping
-            Text of each Great Expectations suite that the policy names, by ``file@sha256:<digest>``.
         """
-        del audit, suites
+        del audit
         if self.mode == "enforce" and not self.reason:
             yield "no 'reason' says why this limit; somebody will have to defend it"
         if self.mode == "enforce" and not self.source:

@@ -18,7 +18,7 @@ NATS = math.log(PEOPLE)
 BLIND_RATE = 0.5
 #: a delta at which everything about everybody may be published half of the time
 HOPELESS_DELTA = 0.5
-#: nothing is known of subject or suites
+#: nothing is known of the subject
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

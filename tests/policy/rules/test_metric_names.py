@@ -16,7 +16,6 @@ PACKAGE = Path(privgate.__file__).parent
 TABLE = PACKAGE / "check/questions.py"
 #: words spelled like a metric that are none: of the HTML, a part of the evidence, a parameter, a key, a column
 HTML = {
-    ("table", "report/blocks.py"),
     ("pdtp", "influence/dtp_measures.py"),
 }
 
@@ -78,7 +77,6 @@ def test_a_metric_is_named_in_its_own_file_and_in_one_table():
         ('bench.asked & {"pdtp"}', ["pdtp"]),
         ('{"dtp": 1}', ["dtp"]),
         ('"""The metric ``dtp``."""', []),
-        ('f("table")', ["table"]),
     ],
 )
 def test_what_is_seen_as_a_name(code, seen):

@@ -13,20 +13,16 @@ from privgate.policy.rules import ALL, rule_reach
 from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES
 
-#: a suite of three expectations, which is as many as can be violated
-SUITE = "s.json@sha256:0"
-FACTS = {"n_units": 1000, "n_records": 1000, "expectations": {SUITE: 3}}
+FACTS = {"n_units": 1000, "n_records": 1000}
 
 
 def with_limit(metric, number):
     """Return a rule as its page shows it, but with another limit, and the worst value that can be measured at all."""
     about = ALL[metric].about
-    whole = about.unit in ("people", "expectations")
-    number = max(0, round(number)) if whole else number
-    others = {"suite": SUITE} if "suite" in EXAMPLES[metric] else {}
-    rule = ALL[metric].model_validate({**EXAMPLES[metric], **others, about.direction: number})
+    number = max(0, round(number)) if about.unit == "people" else number
+    rule = ALL[metric].model_validate({**EXAMPLES[metric], about.direction: number})
     most = {"file_records": 1000.0}.get(metric, 1.0)  # of records, as its page shows it
-    return rule, {"expectations": 3.0, "": most}.get(about.unit, about.worst)
+    return rule, most if about.unit == "" else about.worst
 
 
 @given(
@@ -69,16 +65,13 @@ def test_what_is_not_vacuous_fails_on_the_worst_value_there_is(metric, limit):
         ("dp_epsilon_lower_bound", {"max": 1e6, "delta": 1e-5}),
         ("dp_epsilon_lower_bound", {"max": 4.0, "delta": 0.7}),
         ("deletion_capacity", {"min": 1, "rho": 1e-9, "prior": 1e-12}),
-        ("table", {"suite": SUITE, "max": 3}),
     ],
 )
 def test_limits_that_limit_nobody_are_named(metric, keys):
     assert ALL[metric](**keys).vacuous(FACTS)
 
 
-@given(
-    metric=st.sampled_from(sorted(set(ALL) - {"table", "deletion_capacity"})), a=st.floats(0, 60), b=st.floats(0, 60)
-)
+@given(metric=st.sampled_from(sorted(set(ALL) - {"deletion_capacity"})), a=st.floats(0, 60), b=st.floats(0, 60))
 def test_a_wider_limit_is_vacuous_where_a_narrower_one_is(metric, a, b):
     narrow, wide = (ALL[metric].model_construct(**{**EXAMPLES[metric], "max": x}) for x in sorted([a, b]))
 

@@ -107,17 +107,6 @@ def test_capacity_counts_the_lower_end():
     assert rule.judge(measured(rule, 3, 4)).outcome is Outcome.FAILED
 
 
-def test_a_table_names_what_is_violated():
-    rule = example("table")
-    m = Measurement(
-        rule.request(), 1, 1, 1, n=3, behind=BehindInfluence(violated=("pdtp is small: 4 records (0.4 %)",))
-    )
-
-    finding = rule.judge(m)
-    assert finding.outcome is Outcome.FAILED
-    assert "do not hold, of 3: pdtp is small: 4 records (0.4 %)" in finding.message
-
-
 @pytest.mark.parametrize(
     ("metric", "changes"),
     [
@@ -131,7 +120,6 @@ def test_a_table_names_what_is_violated():
         ("attack_tpr", {"at_fpr": 0.0}),
         ("dp_epsilon", {"max": 0.0}),
         ("deletion_capacity", {"min": 0}),
-        ("table", {"suite": ""}),
         ("dp_epsilon_lower_bound", {"bound": "upper"}),
     ],
 )
