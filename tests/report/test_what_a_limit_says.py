@@ -8,7 +8,7 @@ from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
 from privgate.report import words
 from privgate.report.report_schema import read
-from privgate.report.sections import deletion
+from privgate.report.sections import deletion, dp
 
 
 @pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
@@ -21,6 +21,16 @@ def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, excep
 
     assert "At the stated prior of 0.1 %" in said
     assert ("except with probability 0.001" in said) is exception
+
+
+@pytest.mark.parametrize(("prior", "shown"), [(0.1, "10 %"), (None, "any")])
+def test_a_stated_prior_stands_in_the_table_of_bounds(runs, prior, shown):
+    doc = runs.document("private")
+    for row in doc["evidence"]["claims"]["bounds"]:
+        row |= {"prior": prior}
+    tables = [b for b in dp.section(read(doc)).blocks if "Share of members assumed" in getattr(b, "columns", ())]
+
+    assert {row[3] for table in tables for row in table.rows} == {shown}
 
 
 @pytest.mark.parametrize(("delta", "exception"), [(0.0, False), (1e-7, True)])
