@@ -17,6 +17,7 @@ from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.subject import tasks
+from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
 from privgate.verdict import Outcome
 
@@ -89,12 +90,7 @@ def _look_at_recipe(run: Run) -> Precondition | None:
 def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
-    controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
-    if data.candidates is None or not len(data.candidates[1]):
-        controls += strangers.check_strangers(data)
-    else:
-        people = pool.built(data)
-        controls += strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
+    controls = [*subject.detail.get("preconditions", ()), *check_data(data), *_check_candidates(data)]
     controls += [check_people(policy, subject), *policy.check_data(data)]
     if why := subject.recipe.asked(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
@@ -111,6 +107,13 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)
     return controls
+
+
+def _check_candidates(data: TrainingData) -> list[Precondition]:
+    if data.candidates is None or not len(data.candidates[1]):
+        return strangers.check_strangers(data)
+    people = pool.built(data)
+    return strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:
