@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
 from privgate.controls.data_checks import fingerprint_with_label, mark_shared
-from privgate.controls.seeds import draw_privately
+from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
@@ -240,7 +240,7 @@ def of_run(run: Run) -> AttackPool:
     sides = [people[member], people[~member]]
     if max(map(len, sides)) <= run.trials:
         return pool
-    rng = draw_privately(run.subject, "trials of attacks", run.fleet)
+    rng = make_generator(run.subject, "trials of attacks", run.fleet, recorded=True)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
     return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 
