@@ -18,7 +18,6 @@ NOBODY = {
     ("families/recheck.py", "len(chosen)"),
     ("families/recheck.py", "len(made.units)"),
     ("influence/sensitivities.py", "all_units"),
-    ("controls/depends.py", "len(labels)"),
     ("controls/served.py", "len(rows)"),
     ("controls/served.py", "total - questions"),
     ("training/worker.py", "len(queries)"),

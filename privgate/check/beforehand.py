@@ -17,6 +17,7 @@ from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.subject import tasks
+from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
 from privgate.verdict import Outcome
 
@@ -89,12 +90,7 @@ def _look_at_recipe(run: Run) -> Precondition | None:
 def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
-    controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
-    if data.candidates is None or not len(data.candidates[1]):
-        controls += strangers.check_strangers(data)
-    else:
-        people = pool.built(data)
-        controls += strangers.check_strangers(data, people.twins, people.shift, people.removed["nearly_in_training"])
+    controls = [*subject.detail.get("preconditions", ()), *check_data(data), *_check_candidates(data)]
     controls += [check_people(policy, subject), *policy.check_data(data)]
     if why := subject.recipe.asked(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
@@ -111,6 +107,13 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)
     return controls
+
+
+def _check_candidates(data: TrainingData) -> list[Precondition]:
+    if data.candidates is None or not len(data.candidates[1]):
+        return strangers.check_candidates(data)
+    people = pool.built(data)
+    return strangers.check_candidates(data, people.twins, people.shift, people.removed["nearly_in_training"])
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:
@@ -161,13 +164,13 @@ def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, l
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings."""
     subject, fleet = run.subject, run.fleet
-    controls = [reproduces.reproduces(subject, fleet)]
+    controls = [reproduces.check_reproduces(subject, fleet)]
     if controls[-1].outcome != "passed":
         return run, controls  # nothing is measured whatever the others say
-    controls.append(depends.depends_on_data(subject, fleet))
+    controls.append(depends.check_depends_on_data(subject, fleet))
     by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
-    run = replace(run, registered_apart=reproduces.registered_apart(controls[0]), moved_by_record=by_record)
-    for check in (opened.check_opened_files, partial(depends.remembers_nothing, noise=noise)):
+    run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]), moved_by_record=by_record)
+    for check in (opened.check_opened_files, partial(depends.check_remembers_nothing, noise=noise)):
         if controls[-1].outcome != "passed":
             return run, controls
         if (found := check(subject, fleet)) is not None:
@@ -184,7 +187,7 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
 def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     """Return the run that knows at which seeds it judges, and what was seen of them."""
     people = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units, run.n_units)
-    chosen = seeds.choose(run.subject, run.fleet, n_units=people, count=run.limits.seeds, glance=glance)
+    chosen = seeds.choose_seeds(run.subject, run.fleet, n_units=people, count=run.limits.seeds, glance=glance)
     control = SeedControl(
         dependent=chosen.dependent,
         paired=len(chosen.seeds) if chosen.dependent else 0,
@@ -227,7 +230,7 @@ def _compare_released(run: Run) -> tuple[Run, Precondition]:
     told = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]
     if not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
-        told |= {"dependent": True, "moved_by": moved, "note": seeds.describe(moved)}
+        told |= {"dependent": True, "moved_by": moved, "note": seeds.describe_dependence(moved)}
     return replace(run, seed_control=seen.model_copy(update=told)), control
 
 

@@ -90,7 +90,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     asked = asked_of(policy, subject, run.theorems)
     findings, stopped = check_untrained(run, asked)
     if not stopped:
-        findings.append(reproduces.reproduces(subject, fleet))
+        findings.append(reproduces.check_reproduces(subject, fleet))
         stopped = stopping(findings)
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
     if stopped:
@@ -109,9 +109,10 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
 
 
 def _time(run: Run) -> float:
-    people = [depends.without(run.subject, person) for person in depends.draw_people(run.subject)]
+    people, units = depends.draw_people(run.subject), run.subject.data.units
+    fits = [reproduces.plan_training(run.subject, left_out=units[person]) for person in people]
     try:
-        return time_training(run.subject, people or [reproduces.train_all(run.subject)], run.fleet)
+        return time_training(run.subject, fits or [reproduces.plan_training(run.subject)], run.fleet)
     except MeasurementError:
         return 0.0
 

@@ -20,111 +20,126 @@ from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
-#: probabilities of one recipe on another machine, with other threads, differ by less than this
-REPRODUCED = 1e-4
-#: nats between registered model and recipe from which on a sentence says so
-TOLD = 1e-3
-#: a second training on one machine with the same seed differs by less than this; float32 sums are not associative
+#: the recipe's probabilities may differ by so much from the registered model's: machines and threads round differently
+TOLERANCE = 1e-4
+#: nats between registered model and recipe from which on the finding's sentence names them
+LEAST_NATS_NAMED = 1e-3
+#: two trainings on one machine with the same seed may differ by so much: sums of float32 depend on their order
 DETERMINISTIC = 1e-6
-#: runs of a recipe without a seed whose distance from each other says how close the registered model must be
+#: trainings of a recipe without a seed; their distances say how close the registered model must be
 RUNS = 5
-#: how many times as much may lie between two models at a question as on the records, however far out it lies
-FARTHEST = 100.0
+#: a gap at a question outside the records' ranges may be so many times ``TOLERANCE`` at most
+MOST_STRETCH = 100.0
 _LABEL = "checking the recipe"
 _doubt, _pass = (partial(Precondition, "reproduces", outcome) for outcome in ("inconclusive", "passed"))
 NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 
 @lru_cache(maxsize=2)
-def _list_rows(size: int) -> Index:
+def _number_rows(size: int) -> Index:
     rows = np.arange(size, dtype=np.int64)
-    rows.setflags(write=False)
+    rows.setflags(write=False)  # all planned trainings share this array
     return rows
 
 
 def list_pool(subject: Subject) -> Index:
-    """Return all rows of the pool, shape (P,): training records, then candidates."""
-    return _list_rows(subject.data.pool_size)
+    """Return all pool rows, shape (P,): training records, then candidates."""
+    return _number_rows(subject.data.pool_size)
 
 
-def train_all(subject: Subject, *, repeat: int = 0) -> Fit:
-    """Return the training on everybody, asked about the whole pool."""
-    return Fit(subject.recipe.seed, list_pool(subject), left_out=NOBODY, repeat=repeat)
+def plan_training(subject: Subject, *, left_out: Index = NOBODY, repeat: int = 0) -> Fit:
+    """Return a planned training at the recipe's own seed, whose model answers about the whole pool."""
+    return Fit(subject.recipe.seed, list_pool(subject), left_out=left_out, repeat=repeat)
 
 
-def reproduces(subject: Subject, fleet: Fleet) -> Precondition:
-    """Judge whether the recipe gives the registered model again, and the same model twice.
+def draws_noise(subject: Subject) -> bool:
+    """Return whether each training draws other noise: the recipe claims differential privacy and has no seed."""
+    return subject.recipe.dp is not None and subject.recipe.seed is None
 
-    Training runs twice on everything with the recipe's seed. Probabilities are compared with each other and with the
-    stored model's on all training records, and at questions within the domain that are no record. What is left between
-    them is stated in nats as well (``detail``): whoever limits changes of log-probabilities must add it. A recipe with
-    differential privacy has no seed: its stored model must be as close to reruns as reruns are to each other.
+
+def make_generator(subject: Subject, purpose: str, fleet: Fleet | None, *, recorded: bool = False) -> Generator:
+    """Return the generator that draws questions, people or seeds for ``purpose``.
+
+    In a run that will be signed, only the ledger's key foretells them, so that nobody writes code for them. The key
+    also draws what is ``recorded`` in a lasting ledger, where the next run finds it. Else the subject's digest decides.
     """
-    rerun, seed = subject.recipe.dp is not None and subject.recipe.seed is None, subject.recipe.seed
-    answers = fleet.fits(subject, [train_all(subject)], label=_LABEL)
-    if not answers[0].problem:  # else no other is tried
-        answers += fleet.fits(
-            subject, [train_all(subject, repeat=r) for r in range(1, RUNS if rerun else 2)], label=_LABEL
-        )
+    if fleet is not None and (fleet.signable or (recorded and fleet.ledger.lasting)):
+        return fleet.drawn(subject, purpose)
+    return subject.generator(purpose)
+
+
+def find_problem(answers: Iterable[Answer]) -> str:
+    """Return the first problem of some trainings; empty if there is none."""
+    return next((a.problem for a in answers if a.problem), "")
+
+
+def measure_gap(subject: Subject, *answers: Answer) -> float:
+    """Return the largest difference of one probability, or of one number in deviations, between any two models."""
+    return leakage.widest(subject.comparable(a.log_p) for a in answers)
+
+
+def check_reproduces(subject: Subject, fleet: Fleet) -> Precondition:
+    """Check that the recipe gives the registered model again, and the same model twice.
+
+    The recipe is trained twice on all records. Both models and the registered one must agree on all training records,
+    and at questions that are no record. Upper limits add the gap in nats from ``detail``. Where training draws noise,
+    the registered model must be as close to reruns as they are to each other.
+    """
+    noisy, seed = draws_noise(subject), subject.recipe.seed
+    answers = fleet.fits(subject, [plan_training(subject)], label=_LABEL)
+    if not answers[0].problem:  # where the first training fails, no other is tried
+        again = [plan_training(subject, repeat=r) for r in range(1, RUNS if noisy else 2)]
+        answers += fleet.fits(subject, again, label=_LABEL)
     if problem := find_problem(answers):
         return _doubt(no_answers(problem))
-    rows, which = np.arange(subject.data.n, dtype=np.int64), f"all {subject.data.n} training records"
-    first, again = (subject.comparable(a.log_p) for a in answers[:2])
-    noise = leakage.widest((first, again))
-    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": REPRODUCED, "deterministic": DETERMINISTIC}
-    if noise > DETERMINISTIC and not rerun:
+    noise = measure_gap(subject, *answers[:2])
+    detail: dict[str, Any] = {"between_two_trainings": noise, "tolerance": TOLERANCE, "deterministic": DETERMINISTIC}
+    if noise > DETERMINISTIC and not noisy:
         how = f"is not deterministic given its seed {seed}; hand the seed to every random generator"
         how = "leaves random_state open; give Recipe(seed=…)" if seed is None else how
         return _doubt(f"two trainings on the same data differ by up to {noise:.2g}: the recipe {how}", detail)
     if subject.model is None:
         text = "there is no stored model to compare with"
-        return _pass(text, {"runs": RUNS}) if rerun else _pass(f"two trainings agree; {text}", detail)
-    stored = fleet.registered(subject, rows)
+        return _pass(text, {"runs": RUNS}) if noisy else _pass(f"two trainings agree; {text}", detail)
+    stored = fleet.registered(subject, np.arange(subject.data.n, dtype=np.int64))
     if stored.problem:
-        return _doubt(f"the registered model could not be asked: {stored.problem}", {} if rerun else detail)
-    if rerun:
-        return _compare_with_reruns(subject, [a.log_p[rows] for a in answers], stored.log_p, which)
-    apart = leakage.widest((subject.comparable(stored.log_p), first[rows]))
-    detail |= {"from_registered_model": apart, "records_compared": len(rows)}
-    detail["from_registered_model_nats"] = _measure_nats(subject, stored, answers[0].log_p[rows])
-    if not apart <= REPRODUCED:
+        return _doubt(f"the registered model could not be asked: {stored.problem}", {} if noisy else detail)
+    records, expected = f"all {subject.data.n} training records", answers[0].log_p[: subject.data.n]
+    if noisy:
+        return _compare_with_reruns(subject, [a.log_p[: subject.data.n] for a in answers], stored.log_p, records)
+    gap = leakage.widest((subject.comparable(stored.log_p), subject.comparable(expected)))
+    detail |= {"from_registered_model": gap, "records_compared": subject.data.n}
+    detail["from_registered_model_nats"] = _measure_nats(subject, stored, expected)
+    if not gap <= TOLERANCE:
         unit = "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
-        text = f"the recipe does not reproduce the registered model: {unit} differ by up to {apart:.2g} on {which}"
-        return _doubt(f"{text}, allowed is {REPRODUCED:g}", detail)
-    if problem := _differs_elsewhere(subject, fleet, detail):
+        text = f"the recipe does not reproduce the registered model: {unit} differ by up to {gap:.2g} on {records}"
+        return _doubt(f"{text}, allowed is {TOLERANCE:g}", detail)
+    if problem := _compare_elsewhere(subject, fleet, detail):
         return _doubt(problem, detail)
-    text = f"the recipe reproduces the registered model on {which} to {REPRODUCED:g}"
-    if (nats := max(registered_apart(_pass("", detail)))) > TOLD:
+    text = f"the recipe reproduces the registered model on {records} to {TOLERANCE:g}"
+    if (nats := max(value for key, value in detail.items() if key.endswith("_nats"))) > LEAST_NATS_NAMED:
         text += f"; logarithms of small probabilities differ by up to {nats:.3g} nats, which upper limits include"
     return _pass(text, detail)
 
 
-def _compare_with_reruns(subject: Subject, answers: list[Float], stored: Float, which: str) -> Precondition:
+def _compare_with_reruns(subject: Subject, answers: list[Float], stored: Float, records: str) -> Precondition:
     runs = subject.comparable(np.stack(answers))
     among = float((np.abs(runs[:, None] - runs[None]).mean(axis=(2, 3)).sum(axis=1) / (RUNS - 1)).max())
     own = float(np.abs(runs - subject.comparable(stored)).mean())
     detail = {"runs": RUNS, "from_registered_model": own, "between_runs": among}
     if not own <= 2 * among:
-        text = f"the registered model is {own:.2g} away from reruns of the recipe on {which}, reruns only {among:.2g}"
+        text = f"the registered model is {own:.2g} away from reruns of the recipe on {records}, reruns only {among:.2g}"
         return _doubt(f"{text} from each other", detail)
-    return _pass(f"the registered model is as close to reruns as they are to each other, on {which}", detail)
+    return _pass(f"the registered model is as close to reruns as they are to each other, on {records}", detail)
 
 
-# Questions that are no record, put to the stored model as well: it must be the recipe's there, too.
+def add_questions(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
+    """Return the subject with questions that are no record as further candidates, and the questions' pool rows.
 
-
-def draw(subject: Subject, purpose: str, fleet: Fleet) -> Generator:
-    """Return randomness that is the same in every run; nobody else can foretell it in one that is to be signed."""
-    return fleet.drawn(subject, purpose) if fleet.signable else subject.generator(purpose)
-
-
-def ask_beyond(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
-    """Return the subject, stored model included, with questions as further candidates, and their rows of the pool.
-
-    Values of the columns are mixed, and a declared domain gives its corners and random points; no rows where records
-    are no tables.
+    A question mixes the columns' values of different records. A declared domain adds its corners and random points.
+    There are no questions where records are no tables.
     """
-    size, questions = subject.data.pool_size, _list_questions(subject, draw(subject, "beyond", fleet))
+    size, questions = subject.data.pool_size, _draw_questions(subject, make_generator(subject, "beyond", fleet))
     if questions is None:
         return subject, np.arange(0, dtype=np.int64)
     container, count = questions
@@ -134,37 +149,34 @@ def ask_beyond(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     return wide, size + np.arange(count, dtype=np.int64)
 
 
-def _list_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
+def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
     X, rows = subject.data.X, listed.shared(subject, rng)
     if rows.size:
         container, kept = listed.asked(subject, rows)
         return (container, int(kept.sum())) if kept.any() else None
     if not hasattr(X, "columns"):
         return None
-    places = rng.integers(0, subject.data.n, (len(X.columns), listed.RANDOM))
-    mixed = take(X, places[0]).copy()  # of which pandas 2 would warn that it is part of another frame
+    sources = rng.integers(0, subject.data.n, (len(X.columns), listed.RANDOM))
+    mixed = take(X, sources[0]).copy()  # a copy, because pandas 2 warns where a part of a frame is changed
     for j, column in enumerate(X.columns):
-        mixed[column] = X[column].take(places[j]).set_axis(mixed.index)
+        mixed[column] = X[column].take(sources[j]).set_axis(mixed.index)
     return mixed, listed.RANDOM
 
 
 def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
-    """Return how far out each question lies, shape (Q,): 1 within the records' own ranges, at most ``FARTHEST``.
-
-    Two trainings on different machines differ in the last digits of a model, and what follows grows with the question.
-    """
+    # answers of two machines' models differ by more, the further a question lies outside the records' ranges
     X, questions = applies.dense(subject.data.X), applies.dense(wide.data.at(rows))
     if X is None or questions is None:
         return np.ones(len(rows))
     off, half = np.abs(questions - (X.max(axis=0) + X.min(axis=0)) / 2), np.ptp(X, axis=0) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        out = np.where(off <= half, 1.0, off / half)
-    return np.asarray(np.clip(out.max(axis=1, initial=1.0), 1.0, FARTHEST))
+        stretch = np.where(off <= half, 1.0, off / half)
+    return np.asarray(np.clip(stretch.max(axis=1, initial=1.0), 1.0, MOST_STRETCH))
 
 
-def _differs_elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
-    """Return why the registered model is not the recipe's at questions that are no record; empty if it is."""
-    wide, rows = ask_beyond(subject, fleet)
+def _compare_elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -> str:
+    """Return why recipe and registered model differ at questions that are no record; add the gaps to ``detail``."""
+    wide, rows = add_questions(subject, fleet)
     if not len(rows):
         return ""
     (own,) = fleet.fits(wide, [Fit(subject.recipe.seed, rows, left_out=NOBODY)], label=_LABEL)
@@ -174,29 +186,23 @@ def _differs_elsewhere(subject: Subject, fleet: Fleet, detail: dict[str, Any]) -
     gaps = np.abs(subject.comparable(stored.log_p) - subject.comparable(own.log_p)).max(axis=1)
     gaps = gaps / _measure_stretch(subject, wide, rows)
     detail |= {"from_registered_model_elsewhere": float(gaps.max()), "questions_compared": len(rows)}
-    if not gaps.max() <= REPRODUCED:
+    if not gaps.max() <= TOLERANCE:
         return (
             "the recipe reproduces the registered model on its records and not elsewhere: probabilities differ at "
-            f"{int((~(gaps <= REPRODUCED)).sum())} of {len(rows)} questions within the domain that are nobody's record"
+            f"{int((~(gaps <= TOLERANCE)).sum())} of {len(rows)} questions within the domain that are nobody's record"
         )
     detail["from_registered_model_elsewhere_nats"] = _measure_nats(subject, stored, own.log_p)
     return ""
 
 
 def _measure_nats(subject: Subject, stored: Answer, expected: Float) -> float:
-    """Return the largest change of log-probability, released ones too, from the recipe's model to the stored one."""
     if subject.task == "regression":
         return 0.0
     exact = leakage.largest_change(stored.log_p, expected)
     return float(np.maximum(exact, released.changes(stored.log_p, expected, subject.release)).max(initial=0.0))
 
 
-def registered_apart(control: Precondition) -> tuple[float, float]:
-    """Return how far the registered model is from the recipe's, nats: on records, and at any question asked."""
+def get_registered_gaps(control: Precondition) -> tuple[float, float]:
+    """Return the gap between registered model and recipe, nats: on records, and at any question that was asked."""
     records = control.figure("from_registered_model_nats") or 0.0
     return records, max(records, control.figure("from_registered_model_elsewhere_nats") or 0.0)
-
-
-def find_problem(answers: Iterable[Answer]) -> str:
-    """Return the first problem of some trainings; empty if there is none."""
-    return next((a.problem for a in answers if a.problem), "")

@@ -1,7 +1,7 @@
-"""What MLflow serves, beside what is declared: numbers about a release that nobody gets say nothing.
+"""What MLflow serves must be what is declared: numbers about a release that nobody gets say nothing.
 
-The served model is asked about records as training had them, all and a few, as an array and as a frame. It must
-refuse what the declared domain rules out.
+The gate asks the served model about records in the containers that a client may send, all at once and a few. The model
+must refuse questions outside the declared domain.
 """
 
 import contextlib
@@ -26,63 +26,66 @@ from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-#: records that the served model is asked about; of either side, and of other questions, those asked otherwise
-ASKED, FEW = 10_000, 32
-#: relative; what single precision and another order of additions take from a number, and nothing else does
-SAME = 1e-6
+#: records that the served model is asked about at once at most
+MOST_ASKED = 10_000
+#: of members, of candidates and of questions, those that are asked about in each of ``WAYS``
+FEW = 32
+#: relative; served answers may differ by so much from the model's own: single precision and another order of additions
+TOLERANCE = 1e-6
 #: the same for answers in single precision, where sums over batches of another size differ by more
-SINGLE = 1e-4
-#: how often more each record is asked where noise is declared, and the level at which it counts as other noise
-TIMES, NOISE_LEVEL = 3, 1e-4
+SINGLE_TOLERANCE = 1e-4
+#: how often more each record is asked where noise is declared, and the p-value below which it counts as other noise
+REPEATS, NOISE_LEVEL = 3, 1e-4
 #: questions outside of the declared domain that are put to a model at most
 MOST_OUTSIDE = 128
-#: all records as training had them: what everything else is compared with
+#: the way of asking about all records at once, in the container that training had
 WHOLE = "at once"
 _doubt, _pass = (partial(Precondition, "served", outcome) for outcome in ("inconclusive", "passed"))
-#: steps that can succeed, also for a model that ``privgate.log_model`` has logged
-DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
-NOISE = f"log the model by privgate.log_model, which adds the declared noise, or {DECLARE}"
-PREDICT = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
-REFUSE = "log it by privgate.log_model, which has it refuse all others, or have it refuse them itself"
-ALIKE = (
+_DECLARE = "declare what is served: privgate adopt --release, or Release(…) for log_model and log_recipe"
+#: advice where few records get other answers than all at once
+_ANSWER_ALIKE = (
     "let predict (Recipe(predict=…) for log_model, or your PythonModel's own) answer each record by itself, and turn "
     "whatever container and number type it is sent into the one that training had"
 )
-EMPTY = (
+_FILL_EMPTY = (
     "an empty place of a sparse row is 0 in an array, and this model takes the two for different values (boosted trees "
     "take an empty place for missing): train on X.toarray(), or let predict=… turn arrays into sparse rows"
 )
-#: what is served -> the step
-_STEPS = {
+#: kind of the served values -> advice
+_ADVICE = {
     "exact probabilities": "declare them: privgate adopt --release probabilities, or log_model and log_recipe without "
     "release=",
     "numbers that are no probabilities": "let the served predict return probabilities or labels",
     "labels": "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))",
     "other labels": "labels of the served predict are not always the likeliest (a threshold other than one half gives "
     "such): release probabilities, or give Recipe(predict=…) whose likeliest label is the one of predict",
-    "other numbers": DECLARE,
+    "other numbers": _DECLARE,
 }
 
 
 def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
-    """Return whether MLflow serves what is declared; nothing for a subject without a stored model.
+    """Check that MLflow serves what is declared; return nothing for a subject without a stored model.
 
-    The registered version is asked by MLflow's own interface (``mlflow.pyfunc``) and by its native one about the same
-    records, and at questions that are no record: the first must be the declared release of the second.
+    The gate asks the registered version by ``mlflow.pyfunc`` and by its library's own interface, about records and
+    questions that are no record. Answers of the first must be the declared release of the second's.
     """
     if subject.model is None:
         return []
     if not getattr(subject.model, "servable", False):
         text = "MLflow cannot serve this model (it has no python_function flavor): what is deployed must release"
-        return [Precondition("served", "warned", f"{text} {describe(subject.release)}, which nobody has compared")]
+        return [
+            Precondition("served", "warned", f"{text} {describe_release(subject.release)}, which nobody has compared")
+        ]
     wide, rows, questions = _choose_rows(subject, fleet)
     if not len(rows):
         return [_doubt("the declared domain holds no record; widen it")]
     native, served = fleet.registered(wide, rows), fleet.registered(wide, rows, served=WHOLE)
     if problem := native.problem or served.problem:
-        call = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
-        how = "" if "signature" in problem else f"; {PREDICT if native.problem else call}"
-        return [_doubt(f"what MLflow serves could not be compared with the declared release: {problem}{how}")]
+        step = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
+        if native.problem:
+            step = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
+        step = "" if "signature" in problem else f"; {step}"
+        return [_doubt(f"what MLflow serves could not be compared with the declared release: {problem}{step}")]
     if (noise := subject.release.noise) is not None:
         return [_check_noise(wide, noise, fleet, rows, native.log_p[:, 0], served.log_p[:, 0])]
     return [_compare(wide, fleet, rows, native.log_p, served.log_p, questions)]
@@ -91,103 +94,107 @@ def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
 def _compare(  # noqa: PLR0917  one comparison
     subject: Subject, fleet: Fleet, rows: Index, native: Float, served: Float, questions: int
 ) -> Precondition:
-    """Return whether answers without noise are the declared release of the model's own, in each container."""
-    number, loose = subject.task == "regression", SAME
-    said = "the model's own numbers" if number else describe(subject.release)
-    if not number:
-        p = np.exp(native)  # of networks, all are numbers of single precision
-        loose = SINGLE if (np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all() else SAME
+    """Check that answers are the declared release of the model's own, about all rows, and about a few in each way."""
+    regression, loose = subject.task == "regression", TOLERANCE
+    promise = "the model's own numbers" if regression else describe_release(subject.release)
+    if not regression:
+        p = np.exp(native)
+        in_single = (np.abs(p.astype(np.float32) - p) <= 1e-12 * p).all()  # networks answer in single precision
+        loose = SINGLE_TOLERANCE if in_single else TOLERANCE
 
     def differ(answers: Float, own: Float, error: float) -> Bool:
-        if number:
+        if regression:
             return ~(np.abs(answers - own) <= error * np.maximum(1.0, np.abs(own)))[:, 0]
         return ~admissible(answers, own, subject.release, error)
 
-    wrong, total = int(differ(served, native, SAME).sum()), len(rows)
-    detail: dict[str, Any] = {"records": total - questions, "different": wrong, "declared": said}
+    wrong, total = int(differ(served, native, TOLERANCE).sum()), len(rows)
+    detail: dict[str, Any] = {"records": total - questions, "different": wrong, "declared": promise}
     detail |= {"questions": questions, "ways": 1}
-    if wrong and number:
+    if wrong and regression:
         text = f"MLflow serves other numbers than the model's own ({Count(wrong, total)} of {total} differ)"
         return _doubt(f"{text}; let Recipe(predict=…) return what the served predict returns, or leave it out", detail)
     if wrong:
         kind = _describe_values(served, native)
-        step = _STEPS["other labels" if kind == "labels" and subject.release.form == "label" else kind]
-        if step == _STEPS["labels"] and getattr(subject.model, "flavor", "") == "sklearn":
+        step = _ADVICE["other labels" if kind == "labels" and subject.release.form == "label" else kind]
+        if step == _ADVICE["labels"] and getattr(subject.model, "flavor", "") == "sklearn":
             step += "; or log the model with pyfunc_predict_fn='predict_proba'"
-        text = f"MLflow serves {kind}, and declared are {said} ({Count(wrong, total)} of {total} answers differ)"
+        text = f"MLflow serves {kind}, and declared are {promise} ({Count(wrong, total)} of {total} answers differ)"
         return _doubt(f"{text}; {step}", detail)
-    drawn, side = reproduces.draw(subject, "few", fleet), np.digitize(rows, [subject.data.n])
-    side[total - questions :] = 2
-    few = np.sort(np.concatenate([drawn.permutation(np.flatnonzero(side == k))[:FEW] for k in range(3)]))
+    few = _draw_few(subject, fleet, rows, questions)
     X = subject.data.at(rows[few])
-    # a sandbox in which something failed is not used again, so that nothing is sent that cannot be
-    for way in (w for w, convert in WAYS.items() if convert(X) is not None):
+    # only what a way can hold is sent: a sandbox in which something failed is not used again
+    for way in (name for name, convert in WAYS.items() if convert(X) is not None):
         other = fleet.registered(subject, rows[few], served=way)
         if other.problem:
-            continue  # what is refused hands out nothing
+            continue  # a refusal releases nothing
         detail["ways"] += 1
         if differ(other.log_p, native[few], loose).any():
-            step = EMPTY if way == "as an array" and hasattr(subject.data.X, "toarray") else ALIKE
-            text = f"MLflow serves {said} to who asks about all records at once, and something else to who asks {way}"
+            step = _FILL_EMPTY if way == "as an array" and hasattr(subject.data.X, "toarray") else _ANSWER_ALIKE
+            text = (
+                f"MLflow serves {promise} to who asks about all records at once, and something else to who asks {way}"
+            )
             return _doubt(f"{text}; {step}", detail)
-        if differ(other.log_p, native[few], SAME).any():
-            detail["ways_apart"] = loose  # nats, for whoever limits changes of what is released
-    return _pass(f"MLflow serves what is declared, {said}, on {total - questions} records", detail)
+        if differ(other.log_p, native[few], TOLERANCE).any():
+            detail["ways_apart"] = loose  # nats, which limits of what is released add
+    return _pass(f"MLflow serves what is declared, {promise}, on {total - questions} records", detail)
+
+
+def _draw_few(subject: Subject, fleet: Fleet, rows: Index, questions: int) -> Index:
+    generator, side = reproduces.make_generator(subject, "few", fleet), np.digitize(rows, [subject.data.n])
+    side[len(rows) - questions :] = 2
+    return np.sort(np.concatenate([generator.permutation(np.flatnonzero(side == k))[:FEW] for k in range(3)]))
 
 
 def _check_noise(  # noqa: PLR0917
     subject: Subject, noise: Noise, fleet: Fleet, rows: Index, native: Float, served: Float
 ) -> Precondition:
-    """Return whether a regressor's served numbers are its own with fresh noise of the declared kind."""
-    said, gap = describe(subject.release), served - native
-    # the same questions again: noise that is a function of the question hides nothing from who knows the function
+    promise, added = describe_release(subject.release), served - native
+    # the same questions in another order: whoever knows noise that is a function of the question can subtract it
     turned = rows[::-1].copy()
-    again = [fleet.registered(subject, turned, served=WHOLE).log_p[::-1, 0] - native for _ in range(TIMES)]
-    p = _test_noise(noise, np.concatenate([gap, *again]) * subject.scale[1])
-    same = float(np.mean([gap == other for other in again]))
-    detail = {"records": len(rows), "largest_difference": float(np.abs(gap).max()), "declared": said}
+    again = [fleet.registered(subject, turned, served=WHOLE).log_p[::-1, 0] - native for _ in range(REPEATS)]
+    p = _test_noise(noise, np.concatenate([added, *again]) * subject.scale[1])
+    same = float(np.mean([added == other for other in again]))
+    detail = {"records": len(rows), "largest_difference": float(np.abs(added).max()), "declared": promise}
     detail |= {"p_of_the_declared_noise": p, "answered_the_same_twice": same}
     if p < NOISE_LEVEL or same > 0:
-        why = "gives the same noise twice" if same > 0 else f"adds other noise than {said} (p = {p:.2g})"
-        return _doubt(f"what MLflow serves {why}; {NOISE}", detail)
-    return _pass(f"MLflow serves what is declared, {said}, on {len(rows)} records asked {TIMES + 1} times", detail)
+        why = "gives the same noise twice" if same > 0 else f"adds other noise than {promise} (p = {p:.2g})"
+        step = f"log the model by privgate.log_model, which adds the declared noise, or {_DECLARE}"
+        return _doubt(f"what MLflow serves {why}; {step}", detail)
+    return _pass(f"MLflow serves what is declared, {promise}, on {len(rows)} records asked {REPEATS + 1} times", detail)
 
 
-def _test_noise(noise: Noise, seen: Float) -> float:
-    """Return the probability of noise so far from the declared kind, in shape or in size, both ways; at most 1.
-
-    Shape by Kolmogorov and Smirnov; size exactly: ``sum |z| / b`` of Laplace noise is Gamma(n, 1), ``sum z^2 / s^2`` of
-    normal noise chi-square with n degrees of freedom.
-    """
+def _test_noise(noise: Noise, values: Float) -> float:
+    """Return the p-value of values being the declared noise, by their size and by their shape (Kolmogorov-Smirnov)."""
     from scipy.stats import chi2, gamma, kstest
 
-    if isinstance(noise, Laplace):
-        below = gamma.cdf(np.abs(seen).sum() / noise.scale, len(seen))
-    else:
-        below = chi2.cdf((seen**2).sum() / noise.scale**2, len(seen))
-    shape = float(kstest(noise.below(seen), "uniform").pvalue)
+    if isinstance(noise, Laplace):  # sum |z| / scale is Gamma(n, 1)
+        below = gamma.cdf(np.abs(values).sum() / noise.scale, len(values))
+    else:  # sum z^2 / scale^2 of normal noise is chi-square with n degrees of freedom
+        below = chi2.cdf((values**2).sum() / noise.scale**2, len(values))
+    shape = float(kstest(noise.below(values), "uniform").pvalue)
     return float(min(1.0, 2 * min(2 * min(below, 1 - below), shape)))
 
 
 def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, int]:
-    """Return the subject with further questions, pool rows to ask about, and how many of them are no record."""
+    """Return the subject with added questions, the pool rows to ask about, and how many of the rows are questions."""
     size = subject.data.pool_size
     rows: Index = np.arange(size, dtype=np.int64)
-    if size > ASKED:
-        rows = np.sort(reproduces.draw(subject, "served", fleet).choice(rows, ASKED, replace=False))
-    wide, questions = reproduces.ask_beyond(subject, fleet)
+    if size > MOST_ASKED:
+        rows = reproduces.make_generator(subject, "served", fleet).choice(rows, MOST_ASKED, replace=False)
+        rows = np.sort(rows)
+    wide, questions = reproduces.add_questions(subject, fleet)
     rows = np.concatenate([rows, questions])
-    if subject.accepted is not None:  # all else is refused
+    if subject.accepted is not None:  # the model refuses all other rows
         rows = rows[subject.accepted.holds(wide.data.at(rows))]
     return wide, rows, int((rows >= size).sum())
 
 
 def get_ways_apart(controls: list[Precondition]) -> float:
-    """Return how many nats answers may differ in by the way in which the served model is asked."""
+    """Return by how many nats answers in different ``WAYS`` of asking may differ."""
     return max((p.figure("ways_apart") or 0.0 for p in controls if p.name == "served"), default=0.0)
 
 
-def describe(release: Release) -> str:
+def describe_release(release: Release) -> str:
     """Return what a release hands out, in words."""
     if release.noise is not None:
         return f"numbers with {type(release.noise).__name__} noise of scale {release.noise.scale:g}"
@@ -207,31 +214,29 @@ def _describe_values(values: Float, log_p: Float) -> str:
         return "numbers that are no probabilities"
     if bool(((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
         return "labels"
-    return "exact probabilities" if admissible(values, log_p, Release(), SAME).all() else "other numbers"
+    return "exact probabilities" if admissible(values, log_p, Release(), TOLERANCE).all() else "other numbers"
 
 
 _CHECKED: "weakref.WeakKeyDictionary[Subject, Subject]" = weakref.WeakKeyDictionary()
 
 
 def check_domain(subject: Subject, fleet: Fleet) -> Subject:
-    """Return the subject, which says what its stored model does with questions outside of the declared domain.
-
-    A theorem about a domain speaks of no other questions.
-    """
+    """Return the subject with a finding: whether its model refuses questions outside its certificates' domain."""
     if subject.model is None or subject.data.domain is None:
         return subject
     if subject not in _CHECKED:
         domain = subject.data.domain
-        seen: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
+        result: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
         if domain.queries is not None or domain.holds(subject.data.pool()[0]).all():
-            seen = fleet.examined(subject, "privgate.controls.served:ask_outside")
-        why, what = "", "".join(c for c in str(seen.get("example")) if c.isprintable())[:80]
-        if problem := seen.get("problem", ""):
+            result = fleet.examined(subject, "privgate.controls.served:ask_outside")
+        why, example = "", "".join(c for c in str(result.get("example")) if c.isprintable())[:80]
+        if problem := result.get("problem", ""):
             why = f"whether the served model refuses what the declared domain rules out is not known: {problem}"
-        elif seen.get("answered") != 0:
-            why = f"the served model answers questions outside of the declared domain ({what}); {REFUSE}"
+        elif result.get("answered") != 0:
+            why = f"the served model answers questions outside of the declared domain ({example}); log it by "
+            why += "privgate.log_model, which has it refuse all others, or have it refuse them itself"
         text = "the served model refuses what the declared domain rules out: it answered none of "
-        text += f"{seen.get('asked')} such"
+        text += f"{result.get('asked')} such"
         control = Precondition("domain_enforced", "warned" if why else "passed", why or text)
         detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
         _CHECKED[subject] = replace(subject, beyond=why, detail=detail)
@@ -239,34 +244,30 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
 
 
 def ask_outside(opened: Any) -> dict[str, Any]:
-    """Put questions outside of the domain to the stored model (workers only); return how many it answered.
-
-    Each is one value just beyond an end, far beyond it, infinite, missing or of an unknown category, behind a record.
-    """
+    """Ask the stored model in a worker questions outside of the domain; return how many it answered."""
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
-    odd = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
-    odd = [odd[k] for k in rng.permutation(len(odd))[:MOST_OUTSIDE]]
+    outside = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
+    outside = [outside[k] for k in rng.permutation(len(outside))[:MOST_OUTSIDE]]
     inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
     if not (len(inside) or listing):
         return {"problem": "no record of the data lies inside of it"}
-    if not odd:
+    if not outside:
         return {"problem": "no question outside of it could be made up"}
     known = take(opened.X, inside) if listing is None else listed.made_like(np.array(listing[:1]), opened.X)
-    control, *answered = opened.stored.answering([known, *(_put_behind(known, X) for _, X in odd)])
-    if not control:
+    answers_known, *answered = opened.stored.answering([known, *(_put_behind(known, X) for _, X in outside)])
+    if not answers_known:
         return {"problem": "the served model did not answer about a record inside of it either"}
-    first = next((what for (what, _), yes in zip(odd, answered, strict=True) if yes), "")
-    return {"asked": len(odd), "answered": sum(answered), "example": first}
+    first = next((what for (what, _), yes in zip(outside, answered, strict=True) if yes), "")
+    return {"asked": len(outside), "answered": sum(answered), "example": first}
 
 
 def _put_behind(known: Any, X: Any) -> Any:
-    with contextlib.suppress(TypeError, ValueError):  # types that no table holds together
+    with contextlib.suppress(TypeError, ValueError):  # no table holds both types
         return stack(known, X)
     return X
 
 
 def _to_array(X: Any) -> Any:
-    """Return a table of one number type as an array, a sparse one as a dense one; None for anything else."""
     if hasattr(X, "toarray"):
         return X.toarray()
     kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes} if hasattr(X, "columns") else set()
@@ -279,32 +280,23 @@ def _to_frame(X: Any) -> Any:
     return pd.DataFrame(X) if isinstance(X, np.ndarray) and X.ndim == 2 else None
 
 
-#: how a few records are asked about -> the container; None where it cannot hold them
+#: way of asking about a few records -> conversion of their container; None where that container cannot hold them
 WAYS: dict[str, Callable[[Any], Any]] = {"about a few": lambda X: X, "as an array": _to_array, "as a frame": _to_frame}
 
 
-def ask(opened: Any, X: Any, way: str) -> Float:
-    """Return what the served model of an opened payload answers about n records (workers only), as ``read`` does.
-
-    One number a record of a regressor, shape (n, 1).
-    """
+def ask_served(opened: Any, X: Any, way: str) -> Float:
+    """Return the served model's answers about n records in a worker: a value for each label, or one number each."""
     (answer,) = opened.stored.serve([X if way == WHOLE else WAYS[way](X)])
     if opened.recipe.task == "regression":
-        return read_numbers(answer, length(X))
-    return read(answer, opened.classes, length(X))
+        return _read_numbers(answer, length(X))
+    return _read_label_values(answer, opened.classes, length(X))
 
 
-def read(answer: Any, classes: NDArray[Any], n: int) -> Float:
-    """Return the value that what ``predict`` returned for n records gives to each sorted label, shape (n, K).
+def _read_label_values(answer: Any, classes: NDArray[Any], n: int) -> Float:
+    """Return what ``predict`` answered about n records as a value for each sorted label, shape (n, K).
 
-    An array, frame, tensor or list: one label each; one column a class, in the order of the sorted labels or named by
-    them; the probability of the second of two classes; or a mapping from labels to values each. A label is a 1 in its
-    column; what is not listed is 0. Not necessarily probabilities.
-
-    Raises
-    ------
-    SubjectError
-        It is none of these, or holds NaN.
+    An answer holds for each record a label, which counts as a 1, the probability of the second of two classes, a
+    mapping from labels to values, or one column a class. Columns are named by labels, or sorted like them.
     """
     wanted, names = [str(c) for c in classes.tolist()], [str(c) for c in getattr(answer, "columns", ())]
     if isinstance(answer, list | tuple | np.ndarray) and len(answer) and all(isinstance(r, Mapping) for r in answer):
@@ -325,8 +317,7 @@ def read(answer: Any, classes: NDArray[Any], n: int) -> Float:
     return values
 
 
-def read_numbers(answer: Any, n: int) -> Float:
-    """Return the finite number that a served regressor answered for each of n records, shape (n, 1)."""
+def _read_numbers(answer: Any, n: int) -> Float:
     values = _flatten(answer, n)
     if values.ndim > 1 or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
         raise _refuse(f"an answer of shape {values.shape} and type {values.dtype} instead of {n} finite numbers")
@@ -341,7 +332,6 @@ def _flatten(answer: Any, n: int) -> NDArray[Any]:
 
 
 def _read_labels(values: NDArray[Any], classes: NDArray[Any]) -> Float:
-    """Return labels as ones, or two columns from the probability of the second of two classes."""
     text = values.dtype.kind in "OUS" or classes.dtype.kind not in "biuf"
     known, table = (values.astype(str), classes.astype(str)) if text else (values, classes)
     same = known[:, None] == table

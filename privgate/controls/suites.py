@@ -1,8 +1,8 @@
-"""Great Expectations suites over training data: counts out, never values; imported only when a policy names a suite.
+"""Great Expectations suites over training data; a result holds counts, never values.
 
-Three habits of Great Expectations are mended here: an empty table meets almost any expectation, NaN is passed over, and
-a column that does not exist looks like a violation. So a least number of rows and not-null on every column named are
-added, and what could not be evaluated is an error, never a violation and never met.
+In Great Expectations an empty table meets almost any expectation, NaN meets any, and a missing column looks like a
+violation. So this module adds a least number of rows, and not-null for every named column. An expectation that could
+not be evaluated is an error: neither met nor violated. Great Expectations is imported only where a suite is evaluated.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
 from privgate.evidence.telling import SMALL_CELL
 
-#: a ``TrainingData``: a verifier judges a suite's result without the rooms of records and models
+#: a ``TrainingData``, whose class is not imported: ``verify`` judges suites without records and models
 Data = Any
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
@@ -30,30 +30,20 @@ EXISTS = "expect_column_to_exist"
 ROWS = "expect_table_row_count_to_be_between"
 _MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", EXISTS})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
-#: stands in the ``meta`` of a suite that ``privgate policy suite`` drafted, until a person removes it
+#: the key in a drafted suite's ``meta`` with which policies refuse it; a person who has read the suite removes the key
 DRAFT = "privgate_draft"
 _UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
-#: columns with more different values than this are not listed in a draft
-MOST = 50
+#: different values of a column that a draft lists at most
+MOST_VALUES = 50
 #: the key of a precondition's detail that holds Great Expectations' own validation result
 VALIDATION = "validation"
-#: columns that a suite of any data set may name: the record's id, or its number; how many people have its label; and
-#: whether it lies outside the declared domain (0 or 1)
+#: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
+#: and whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
-_OLD = (
-    "is a suite of Great Expectations before 1.0; rename 'expectation_type' to 'type' in every expectation, and "
-    "'expectation_suite_name' to 'name'"
-)
 
 
 def parse(text: str, file: str) -> dict[str, Any]:
-    """Return a suite's JSON, checked for its shape without importing Great Expectations.
-
-    Raises
-    ------
-    PolicyError
-        It is not a suite.
-    """
+    """Return a suite's JSON without importing Great Expectations; raise ``PolicyError`` where it has another shape."""
     try:
         suite = strict_json.loads(text, LARGE)
     except DocumentError as exc:
@@ -64,14 +54,14 @@ def parse(text: str, file: str) -> dict[str, Any]:
 
 
 def _find_fault(suite: Any) -> str:
-    """Return why JSON is no suite that may be used; empty if it is one."""
     if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
         return "is not a suite; expected an object with 'name' and 'expectations'"
     if not suite["expectations"]:
         return "expectations: is empty; a suite that expects nothing would always be met"
     for i, one in enumerate(suite["expectations"]):
         if isinstance(one, dict) and "type" not in one and "expectation_type" in one:
-            return _OLD
+            step = "rename 'expectation_type' to 'type' in every expectation, and 'expectation_suite_name' to 'name'"
+            return f"is a suite of Great Expectations before 1.0; {step}"
         if not isinstance(one, dict) or not isinstance(one.get("type"), str):
             return f"expectations.{i}: needs 'type', for example {BETWEEN!r}"
         if not isinstance(one.get("kwargs", {}), dict):
@@ -82,12 +72,9 @@ def _find_fault(suite: Any) -> str:
 
 
 def build(suite: Mapping[str, Any], file: str) -> Any:
-    """Return the suite as Great Expectations holds it, each expectation numbered.
+    """Return the suite as Great Expectations' object, each expectation numbered in its ``meta``.
 
-    Raises
-    ------
-    PolicyError
-        An expectation is not known, or has arguments that it does not take.
+    An expectation that is unknown, or does not take its arguments, raises ``PolicyError``.
     """
     with _quiet():
         import great_expectations as gx
@@ -101,7 +88,7 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
             if one["type"] not in known:
                 hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(one["type"], known, n=1))
                 raise PolicyError(f"{file}: expectations.{i}.type: unknown expectation {one['type']!r}{hint}")
-            # a number given by the store that it was saved in would tie it to the suite there
+            # an id that a store of suites gave would tie the expectation to the suite there
             config = {"kwargs": {}, **one, "id": None, "meta": {**(one.get("meta") or {}), "privgate": i}}
             try:
                 single = gx.ExpectationSuite(name=name, expectations=[ExpectationConfiguration(**config)])
@@ -109,27 +96,26 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
                 why = " ".join(str(exc).split())[:200]
                 raise PolicyError(f"{file}: expectations.{i} ({one['type']}): {why}") from exc
             expectations += single.expectations
-        # together, because adding one replaces another of the same type about the same column
+        # one call, because ``add_expectation`` replaces another expectation of the same type about the same column
         return gx.ExpectationSuite(name=name, expectations=expectations)
 
 
 def evaluate(
     suite: Mapping[str, Any], frame: Any, *, file: str, min_rows: int = 1
 ) -> list[tuple[dict[str, Any], Expectation]]:
-    """Return (expectation, what became of it), in the suite's order, then those that were added.
+    """Return each expectation with its result, in the suite's order, then those that privgate adds.
 
-    ``suite`` comes from ``parse``, ``file`` is its name in messages, and fewer than ``min_rows`` rows violate.
+    ``suite`` comes from ``parse``, and ``file`` is its name in messages. Fewer than ``min_rows`` rows are a violation.
     """
-    least = max(1, min_rows)
-    rows = expect(ROWS, name=f"at least {least} rows", min_value=least)
-    spoken = {c for e in suite["expectations"] if e["type"] in _MAY_BE_NULL for c in list_columns(e)}
-    named = dict.fromkeys(c for e in suite["expectations"] for c in list_columns(e) if c in frame.columns)
-    added = [rows, *(expect(NOT_NULL, column=c) for c in named if c not in spoken)]
-    whole = {**suite, "expectations": [*suite["expectations"], *added]}
+    own = suite["expectations"]
+    decided = {c for e in own if e["type"] in _MAY_BE_NULL for c in list_columns(e)}
+    named = dict.fromkeys(c for e in own for c in list_columns(e) if c in frame.columns)
+    added = [_expect_rows(max(1, min_rows)), *(expect(NOT_NULL, column=c) for c in named if c not in decided)]
+    whole = {**suite, "expectations": [*own, *added]}
     with _quiet():
         results = {r["expectation_config"]["meta"]["privgate"]: r for r in _validate(build(whole, file), frame)}
-    lost = {"exception_info": {"raised_exception": True}}
-    return [(one, _read_result(one, results.get(i, lost), frame)) for i, one in enumerate(whole["expectations"])]
+    absent = {"exception_info": {"raised_exception": True}}
+    return [(one, _read_result(one, results.get(i, absent), frame)) for i, one in enumerate(whole["expectations"])]
 
 
 def list_columns(expectation: Mapping[str, Any]) -> list[str]:
@@ -145,33 +131,32 @@ def _validate(suite: Any, frame: Any) -> list[dict[str, Any]]:
     import great_expectations as gx
     from great_expectations.data_context.types import base
 
-    # no Data Docs: they show raw values, load from outside hosts, and leave a folder behind
+    # Data Docs are off: they show raw values, load from outside hosts, and leave a folder behind
     store = base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
-    config = base.DataContextConfig(store_backend_defaults=store, analytics_enabled=False)  # older versions phone home
+    config = base.DataContextConfig(
+        store_backend_defaults=store, analytics_enabled=False
+    )  # older versions send statistics
     context = gx.get_context(mode="ephemeral", project_config=config)
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_pandas("privgate").add_dataframe_asset("units")
-    shown = frame.copy(deep=False)
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": shown})
+    copy = frame.copy(deep=False)
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": copy})
     results = [r.to_json_dict() for r in batch.validate(suite, result_format=_BASIC).results]
-    shown.drop(index=shown.index, inplace=True)  # the context stays, and would hold all records
+    copy.drop(index=copy.index, inplace=True)  # the context outlives this call, and would keep all records
     return results
 
 
 def _read_result(expectation: Mapping[str, Any], result: Mapping[str, Any], frame: Any) -> Expectation:
-    given, columns = (expectation.get("meta") or {}).get("name"), list_columns(expectation)
-    name = str(given) if given else f"{expectation['type']}({', '.join(columns)})"
-    severity, error = str(expectation.get("severity", "critical")), ""
+    columns, severity = list_columns(expectation), str(expectation.get("severity", "critical"))
+    name = str((expectation.get("meta") or {}).get("name") or f"{expectation['type']}({', '.join(columns)})")
     absent = [c for c in columns if c not in frame.columns]
-    info = result.get("exception_info") or {}
-    # the report is flat, or nested by metric; an exception's text may quote values
-    parts = [info] if "raised_exception" in info else [v for v in info.values() if isinstance(v, Mapping)]
     if absent and expectation["type"] != EXISTS:
-        error = f"there is no column {absent[0]!r}"
-    elif any(bool(part.get("raised_exception", True)) for part in parts):
-        error = "could not be evaluated"
-    if error:
-        return Expectation(name, met=False, error=error, severity=severity)
+        return Expectation(name, met=False, error=f"there is no column {absent[0]!r}", severity=severity)
+    info = result.get("exception_info") or {}
+    # Great Expectations gives one exception, or one for each metric; its text may quote values
+    parts = [info] if "raised_exception" in info else [v for v in info.values() if isinstance(v, Mapping)]
+    if any(bool(part.get("raised_exception", True)) for part in parts):
+        return Expectation(name, met=False, error="could not be evaluated", severity=severity)
     counts = result.get("result") or {}
     unexpected, percent = (counts.get(f"unexpected_{key}") or 0 for key in ("count", "percent"))
     met = result.get("success") is True
@@ -180,7 +165,7 @@ def _read_result(expectation: Mapping[str, Any], result: Mapping[str, Any], fram
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Great Expectations from logging tracebacks that may quote values."""
+    # tracebacks that Great Expectations logs may quote values
     logger, quiet = logging.getLogger("great_expectations"), logging.NullHandler()
     before, logger.propagate = logger.propagate, False  # some of its loggers set levels of their own
     logger.addHandler(quiet)
@@ -192,30 +177,26 @@ def _quiet() -> Iterator[None]:
 
 
 def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
-    """Return the precondition that training data meet a suite.
-
-    Violations fail (warn, if their author gave them another severity than critical); what could not be evaluated is
-    inconclusive. What was declared about the data are the columns ``RECORD``, ``WITH_LABEL`` and ``OUTSIDE``.
-    """
+    """Check that training data meet a suite: violations fail, or warn if their severity is not critical."""
     name, frame = f"suite:{file}", as_frame(data)
     named = {c for e in suite["expectations"] for c in list_columns(e)}
-    declared: dict[str, Callable[[Data], Any]] = {
+    added: dict[str, Callable[[Data], Any]] = {
         RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
         WITH_LABEL: _count_people_with_label,
-        # what cannot be compared, NaN too, is outside
+        # a value that cannot be compared, NaN too, is outside
         OUTSIDE: lambda data: np.zeros(data.n, int) if data.domain is None else 1 - data.domain.holds(data.X),
     }
-    if frame is None and named <= {"label", *declared}:
+    if frame is None and named <= {"label", *added}:
         import pandas as pd
 
         frame = pd.DataFrame({"label": data.y})
     if frame is None:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    frame = frame.assign(**{column: make(data) for column, make in declared.items() if column in named})
+    frame = frame.assign(**{column: make_column(data) for column, make_column in added.items() if column in named})
     results = evaluate(suite, frame, file=file, min_rows=min_rows)
     broken = [e for _, e in results if not e.met]
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame)}
-    detail[VALIDATION] = _write_validation(suite, results, file)
+    validation = _write_validation(suite, results, file)
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame), VALIDATION: validation}
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
@@ -225,10 +206,7 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
 
 
 def as_frame(data: Data) -> Any:
-    """Return training data as a DataFrame with its labels, or None where there are no columns.
-
-    Columns of arrays are called x0, x1, …, a list of text is the column ``text``, labels are ``label``.
-    """
+    """Return a frame of columns x0, x1, … for an array, or ``text`` for a list, and ``label``; None without columns."""
     import pandas as pd
 
     X = data.X
@@ -245,8 +223,7 @@ def as_frame(data: Data) -> Any:
 
 
 def _count_people_with_label(data: Data) -> NDArray[np.int64]:
-    """Return how many people have each record's label, shape (n,); for targets that are numbers, how many there are."""
-    if data.numbers:
+    if data.numbers:  # every person counts, because a target may be one person's
         return np.full(data.n, len(data.units), dtype=np.int64)
     label = np.searchsorted(data.classes(), data.y)
     pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
@@ -256,7 +233,7 @@ def _count_people_with_label(data: Data) -> NDArray[np.int64]:
 def _write_validation(
     suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
 ) -> dict[str, Any]:
-    """Return a validation result as Great Expectations writes and reads it, without values and without counts."""
+    # the format is Great Expectations' own, so that it can read the file; values and counts of records are left out
     import great_expectations as gx
 
     rows = []
@@ -283,27 +260,24 @@ def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
     return {"type": kind, "kwargs": kwargs, **({"meta": {"name": name}} if name else {})}
 
 
+def _expect_rows(least: int) -> dict[str, Any]:
+    return expect(ROWS, name=f"at least {least} rows", min_value=least)
+
+
 def draft(data: Data, name: str) -> dict[str, Any]:
     """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
 
-    What data look like now is not yet what they must be: a draft is marked, and a policy that names it is refused until
-    the mark is removed. Ends are rounded outward, and
-    values that fewer people have than a report would count are left out, so that no person's own value enters.
-
-    Raises
-    ------
-    SubjectError
-        The records have no columns, or there are none.
+    ``meta`` marks a draft, because data need not stay as they look. No person's own value enters a draft. Records
+    without columns, or with two of one name, raise ``SubjectError``.
     """
     frame = as_frame(data)
     if frame is None or not len(frame):
         raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
     if len(set(frame.columns)) != len(frame.columns):
         raise SubjectError("two columns have the same name; a suite cannot tell them apart")
-    least = int(_round(float(len(frame)), up=False))
     names = [str(c) for c in frame.columns]
     expectations = [
-        expect(ROWS, name=f"at least {least} rows", min_value=least),
+        _expect_rows(int(_round_outward(float(len(frame)), up=False))),
         expect("expect_table_columns_to_match_set", column_set=names, exact_match=False),
         expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
         expect(IN_SET, column=OUTSIDE, value_set=[0]),
@@ -313,12 +287,11 @@ def draft(data: Data, name: str) -> dict[str, Any]:
     if (declared := _expect_declared(data, names)) is not None:
         return {"name": name, "expectations": [*expectations, *declared]}
     for column in frame.columns:
-        expectations += _expect_like(str(column), frame[column], data.units.owner)
+        expectations += _expect_alike(str(column), frame[column], data.units.owner)
     return {"name": name, "meta": {DRAFT: _UNREAD}, "expectations": expectations}
 
 
 def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | None:
-    """Return what the declared domain says of each column; None where none says anything of single columns."""
     domain = data.domain
     if domain is None or domain.inferred or domain.proposed:
         return None
@@ -332,7 +305,7 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
     expectations = [expect(NOT_NULL, column="label")]
     for given, ends, values, missing in columns:
         column = names[given] if isinstance(given, int) else str(given)
-        # what speaks of its gaps: without one, a column that is named may have none
+        # EXISTS allows missing values: ``evaluate`` adds NOT_NULL for every other column that is named
         expectations.append(expect(EXISTS if missing else NOT_NULL, column=column))
         if ends is not None:
             expectations.append(expect(BETWEEN, column=column, min_value=ends[0], max_value=ends[1]))
@@ -341,8 +314,8 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
     return expectations
 
 
-def _expect_like(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
-    """Give what a column looks like: without gaps, between two round ends, or one of a few values."""
+def _expect_alike(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a column looks like: no value missing, between two round ends, or one of a few values."""
     present = values.dropna()
     if len(present) == len(values):
         yield expect(NOT_NULL, column=column)
@@ -350,14 +323,14 @@ def _expect_like(column: str, values: Any, owners: Any) -> Iterator[dict[str, An
         return
     if present.dtype.kind in "iuf" and present.nunique() > 2:
         if np.isfinite(present.to_numpy(dtype=np.float64)).all():
-            low, high = _round(float(present.min()), up=False), _round(float(present.max()), up=True)
+            low, high = _round_outward(float(present.min()), up=False), _round_outward(float(present.max()), up=True)
             yield expect(BETWEEN, column=column, min_value=low, max_value=high)
         return
     people = present.groupby(present.astype(object).map(_as_json), sort=True).agg(
         lambda rows: len(set(owners[rows.index.to_numpy()].tolist()))
     )
     common = [v for v, n in people.items() if n >= SMALL_CELL]
-    if common and len(people) <= MOST:
+    if common and len(people) <= MOST_VALUES:
         notes = f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"
         rest = {"meta": {"notes": notes}} if len(common) < len(people) else {}
         yield expect(IN_SET, column=column, value_set=common) | rest
@@ -368,8 +341,8 @@ def _as_json(value: Any) -> Any:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-def _round(end: float, *, up: bool) -> float | int:
-    """Return a number of one digit at or beyond an end, so that it is nobody's: 17 and 90.5 give 10 and 100."""
+def _round_outward(end: float, *, up: bool) -> float | int:
+    """Return a number of one digit at or beyond an end, so that it is no person's: 17 and 90.5 give 10 and 100."""
     if end == 0.0:
         return 0
     exact = Decimal(repr(end))

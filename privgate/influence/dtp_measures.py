@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.controls.seeds import AT
+from privgate.controls.seeds import JUDGED_AT
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.families import bound as bounds
@@ -127,7 +127,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     if run.averaged:
         said += _over_seeds(_paired(run), limited=bool(modes.said(run.once(left_out.proven))))
     elif run.at_seed:
-        said.append(AT)
+        said.append(JUDGED_AT)
     elif run.seed_control is not None:
         compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
         alike = "no part of the estimator reads one" if run.seed_control.unread else compared

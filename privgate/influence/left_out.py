@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privgate.arrays import Float, Index
-from privgate.controls.seeds import PAIRED, draw_others, train_at
+from privgate.controls.seeds import PAIRED, draw_others, plan_other
 from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
 from privgate.families import answering as families
 from privgate.families import bound as bounds
@@ -308,9 +308,9 @@ def _pair(run: Run, people: Index) -> Float:
     by = "seed" if run.seed_control is None else run.seed_control.coins
     drawn = draw_others(run.subject, PAIRED, fleet=run.fleet)
     rows = [row_query[row_unit == u] for u in range(len(people))]
-    fits = [train_at(near.asked, s, by=by, rows=row_query) for s in drawn]
+    fits = [plan_other(near.asked, s, by=by, rows=row_query) for s in drawn]
     fits += [
-        train_at(near.asked, s, by=by, rows=rows[u], left_out=members[int(person)])
+        plan_other(near.asked, s, by=by, rows=rows[u], left_out=members[int(person)])
         for s in drawn
         for u, person in enumerate(people)
     ]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.cases import Kept
-from privgate.controls.seeds import AT
-from privgate.controls.served import describe
+from privgate.controls.seeds import JUDGED_AT
+from privgate.controls.served import describe_release
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
 from privgate.families import least_squares, listed
@@ -277,7 +277,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
     if run.averaged:
         said.append(f"averaged over {seeds} runs with and without, not this very model")
     if run.at_seed:
-        said.append(AT)
+        said.append(JUDGED_AT)
     said.append(
         "every question of the declared domain, and the endpoint refuses all others"
         if proven
@@ -292,7 +292,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
         return said
     said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")
     said.append(
-        f"the endpoint adds {describe(run.subject.release)}, fresh each time, and nothing else tells the answer"
+        f"the endpoint adds {describe_release(run.subject.release)}, fresh each time, and nothing else tells the answer"
     )
     if isinstance(run.subject.release.noise, Gaussian):
         said.append("normal noise bounds no change over unbounded answers; Laplace noise does")
@@ -323,6 +323,6 @@ def figures(run: Run) -> SensitivityFigures:
         p99=float(np.quantile(size, 0.99, method="inverted_cdf")),
         over_domain=top,
         why_no_domain=over.why,
-        noise="" if noise is None else describe(run.subject.release),
+        noise="" if noise is None else describe_release(run.subject.release),
         noise_advantage=None if noise is None or run.averaged else told_apart(noise, float(own.high.max()) * deviation),
     )

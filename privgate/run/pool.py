@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
-from privgate.controls.data_checks import fingerprint_with_label, is_shared
-from privgate.controls.seeds import draw_privately
+from privgate.controls.data_checks import fingerprint_with_label, mark_shared
+from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
@@ -157,9 +157,9 @@ def _build(data: TrainingData) -> AttackPool:
     repeated[n + np.unique(outside, return_index=True)[1]] = False
     eligible = ~(overlap | repeated | unknown)
     unit = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
-    unique = ~is_shared(name, unit)
+    unique = ~mark_shared(name, unit)
     trial = eligible & unique
-    copied, among = np.isin(inside, outside), is_shared(inside, unit[:n])
+    copied, among = np.isin(inside, outside), mark_shared(inside, unit[:n])
     alike = strangers.find_twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if alike is not None:
@@ -167,8 +167,8 @@ def _build(data: TrainingData) -> AttackPool:
         trial &= ~near
         eligible[n:] &= ~near[n:]
     # exact and near copies together: each alone may be too few to be seen
-    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if alike is None else alike.others)
-    charged = strangers.test_oftener(copies, size - n, due, n) <= strangers.CHARGED
+    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if alike is None else alike.member_twins)
+    charged = strangers.get_twins_p(copies, size - n, due, n) <= strangers.CHARGED
     hidden = copied | near[:n] if charged or (alike is not None and alike.clear) else np.zeros(n, dtype=bool)
     removed = {
         "also_in_training": int(overlap.sum()),
@@ -240,7 +240,7 @@ def of_run(run: Run) -> AttackPool:
     sides = [people[member], people[~member]]
     if max(map(len, sides)) <= run.trials:
         return pool
-    rng = draw_privately(run.subject, "trials of attacks", run.fleet)
+    rng = make_generator(run.subject, "trials of attacks", run.fleet, recorded=True)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
     return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 

@@ -112,7 +112,7 @@ def test_honest_candidates_are_left_alone(kind):
 
         assert not p.twins.clear
         assert p.removed["nearly_in_training"] <= 0.01 * N
-        assert not p.shift.seen
+        assert not p.shift.significant
         assert outcomes(honest) == ("passed",) * 3
 
 

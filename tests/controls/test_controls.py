@@ -13,8 +13,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate.controls import depends
-from privgate.controls.depends import LEVEL, SIDE, count_trainings, depends_on_data
-from privgate.controls.reproduces import reproduces
+from privgate.controls.depends import LEVEL, SIDE, check_depends_on_data, count_trainings
+from privgate.controls.reproduces import check_reproduces
 from privgate.models import ContingencyTable
 from privgate.statistics.leakage import permutation_p
 from privgate.subject.claim import Claim
@@ -75,14 +75,14 @@ LEARNERS = [
 def test_honest_recipes_pass_both_controls(fleet, learner):
     subject = local(learner)
 
-    assert reproduces(subject, fleet).outcome == "passed"
-    found = depends_on_data(subject, fleet)
+    assert check_reproduces(subject, fleet).outcome == "passed"
+    found = check_depends_on_data(subject, fleet)
     assert found.outcome == "passed", found
 
 
 def test_the_registered_model_is_compared_on_all_training_records(fleet):
-    good = reproduces(local(GaussianNB(), model=FITTED), fleet)
-    other = reproduces(local(GaussianNB(), model=GaussianNB().fit(X[1:], Y[1:])), fleet)
+    good = check_reproduces(local(GaussianNB(), model=FITTED), fleet)
+    other = check_reproduces(local(GaussianNB(), model=GaussianNB().fit(X[1:], Y[1:])), fleet)
 
     assert (good.outcome, good.detail["records_compared"]) == ("passed", N)
     assert other.outcome == "inconclusive"
@@ -92,9 +92,9 @@ def test_the_registered_model_is_compared_on_all_training_records(fleet):
 @pytest.mark.parametrize(
     ("control", "training", "seed", "said"),
     [
-        (depends_on_data, cached, 3, "the recipe does not depend on its data"),
-        (reproduces, careless, 3, "not deterministic given its seed 3"),
-        (reproduces, RandomForestClassifier(5), None, "leaves random_state open"),
+        (check_depends_on_data, cached, 3, "the recipe does not depend on its data"),
+        (check_reproduces, careless, 3, "not deterministic given its seed 3"),
+        (check_reproduces, RandomForestClassifier(5), None, "leaves random_state open"),
     ],
 )
 def test_what_a_careless_recipe_does_is_caught(fleet, control, training, seed, said):
@@ -109,10 +109,10 @@ def test_a_private_recipe_is_compared_in_distribution(fleet):
     good = local(noisy, seed=None, dp=claim, model=noisy(X, Y, seed=None))
     far = local(noisy, seed=None, dp=claim, model=GaussianNB().fit(X, 1 - Y))
 
-    assert reproduces(good, fleet).outcome == "passed"
-    assert reproduces(far, fleet).outcome == "inconclusive"
-    assert depends_on_data(good, fleet).outcome == "passed"
-    assert depends_on_data(local(noisy, seed=None, dp=claim, learn=False), fleet).outcome == "inconclusive"
+    assert check_reproduces(good, fleet).outcome == "passed"
+    assert check_reproduces(far, fleet).outcome == "inconclusive"
+    assert check_depends_on_data(good, fleet).outcome == "passed"
+    assert check_depends_on_data(local(noisy, seed=None, dp=claim, learn=False), fleet).outcome == "inconclusive"
 
 
 # -- recipes that would make every influence a false zero --
@@ -132,7 +132,7 @@ def deceiving(X, y, *, seed, how):
 
 @pytest.mark.parametrize("how", ["by size", "tiny jitter", "one number of jitter"])
 def test_a_recipe_that_answers_from_a_store_is_caught(fleet, how):
-    assert depends_on_data(local(deceiving, how=how), fleet).outcome == "inconclusive"
+    assert check_depends_on_data(local(deceiving, how=how), fleet).outcome == "inconclusive"
 
 
 @pytest.mark.quick(4)
@@ -151,7 +151,7 @@ def test_a_recipe_that_answers_from_a_store_is_caught(fleet, how):
 @pytest.mark.parametrize("size", [20, N])
 def test_honest_recipes_are_not_refused(fleet, learner, size):
     data = TrainingData(X[:size], Y[:size], one_record_each=True)
-    found = depends_on_data(Subject.local(Recipe(learner, seed=3), data), fleet)
+    found = check_depends_on_data(Subject.local(Recipe(learner, seed=3), data), fleet)
 
     assert found.outcome in ("passed", "warned"), found
 
@@ -170,7 +170,7 @@ ODD = {
 def test_odd_data_are_not_refused(fleet, kind):
     learner, features, labels, whose = ODD[kind]
     data = TrainingData(features, labels, **(whose or {"one_record_each": True}))
-    found = depends_on_data(Subject.local(Recipe(learner, seed=3), data), fleet)
+    found = check_depends_on_data(Subject.local(Recipe(learner, seed=3), data), fleet)
     assert found.outcome == "passed", found
 
 
@@ -208,14 +208,14 @@ def test_a_recipe_that_ignores_its_data_hardly_passes_a_comparison_of_samples():
 def test_the_number_of_trainings_that_is_announced_is_the_number_that_is_made(tmp_path):
     with Fleet(jobs=1, ledger=tmp_path / "ledger") as fresh:
         subject = local(GaussianNB())
-        reproduces(subject, fresh)
-        depends_on_data(subject, fresh)
+        check_reproduces(subject, fresh)
+        check_depends_on_data(subject, fresh)
 
         assert fresh.calls == count_trainings(subject)
         made, claim = fresh.calls, Claim("noise", "add_remove", epsilon=1.0, delta=1e-5)
         private = local(noisy, seed=None, dp=claim)
-        reproduces(private, fresh)
-        depends_on_data(private, fresh)
+        check_reproduces(private, fresh)
+        check_depends_on_data(private, fresh)
         assert fresh.calls - made == count_trainings(private)
 
 

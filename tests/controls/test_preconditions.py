@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privgate.check.beforehand import _check_candidates
 from privgate.controls import suites
-from privgate.controls.data_checks import check_data, fingerprint
+from privgate.controls.data_checks import check_data, fingerprint_records
 from privgate.controls.strangers import list_copies
 from privgate.errors import SubjectError
 from privgate.file import look
@@ -135,13 +135,13 @@ def test_equal_fingerprints_mean_equal_records(rows):
     codes = np.unique(X, axis=0, return_inverse=True)[1].ravel()
 
     for container in (X, pd.DataFrame(X), sp.csr_matrix(X), [str(r) for r in rows]):
-        prints = np.unique(fingerprint(container), return_inverse=True)[1].ravel()
+        prints = np.unique(fingerprint_records(container), return_inverse=True)[1].ravel()
         assert len(set(zip(prints.tolist(), codes.tolist(), strict=True))) == len(set(codes.tolist()))
         assert prints.max() == codes.max()
 
 
 def test_negative_zero_and_nan_are_one_value_each():
-    prints = fingerprint(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
+    prints = fingerprint_records(np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0]]))
 
     assert prints[0] == prints[1]
     assert prints[2] == prints[3]

@@ -63,7 +63,7 @@ def test_every_record_is_compared_however_many_there_are(fleet):
     many, labels = np.resize(X, (n, 2)) + RNG.normal(0, 1e-3, (n, 2)), np.resize(Y, n)
     model = Telling(GaussianNB().fit(many, labels), many[7_000:7_001], 0.01)
 
-    assert reproduces.reproduces(registered(model, many, labels), fleet).outcome == "inconclusive"
+    assert reproduces.check_reproduces(registered(model, many, labels), fleet).outcome == "inconclusive"
 
 
 def test_nobody_knows_about_which_records_a_served_model_is_asked():
@@ -77,9 +77,9 @@ def test_nobody_knows_about_which_records_a_served_model_is_asked():
             self.asked.append(rows)
             return Answer(np.zeros((0, 2)), problem="that is all")
 
-    n = served.ASKED + 500
+    n = served.MOST_ASKED + 500
     subject = registered(None, np.resize(X, (n, 2)), np.resize(Y, n))
     subject.model.servable = True
     served.check_served(subject, Listening())
-    by_digest = np.sort(subject.generator("served").choice(n, served.ASKED, replace=False))
-    assert not np.array_equal(Listening.asked[0][: served.ASKED], by_digest)
+    by_digest = np.sort(subject.generator("served").choice(n, served.MOST_ASKED, replace=False))
+    assert not np.array_equal(Listening.asked[0][: served.MOST_ASKED], by_digest)

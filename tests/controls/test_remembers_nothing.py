@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.controls.depends import remembers_nothing
+from privgate.controls.depends import check_remembers_nothing
 from privgate.training.fleet import Fleet
 
 RNG = np.random.default_rng(4)
@@ -68,7 +68,7 @@ def from_a_file(X, y, *, seed):
 
 
 def asked(fleet, recipe):
-    return remembers_nothing(Subject.local(recipe, TrainingData(X, Y, one_record_each=True)), fleet, 0.0)
+    return check_remembers_nothing(Subject.local(recipe, TrainingData(X, Y, one_record_each=True)), fleet, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,17 @@ def fleet():
 
 
 def test_training_without_randomness_needs_one_seed(fleet):
-    chosen = controls.choose(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
+    chosen = controls.choose_seeds(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
 
     assert (chosen.seeds, chosen.dependent, chosen.moved_by) == ((5,), False, 0.0)
 
 
 def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = controls.choose(subject, fleet)
+    chosen = controls.choose_seeds(subject, fleet)
 
     assert (chosen.dependent, chosen.seeds, chosen.more, chosen.by) == (True, (5,), (), "seed")
-    assert controls.choose(subject, fleet, count=3).seeds == (5,)
+    assert controls.choose_seeds(subject, fleet, count=3).seeds == (5,)
     assert "this code at this seed" in chosen.message
 
 
@@ -66,7 +66,9 @@ def odd_only(X, y, *, seed):
 def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, count):
     data = TrainingData(DATA.X[:count], DATA.y[:count], one_record_each=True)
     # of two other seeds, one for each number of records, one is odd where the recipe's is even
-    seen = [controls.choose(Subject.local(Recipe(odd_only, seed=s), data), fleet).dependent for s in (4, 6, 8, 10, 12)]
+    seen = [
+        controls.choose_seeds(Subject.local(Recipe(odd_only, seed=s), data), fleet).dependent for s in (4, 6, 8, 10, 12)
+    ]
 
     assert any(seen)
 
@@ -78,14 +80,14 @@ def seedless(X, y, *, seed):
 def test_what_was_compared_is_said(fleet):
     subject = Subject.local(Recipe(seedless, seed=5), DATA)
 
-    assert controls.choose(subject, fleet).compared == 3
-    assert "3 seeds gave the same models" in controls.choose(subject, fleet).message
+    assert controls.choose_seeds(subject, fleet).compared == 3
+    assert "3 seeds gave the same models" in controls.choose_seeds(subject, fleet).message
 
 
 def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet):
     subject, before = Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet.calls
-    chosen = controls.choose(subject, fleet)
+    chosen = controls.choose_seeds(subject, fleet)
 
     assert fleet.calls == before
     assert (chosen.unread, chosen.dependent) == (True, False)
-    assert not controls.choose(subject, fleet, count=12).unread
+    assert not controls.choose_seeds(subject, fleet, count=12).unread

@@ -9,7 +9,7 @@ from privgate.check import prepare as preparing
 from privgate.check import questions
 from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
-from privgate.controls.data_checks import fingerprint_with_label, is_shared
+from privgate.controls.data_checks import fingerprint_with_label, mark_shared
 from privgate.evidence import Request
 from privgate.membership import board as boards
 from privgate.policy.policy_part import Audit
@@ -178,4 +178,4 @@ def test_equal_records_of_two_people_are_found_whatever_they_are_made_of():
     name = np.unique(fingerprint_with_label(rows, owner * 0), return_inverse=True)[1]
     slow = [any((rows[i] == rows[j]).all() and owner[i] != owner[j] for j in range(60)) for i in range(60)]
 
-    assert is_shared(name, owner).tolist() == slow
+    assert mark_shared(name, owner).tolist() == slow

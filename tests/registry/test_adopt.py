@@ -62,7 +62,7 @@ def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, u
     subject = Subject.load(found)
     assert layout.model_files(Path(subject.model.folder)) == layout.model_files(old)
     with Fleet(jobs=1, ledger="none") as fleet:
-        told = reproduces.reproduces(subject, fleet)
+        told = reproduces.check_reproduces(subject, fleet)
     assert told.detail["from_registered_model"] == 0.0
     client = mlflow.MlflowClient()
     assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"

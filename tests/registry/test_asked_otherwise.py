@@ -69,7 +69,7 @@ def test_who_asks_otherwise_is_answered_the_same(registry, survey, fleet, when, 
     assert (f"something else to who asks {way}" in found.message) is not honest
     if honest:
         assert (found.detail["ways"], found.detail["questions"] > 60) == (3, True)
-        found = reproduces.reproduces(subject, fleet)
+        found = reproduces.check_reproduces(subject, fleet)
         assert (found.outcome, found.detail["from_registered_model_elsewhere"]) == ("passed", 0.0)
 
 
@@ -93,7 +93,7 @@ def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, sur
     subject = logged("elsewhere", ByContainer(Elsewhere(shown, kept, survey.X), kept, lambda X: False), survey)
     (found,) = served.check_served(subject, fleet)
     assert found.outcome == "passed", found
-    found = reproduces.reproduces(subject, fleet)
+    found = reproduces.check_reproduces(subject, fleet)
     assert found.outcome == "inconclusive", found
     assert "on its records and not elsewhere" in found.message
 
@@ -106,7 +106,7 @@ def test_nobody_without_the_ledgers_key_knows_the_questions_of_a_run_to_be_signe
     subject = Subject.local(Recipe(CategoricalNB(min_categories=3)), survey)
 
     def asked(**settings):
-        wide, rows = reproduces.ask_beyond(subject, fleet_of(**settings))
+        wide, rows = reproduces.add_questions(subject, fleet_of(**settings))
         return wide.data.pool()[0][rows]
 
     np.testing.assert_array_equal(asked(signable=True), asked(signable=True))  # which the next run finds remembered
@@ -116,7 +116,7 @@ def test_nobody_without_the_ledgers_key_knows_the_questions_of_a_run_to_be_signe
 def test_frames_of_mixed_types_are_asked_about_mixed_people():
     frame = pd.DataFrame({"a": np.arange(20.0), "b": pd.Categorical(list("xyzz") * 5)}, index=range(5, 25))
     subject = Subject.local(Recipe(CategoricalNB()), TrainingData(frame, np.arange(20) % 2, one_record_each=True))
-    wide, rows = reproduces.ask_beyond(subject, fleet_of())
+    wide, rows = reproduces.add_questions(subject, fleet_of())
     made = wide.data.pool()[0].iloc[rows]
     assert list(made.dtypes) == list(frame.dtypes)
     known = set(zip(frame.a, frame.b.astype(str), strict=True))
@@ -128,11 +128,11 @@ def test_what_lies_far_outside_may_differ_by_more_and_never_by_more_than_one_per
         np.arange(11.0)[:, None], np.arange(11) % 2, domain=Domain(box=((-1e9, 1e9),)), one_record_each=True
     )
     subject = Subject.local(Recipe(CategoricalNB()), data)
-    wide, rows = reproduces.ask_beyond(subject, fleet_of())
+    wide, rows = reproduces.add_questions(subject, fleet_of())
     asked, far = wide.data.pool()[0][rows][:, 0], reproduces._measure_stretch(subject, wide, rows)
-    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduces.FARTHEST))
-    assert set(far) == {1.0, reproduces.FARTHEST}
-    assert reproduces.REPRODUCED * reproduces.FARTHEST <= 0.01
+    np.testing.assert_allclose(far, np.clip(np.abs(asked - 5) / 5, 1, reproduces.MOST_STRETCH))
+    assert set(far) == {1.0, reproduces.MOST_STRETCH}
+    assert reproduces.TOLERANCE * reproduces.MOST_STRETCH <= 0.01
 
 
 @pytest.mark.parametrize("kind", ["array", "frame", "sparse", "text"])

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, report
-from privgate.controls.served import check_served, describe
+from privgate.controls.served import check_served, describe_release
 from privgate.errors import SubjectError
 
 
@@ -88,7 +88,7 @@ def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
     assert abs(np.corrcoef(seen[0], seen[1])[0, 1]) < 0.4
     for other in (Release(noise=Laplace(1.0)), Release(noise=Gaussian(4.0)), Release()):
         told = served(replace(subject, release=other), fleet)
-        assert told.outcome == "inconclusive", describe(other)
+        assert told.outcome == "inconclusive", describe_release(other)
 
 
 @pytest.mark.parametrize(

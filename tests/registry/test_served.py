@@ -47,7 +47,7 @@ def judged(subject, fleet):
 @pytest.mark.parametrize(
     "release",
     [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
-    ids=controls.describe,
+    ids=controls.describe_release,
 )
 def test_what_is_declared_is_served(registry, flowers, fleet, release):
     info = log_model(
@@ -56,7 +56,7 @@ def test_what_is_declared_is_served(registry, flowers, fleet, release):
     found = judged(Subject.load("models:/m/1"), fleet)
     assert found.outcome == "passed", found.message
     assert found.detail == {
-        "records": 60, "different": 0, "declared": controls.describe(release), "questions": 64, "ways": 3,
+        "records": 60, "different": 0, "declared": controls.describe_release(release), "questions": 64, "ways": 3,
     }  # fmt: skip
 
     served = mlflow.pyfunc.load_model(info.model_uri).predict(flowers.X)
@@ -73,7 +73,7 @@ def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
     for declared in DECLARED[1:]:
         found = judged(replace(subject, release=declared), fleet)
         assert found.outcome == "inconclusive"
-        words = controls.describe(declared)
+        words = controls.describe_release(declared)
         assert found.message.startswith(f"MLflow serves exact probabilities, and declared are {words}")
         assert "log_model" in found.message
         assert "--release probabilities" in found.message

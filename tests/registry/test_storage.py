@@ -28,7 +28,7 @@ from privgate.errors import DigestMismatchError, SubjectError, UsageError
 def from_registered():
     """Return how far a training in a worker is from the registered model; one worker for all."""
     with Fleet(jobs=1, ledger="none") as fleet:
-        yield lambda subject: reproduces.reproduces(subject, fleet).detail["from_registered_model"]
+        yield lambda subject: reproduces.check_reproduces(subject, fleet).detail["from_registered_model"]
 
 
 @pytest.fixture
