@@ -22,6 +22,8 @@ SECONDS = 2.0
 _FLAT = 1 << 20
 #: letters of a text that is somebody's own, words by which it is looked up, and share of records that may have it
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
+#: share of a column's texts that differ, below which they are categories
+_DISTINCT = 0.1
 #: letters that are compared one after the other with those of texts whose words were not met
 _COMPARED = 1 << 32
 #: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
@@ -64,7 +66,9 @@ class Records:
         if hasattr(X, "select_dtypes"):
             numbers = X.select_dtypes(["number", "bool"]).to_numpy(dtype=np.float64, na_value=np.nan)
             others = X.select_dtypes(exclude=["number", "bool"])
-            return cls(numbers, [others.iloc[:, j].astype(str).tolist() for j in range(others.shape[1])])
+            return cls(
+                numbers, [others.iloc[:, j].astype("string").fillna("").tolist() for j in range(others.shape[1])]
+            )
         table = np.asarray(X)
         table = table.reshape(len(table), -1)
         if table.dtype.kind not in "biuf":
@@ -106,7 +110,9 @@ class Records:
         """
         held = np.zeros(self.n, dtype=bool)
         for column in self.texts:
-            common = Counter(column)
+            common = Counter(filter(None, column))
+            if len(common) < _DISTINCT * common.total():  # categories, which an encoder keeps, are nobody's own
+                continue
             own = {k: t for k, t in enumerate(column) if len(t) >= _LONG and common[t] <= max(1.0, _COMMON * self.n)}
             if not own:
                 continue

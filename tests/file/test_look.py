@@ -453,6 +453,11 @@ def test_a_vocabulary_holds_no_text():
     assert seen(pickle.dumps({"vocabulary": dict.fromkeys(" ".join(LETTERS).split(), 1)}), LETTERS) == (0, [], [])
 
 
+def test_a_rare_category_with_a_long_name_is_no_text_of_anybody():
+    table = pd.DataFrame({"status": ["married", "single", None] * 99 + ["married, spouse absent"] * 2})
+    assert seen(pickle.dumps(OneHotEncoder(handle_unknown="ignore").fit(table)), table) == (0, [], [])
+
+
 def test_letters_that_nobody_can_read_are_unread():
     written = base64.b85encode(zlib.compress("\n".join(LETTERS).encode())).decode()
     sight = look.find_records(readers.read_bytes(pickle.dumps({"d": written}), "m"), LETTERS)
