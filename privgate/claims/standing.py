@@ -57,7 +57,7 @@ class GuaranteeBasis:
         """The δ at which the guarantee is quoted: the claim's own, or 0 for pure ones."""
         if self.pure or self.observation is None or self.noised:
             return 0.0 if self.pure else float(self.claim.delta or 1e-5)
-        return accounting.pure_composition(self.observation.spends)[1]
+        return accounting.add_releases(self.observation.spends)[1]
 
     def mechanism(self, adjacency: str) -> Mechanism | None:
         """Return the noised steps, as observed or else as claimed; None where there are none."""
@@ -83,7 +83,7 @@ class GuaranteeBasis:
                 return replace(exact, assumptions=(*exact.assumptions, counted))
         # k records cost k ε at a larger δ: look for the record δ at which the group's is small enough
         singles = [self._for_records(delta * 10.0**-shrink, wanted) for shrink in range(13)]
-        groups = [(*accounting.for_groups(one.epsilon, one.delta, self.group), one) for one in singles]
+        groups = [(*accounting.convert_to_group(one.epsilon, one.delta, self.group), one) for one in singles]
         held = [(epsilon, one) for epsilon, converted, one in groups if converted <= delta]
         if not held:
             raise MeasurementError(
@@ -101,7 +101,7 @@ class GuaranteeBasis:
         except UsageError as exc:  # numbers that describe no mechanism: here a finding, not a wrong call
             raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
         if self.observation is not None:
-            epsilon, own = accounting.pure_composition(self.observation.spends)
+            epsilon, own = accounting.add_releases(self.observation.spends)
         elif self.claim.epsilon is None or self.claim.delta is None:
             raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
         else:

@@ -137,13 +137,13 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
 @shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.claims.accounting import noise_multiplier
+    from privgate.claims.accounting import find_noise_multiplier
 
     if sum(o[goal] is not None for goal in ("capacity", "max_accuracy", "ppv")) != 1:
         raise UsageError("pass exactly one goal: --capacity, --max-accuracy or --ppv")
     epsilon, words = _goal(o)
     delta = o["delta"]
-    noise = noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
+    noise = find_noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
     drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
     if o["as_json"]:
         answer = {"goal": words, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise, **drawn}

@@ -87,7 +87,7 @@ def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(
         verdict = evaluate("dp-trained", subject, fleet=fleet)
         assert (int(verdict.exit_code), fleet.calls) == (5, 0)
     [message] = [p.message for p in verdict.evidence.preconditions if p.name == "dp_extra"]
-    assert message == accounting.EXTRA
+    assert message == accounting.MISSING_LIBRARY
 
 
 class Average:
