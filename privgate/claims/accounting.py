@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, checked_delta
+from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, check_delta
 from privgate.errors import MeasurementError, UsageError
 
 #: share of the recomputed ε by which a declared ε may lie below it, because two accountants round differently
@@ -163,7 +163,7 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     Doroshenko et al. (2022) for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang,
     Balle and Kasiviswanathan (2019) for batches of fixed size.
     """
-    if not checked_delta(delta) > 0:
+    if not check_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
     batches = "every step uses all records" if mechanism.sample_rate == 1 else SAMPLING[mechanism.sampling]
     assumptions = (NEIGHBORS[mechanism.adjacency], batches)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.claims.bounds import checked_delta, checked_epsilon, sigmoid
+from privgate.claims.bounds import check_delta, check_epsilon, sigmoid
 from privgate.claims.standing import claimed_epsilon, findings
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request, TradeoffPoint
@@ -65,7 +65,7 @@ def many_run(
         The bound exceeds the true ε with probability at most 1 - confidence. The test and both numbers of runs are
         fixed before the runs.
     """
-    checked_delta(delta)
+    check_delta(delta)
     fnr = _upper_limit(misses, runs_with, (1 - confidence) / 2)
     fpr = _upper_limit(false_alarms, runs_without, (1 - confidence) / 2)
     pairs = ((fpr, fnr), (fnr, fpr))
@@ -99,12 +99,12 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
 
     if not 0 <= right <= guesses <= canaries or guesses < 1:
         raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
-    q = sigmoid(checked_epsilon(epsilon))
+    q = sigmoid(check_epsilon(epsilon))
     below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin < j] for j = 0 .. v
     tail = float(binom.sf(right - 1, guesses, q))
     if delta and right:
         i = np.arange(1, right + 1)
-        tail += 2 * canaries * checked_delta(delta) * float(((below[-1] - below[right - i]) / i).max())
+        tail += 2 * canaries * check_delta(delta) * float(((below[-1] - below[right - i]) / i).max())
     return float(min(1.0, max(0.0, tail)))
 
 

@@ -8,7 +8,7 @@ needs a training set which is drawn from a pool.
 import math
 from dataclasses import dataclass
 
-from privgate.claims.bounds import checked_delta, checked_epsilon, checked_prior, largest_epsilon
+from privgate.claims.bounds import check_delta, check_epsilon, check_prior, largest_epsilon
 from privgate.claims.standing import GuaranteeBasis, findings, standing
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
@@ -50,7 +50,7 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     >>> group_capacity(0.5, 1e-9, most_epsilon=4.0, most_delta=1e-5).people
     8
     """
-    checked_epsilon(epsilon), checked_delta(delta), checked_epsilon(most_epsilon), checked_delta(most_delta)
+    check_epsilon(epsilon), check_delta(delta), check_epsilon(most_epsilon), check_delta(most_delta)
     people = most_epsilon / epsilon if epsilon else math.inf
     if delta:  # m people have delta (e^(m epsilon) - 1) / (e^epsilon - 1)
         grown = most_delta / delta
@@ -87,8 +87,8 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
     >>> deletion_capacity(1.0, 0.001, 0.9).people, deletion_capacity(1.0, 0.001, 0.5).people
     (38, 255)
     """
-    checked_epsilon(epsilon), checked_delta(delta)
-    odds, budget = checked_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
+    check_epsilon(epsilon), check_delta(delta)
+    odds, budget = check_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
 
     def cost(m: int) -> float:
         extra = m * delta / (rho * FAILURE)
@@ -111,8 +111,8 @@ def epsilon_for_capacity(people: int, rho: float, prior: float, *, delta: float 
     """
     if people < 1:
         raise UsageError(f"the number of deletion requests must be at least 1, not {people}")
-    odds, budget = checked_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
-    growth = math.expm1(budget / people) / odds - people * checked_delta(delta) / (rho * FAILURE)
+    odds, budget = check_prior(prior) / (1 - prior), -math.log(_checked_rho(rho))
+    growth = math.expm1(budget / people) / odds - people * check_delta(delta) / (rho * FAILURE)
     return largest_epsilon(growth, f"{people} deletions at rho {rho:g} with inclusion probability {prior:g}")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privgate.claims.accounting import Guarantee
-from privgate.claims.bounds import INCLUSION, EpsilonDelta, bounds_table
+from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.standing import GuaranteeBasis, findings, standing, without_noise
 from privgate.evidence import BehindClaim, Measurement, Request, TradeoffPoints
 from privgate.run.run import Run
@@ -119,7 +119,7 @@ def _fill_table(run: Run, held: Guarantee, adjacency: str, prior: float) -> None
     noted, curve = run.once(findings), held.curve
     if curve is None or any(row.prior == prior for row in noted.bounds):
         return
-    table = bounds_table(
+    table = list_bounds(
         held.epsilon,
         held.delta,
         prior,

@@ -111,7 +111,7 @@ class GuaranteeBasis:
                 raise MeasurementError(
                     "the guarantee compares data sets with one record replaced; it says nothing about one more or less"
                 )
-            epsilon, own = bounds.effective_guarantee(epsilon, own, adjacency="add_remove", inclusion="fixed_size")
+            epsilon, own = bounds.convert_to_inclusion(epsilon, own, adjacency="add_remove", inclusion="fixed_size")
         if own > delta:
             raise MeasurementError(
                 f"the guarantee holds at delta {own:g} only, and nothing follows from it at the smaller {delta:g}"

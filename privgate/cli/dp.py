@@ -64,12 +64,12 @@ def dp() -> None:
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.claims.bounds import bounds_table
+    from privgate.claims.bounds import list_bounds
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
     given = {name: o[name] for name in ("adjacency", "loss_bound", "keep")}
-    rows = bounds_table(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
+    rows = list_bounds(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
         click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
