@@ -40,32 +40,22 @@ def has_accountant() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """A sequence of noised sums of clipped gradients.
+    """A sequence of noised sums of clipped gradients."""
 
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise over the clipping norm; 0 is no noise at all.
-    sample_rate : float in (0, 1]
-        Expected share of the records in a batch.
-    steps : int
-    sampling, adjacency : str
-        Keys of ``SAMPLING``, irrelevant at rate 1, and of ``NEIGHBORS``.
-    records : int
-        Training size; needed for "fixed_size" alone.
-    copies : int
-        Records of one person, who comes or goes with all of them.
-    passes : int
-        How often training began to go through its shuffled batches. A broken-off pass may have used any record.
-    """
-
+    #: standard deviation of the noise over the clipping norm; 0 is no noise at all
     noise_multiplier: float
+    #: expected share of the records in a batch, in (0, 1]
     sample_rate: float
     steps: int
+    #: a key of ``SAMPLING``; irrelevant at rate 1
     sampling: str
+    #: a key of ``NEIGHBORS``
     adjacency: str
+    #: training size; only "fixed_size" needs it
     records: int = 0
+    #: records of one person, who comes or goes with all of them
     copies: int = 1
+    #: how often training began to go through its shuffled batches; a broken-off pass may have used any record
     passes: int = 0
 
     def __post_init__(self) -> None:

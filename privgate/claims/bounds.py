@@ -8,8 +8,6 @@ If he knows that k records are members together or not at all, the bounds need k
 A trade-off curve is known by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x.
 ``H`` is the larger of both directions (member/non-member and the reverse), so that every bound holds for either guess.
 
-References
-----------
 Thudi et al. (2022), "Bounding Membership Inference"; Yeom et al. (2020); Erlingsson et al. (2019); Sablayrolles et al.
 (2019). Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), "Gaussian Differential Privacy", Propositions
 2.5, 2.12 and Corollary 2.13.
@@ -201,11 +199,6 @@ def positive_accuracy(epsilon: float, prior: float) -> float:
 
     Randomised response attains it. With ``1 - prior`` it bounds Pr[not a member | the adversary says non-member]
     (Corollary 1).
-
-    Examples
-    --------
-    >>> [round(positive_accuracy(e, 0.5), 4) for e in (1, 2)]
-    [0.7311, 0.8808]
     """
     return sigmoid(logit(check_prior(prior)) + check_epsilon(epsilon))
 
@@ -295,35 +288,23 @@ def list_bounds(
 ) -> list[GuaranteeBound]:
     """Return every bound that follows from the guarantee (ε, δ) as stated, without what attacks achieved.
 
-    Parameters
-    ----------
-    prior : float in (0, 1)
-        Probability of membership in the adversary's eyes before he sees the model.
-    adjacency, inclusion : str
-        See ``convert_to_inclusion``.
-    fprs : sequence of float
-        False-positive rates at which TPR, positive and negative accuracy are bounded.
-    curve : Tradeoff, optional
-        The mechanism's own curve; used unless the guarantee must be converted from add/remove to fixed size.
-    loss_bound : float
-        B of the generalization gap.
-    keep : float, optional
-        See ``pool_epsilon``; adds a bound on membership in the pool and one on membership in the training set.
+    ``prior`` is the probability of membership in the adversary's eyes before he sees the model. TPR, positive and
+    negative accuracy are bounded at each rate of ``fprs``. ``curve`` is the mechanism's own; it counts unless the
+    guarantee is converted from add/remove to fixed size. ``loss_bound`` is B of the generalization gap. ``keep``
+    (``pool_epsilon``) adds bounds on membership in the pool and in the training set.
     """
     epsilon, delta = convert_to_inclusion(epsilon, delta, adjacency=adjacency, inclusion=inclusion)
-    common_assumptions = (
+    common_words = (
         "any adversary with any knowledge of the other records",
         INCLUSION[inclusion],
         f"the guarantee compares data sets that differ in one record {_DIFFERENCES[adjacency, inclusion]}",
     )
-    bounds: list[GuaranteeBound] = []
+    rows: list[GuaranteeBound] = []
 
     def add(name: str, bound: float, extra: str = "", *, p: float | None = prior, fpr: float | None = None) -> None:
-        assumptions = (*common_assumptions, extra) if extra else common_assumptions
-        bounds.append(
-            GuaranteeBound(
-                name=name, epsilon=epsilon, delta=delta, prior=p, fpr=fpr, bound=bound, assumptions=assumptions
-            )
+        words = (*common_words, extra) if extra else common_words
+        rows.append(
+            GuaranteeBound(name=name, epsilon=epsilon, delta=delta, prior=p, fpr=fpr, bound=bound, assumptions=words)
         )
 
     if not delta:
@@ -365,7 +346,7 @@ def list_bounds(
             add(name, in_training, f"{secret}; {extra}", p=prior_in_training)
             in_pool, extra = positive_accuracy(epsilon_in_pool, prior), f"ln(1 + s(e^eps - 1)) = {epsilon_in_pool:.4g}"
             add("positive accuracy, membership in the pool", in_pool, f"{secret}; epsilon is {extra}")
-    return bounds
+    return rows
 
 
 # From a goal to the largest ε that achieves it.

@@ -249,7 +249,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     outputs.ledger(o["ledger"])
     with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+        found = audits.audit_claim(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
     if o["as_json"]:
         answer = {"epsilon_at_least": found.epsilon, "confidence": o["confidence"], "broken": broken}

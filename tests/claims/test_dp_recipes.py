@@ -10,9 +10,9 @@ import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
-from privgate.claims.capacity import _check_drawn
+from privgate.claims.capacity import _check_drawing
+from privgate.claims.guarantee_basis import GuaranteeBasis, list_contradictions
 from privgate.claims.observe import WatchError, has_leftovers, observe, watched
-from privgate.claims.standing import GuaranteeBasis, contradictions
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
@@ -55,7 +55,7 @@ def seen(process, fit, folder, data=None):
 
 
 def failed(found, claim=CLAIM):
-    return [p.message for p in contradictions(claim, found, 100) if p.outcome == "failed"]
+    return [p.message for p in list_contradictions(claim, found, 100) if p.outcome == "failed"]
 
 
 def marked(fits):
@@ -92,7 +92,7 @@ def test_gradients_of_single_records_on_the_network_are_told(process, tmp_path):
     for where, outcome in (("rerun", "warned"), ("stored", "failed")):
         [told] = [
             p
-            for p in contradictions(CLAIM, found.model_copy(update={"leftovers": where}), 100)
+            for p in list_contradictions(CLAIM, found.model_copy(update={"leftovers": where}), 100)
             if p.name == "dp_leftovers"
         ]
         assert (told.outcome, "zero_grad" in told.message) == (outcome, True)
@@ -105,12 +105,12 @@ def test_a_training_set_counts_as_drawn_only_where_it_is_seen_to_be_drawn(proces
     rests = GuaranteeBasis(
         CLAIM, drawn.model_copy(update={"populations": (18, 23)}), 1, 100
     )  # two draws may have one size
-    _check_drawn(rests, 0.4)
+    _check_drawing(rests, 0.4)
     with pytest.raises(MeasurementError, match=r"the policy states at most 0\.2"):
-        _check_drawn(rests, 0.2)
+        _check_drawing(rests, 0.2)
     for everybody in (fixed, seen(process, recipes.plain, tmp_path / "c")):
         with pytest.raises(MeasurementError, match="not seen to draw"):
-            _check_drawn(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
+            _check_drawing(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
 
 
 # -- whose error it is -------------------------------------------------------------------------------------------------
