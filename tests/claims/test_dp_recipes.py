@@ -12,7 +12,7 @@ from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
 from privgate.claims.capacity import _check_drawing
 from privgate.claims.guarantee_basis import GuaranteeBasis, list_contradictions
-from privgate.claims.observe import WatchError, has_leftovers, observe, watched
+from privgate.claims.observe import WatchError, has_leftovers, observe, watch_trainings
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
@@ -51,7 +51,7 @@ def people(n=100):
 
 def seen(process, fit, folder, data=None):
     shipped = payload.write(Subject.local(Recipe(fit, dp=CLAIM), data or people()), folder / "subject")
-    return Observation.model_validate(process.submit(watched, shipped, TaskLimits(300.0, 0)).result())
+    return Observation.model_validate(process.submit(watch_trainings, shipped, TaskLimits(300.0, 0)).result())
 
 
 def failed(found, claim=CLAIM):
@@ -131,7 +131,7 @@ def test_an_error_of_the_training_is_a_problem_and_one_of_ours_is_not(process, t
     assert "no library" in seen(process, without_library, tmp_path / "b").problem
 
     with watch.Watch() as broken:
-        broken._measure(lambda: 1 / 0)
+        broken._record(lambda: 1 / 0)
     assert broken.faults == ["ZeroDivisionError: division by zero"]
     monkeypatch.setattr("privgate.claims.observe.apart", lambda *_, **__: {"fault": broken.faults[0]})
     with pytest.raises(WatchError, match="watching the training failed: ZeroDivisionError"):
