@@ -193,7 +193,7 @@ def audit_claim(
     if effort.canaries and claim.adjacency == "add_remove":
         single = _audit_one_run(run, effort, delta, each)
         return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=effort.trainings)
-    return AuditRuns(many_runs=many, delta=delta, trainings=replace(effort, canaries=0).trainings)
+    return AuditRuns(many_runs=many, one_run=None, delta=delta, trainings=replace(effort, canaries=0).trainings)
 
 
 def _audit_many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:

@@ -8,7 +8,7 @@ import numpy as np
 from privgate.claims.accounting import Guarantee
 from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.guarantee_basis import GuaranteeBasis, describe_missing_noise, find_basis, make_bound, start_notes
-from privgate.evidence import BehindClaim, Measurement, Request, TradeoffPoints
+from privgate.evidence import BehindClaim, Measurement, Observation, Request, TradeoffPoints
 from privgate.run.run import Run
 
 #: false-positive rates of the report's table
@@ -89,10 +89,10 @@ def _note_facts(run: Run, basis: GuaranteeBasis, recomputed: str) -> None:
 
 
 def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
-    claimed, seen, group = basis.claim.epsilon, basis.observation, basis.group
-    if seen is None:
-        return BehindClaim(declared_only=True, claimed_epsilon=claimed, group=group)
-    return BehindClaim(claimed_epsilon=claimed, library=seen.library, reruns=seen.runs, group=group)
+    claimed, group, unobserved = basis.claim.epsilon, basis.group, basis.observation is None
+    seen = basis.observation or Observation()  # all fields are given, because documents leave out those that are not
+    library, reruns = seen.library, seen.runs
+    return BehindClaim(declared_only=unobserved, claimed_epsilon=claimed, library=library, reruns=reruns, group=group)
 
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
