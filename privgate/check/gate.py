@@ -193,9 +193,9 @@ def against_pdtp(run: Run) -> AgainstPdtp | None:
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
     if run.subject.recipe.payload["dp"] is None:
         return None
-    from privgate.claims import standing
+    from privgate.claims import guarantee_basis
 
-    return standing.part(run, attacks)
+    return guarantee_basis.make_claims_part(run, attacks)
 
 
 def judged(

@@ -12,12 +12,12 @@ from privgate.run.run import Run
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
     "dtp": "privgate.influence.dtp_measures:every_query",
-    "deletion_capacity": "privgate.claims.capacity:measure",
+    "deletion_capacity": "privgate.claims.capacity:count_deletions",
     "attack_advantage": "privgate.membership.attack_measures:advantage",
-    "dp_epsilon": "privgate.claims.epsilon:epsilon",
-    "dp_attack_accuracy_bound": "privgate.claims.epsilon:attack_accuracy",
+    "dp_epsilon": "privgate.claims.epsilon:measure_epsilon",
+    "dp_attack_accuracy_bound": "privgate.claims.epsilon:measure_attack_accuracy",
     "attack_tpr": "privgate.membership.attack_measures:members_found",
-    "dp_epsilon_lower_bound": "privgate.claims.audit:measure",
+    "dp_epsilon_lower_bound": "privgate.claims.audit:measure_lower_bound",
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",
     "generalization_gap": "privgate.membership.attack_measures:measure_gap",
     "sensitivity": "privgate.influence.sensitivities:measure",

@@ -1,4 +1,4 @@
-"""Epsilon recomputed by dp-accounting from what a mechanism does; and what sums of releases and groups cost."""
+"""What noise costs: dp-accounting recomputes ε of a mechanism; formulas add releases and convert to groups."""
 
 import logging
 import math
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, checked_delta
+from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, check_delta
 from privgate.errors import MeasurementError, UsageError
 
-#: a declared ε this much below the recomputed one counts as rounding of its accountant, as a share
-ROUNDING = 0.01
-EXTRA = "recomputing epsilon needs the library dp-accounting; install it with pip install 'privgate[dp]'"
-#: largest width of a step of the privacy loss, nats; of mixtures, whose steps are slow to compute; and as a share of
-#: the loss of one step, because a coarser grid would say more than a small loss
-_STEP, _STEP_OF_MIXTURES, _SHARE = 1e-4, 1e-3, 0.1
-_ORDERS = (*range(2, 65), 96, 128, 192, 256, 512, 1024)
+#: share of the recomputed ε by which a declared ε may lie below it, because two accountants round differently
+ROUNDING_SHARE = 0.01
+MISSING_LIBRARY = "recomputing epsilon needs the library dp-accounting; install it with pip install 'privgate[dp]'"
+#: dp-accounting divides the privacy loss into intervals: their largest width in nats, also for mixtures of Gaussians
+#: (slow to compute), and as a share of the loss of one training step, because wider intervals round a small loss up
+_WIDTH, _MIXTURE_WIDTH, _WIDTH_SHARE = 1e-4, 1e-3, 0.1
+_RENYI_ORDERS = (*range(2, 65), 96, 128, 192, 256, 512, 1024)
 
 NEIGHBORS = {
     "add_remove": "neighbors differ in one record added or removed",
@@ -34,43 +34,33 @@ SAMPLING = {
 
 
 def has_accountant() -> bool:
-    """Return whether the library that recomputes epsilon is installed; imports nothing."""
+    """Return whether dp-accounting is installed, without importing it."""
     return find_spec("dp_accounting") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """A sequence of noised sums of clipped gradients.
+    """A sequence of noised sums of clipped gradients."""
 
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise over the clipping norm; 0 is no noise at all.
-    sample_rate : float in (0, 1]
-        Expected share of the records in a batch.
-    steps : int
-    sampling, adjacency : str
-        Keys of ``SAMPLING``, irrelevant at rate 1, and of ``NEIGHBORS``.
-    records : int
-        Training size; needed for "fixed_size" alone.
-    copies : int
-        Records of one person, who comes or goes with all of them.
-    passes : int
-        Passes that were begun, of shuffled batches: one may leave records out, and use any record all the same.
-    """
-
+    #: standard deviation of the noise over the clipping norm; 0 is no noise at all
     noise_multiplier: float
+    #: expected share of the records in a batch, in (0, 1]
     sample_rate: float
     steps: int
+    #: a key of ``SAMPLING``; irrelevant at rate 1
     sampling: str
+    #: a key of ``NEIGHBORS``
     adjacency: str
+    #: training size; only "fixed_size" needs it
     records: int = 0
+    #: records of one person, who comes or goes with all of them
     copies: int = 1
+    #: how often training began to go through its shuffled batches; a broken-off pass may have used any record
     passes: int = 0
 
     def __post_init__(self) -> None:
-        good = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
-        if not (good and 0 < self.sample_rate <= 1 and self.steps >= 1):
+        noise_is_valid = math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0
+        if not (noise_is_valid and 0 < self.sample_rate <= 1 and self.steps >= 1):
             raise UsageError(
                 f"noise multiplier {self.noise_multiplier}, sample rate {self.sample_rate} and {self.steps} steps "
                 "describe no mechanism; pass noise >= 0, a rate in (0, 1] and at least one step"
@@ -80,25 +70,26 @@ class Mechanism:
 
     @property
     def amplified(self) -> bool:
-        """Whether the way in which batches are drawn amplifies privacy."""
+        """Whether secret batches lower ε: an attacker does not know which steps used a record."""
         return self.sample_rate < 1 and self.sampling in ("poisson", "fixed_size")
 
     @property
-    def curve(self) -> Gaussian:
-        """What the noise gives where no sampling amplifies: how many deviations one person moves all sums by."""
+    def unamplified_curve(self) -> Gaussian:
+        """The trade-off curve without amplification; its μ is the distance, in deviations, that one person causes."""
         releases = self.steps
         if self.sampling == "shuffled":
             releases = max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
-        moved = self.copies * (2.0 if self.adjacency == "replace_one" else 1.0)
-        return Gaussian(moved * math.sqrt(releases) / self.noise_multiplier)
+        sensitivity = self.copies * (2.0 if self.adjacency == "replace_one" else 1.0)
+        return Gaussian(sensitivity * math.sqrt(releases) / self.noise_multiplier)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What an accountant finds for a mechanism: an upper bound ε in nats at δ, infinite without noise.
+    """An upper bound ε, in nats, at δ; ε is infinite without noise.
 
-    ``curve`` is the mechanism's own, or that of (ε, δ)-DP where none is known; None where ε is infinite.
-    ``accountant`` is "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi), or where ε is from.
+    ``curve`` is the mechanism's own trade-off curve, else that of (ε, δ)-DP, else (where ε is infinite) None.
+    ``accountant`` names the source of ε: "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi),
+    "budget accountant" (diffprivlib's), "declared" (the claim), or "none" (no noise).
     """
 
     epsilon: float
@@ -108,52 +99,49 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
 
 
-def _event_of(mechanism: Mechanism) -> Any:
-    """Return the ``dp_accounting.DpEvent`` of a mechanism whose sampling amplifies.
-
-    Several records of one person, drawn independently, move a sum by a binomial number of clipping norms
-    (Choquette-Choo et al. 2024). One replaced record of a batch of fixed size moves it by two.
-    """
+def _build_event(mechanism: Mechanism) -> Any:
     from dp_accounting import dp_event
 
     noise, rate, copies = mechanism.noise_multiplier, mechanism.sample_rate, mechanism.copies
-    replaced = mechanism.adjacency == "replace_one"
+    replaces = mechanism.adjacency == "replace_one"
     if mechanism.sampling == "fixed_size":
-        if not replaced or copies > 1 or mechanism.records < 1:
+        if not replaces or copies > 1 or mechanism.records < 1:
             raise MeasurementError("batches of fixed size are accounted for where single records are replaced, only")
         size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
-        one = dp_event.SampledWithoutReplacementDpEvent(mechanism.records, size, dp_event.GaussianDpEvent(noise / 2))
+        # a replaced record moves the sum by two clipping norms, which is the same as half the noise for one norm
+        half = dp_event.GaussianDpEvent(noise / 2)
+        step_event = dp_event.SampledWithoutReplacementDpEvent(mechanism.records, size, half)
     elif copies == 1:
-        one = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
-    elif replaced:
+        step_event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+    elif replaces:
         raise MeasurementError("several records of one person that are replaced together have no theorem here")
-    else:
+    else:  # a batch holds a binomial number of the person's records (Choquette-Choo et al. 2024)
         chances = [math.comb(copies, i) * rate**i * (1 - rate) ** (copies - i) for i in range(copies + 1)]
-        one = dp_event.MixtureOfGaussiansDpEvent(noise, list(range(copies + 1)), chances)
-    return dp_event.SelfComposedDpEvent(one, mechanism.steps)
+        step_event = dp_event.MixtureOfGaussiansDpEvent(noise, list(range(copies + 1)), chances)
+    return dp_event.SelfComposedDpEvent(step_event, mechanism.steps)
 
 
 @lru_cache(maxsize=8)
-def _accounted(mechanism: Mechanism) -> Any:
-    """Return dp-accounting's accountant with the mechanism composed; Rényi's for batches of fixed size."""
+def _build_accountant(mechanism: Mechanism) -> Any:
     if not has_accountant():
-        raise MeasurementError(EXTRA)
+        raise MeasurementError(MISSING_LIBRARY)
     from dp_accounting import NeighboringRelation, pld, rdp
 
-    between = {"add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
-    relation, event = between[mechanism.adjacency], _event_of(mechanism)
+    relations = {"add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
+    relation, event = relations[mechanism.adjacency], _build_event(mechanism)
     if mechanism.sampling == "fixed_size":
-        return rdp.RdpAccountant(_ORDERS, relation).compose(event)
-    widest = _STEP_OF_MIXTURES if mechanism.copies > 1 else _STEP
-    step = min(widest, _SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
-    logging.getLogger().addFilter(_is_no_advice)
+        return rdp.RdpAccountant(_RENYI_ORDERS, relation).compose(event)
+    largest_width = _MIXTURE_WIDTH if mechanism.copies > 1 else _WIDTH
+    width = min(largest_width, _WIDTH_SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
+    logging.getLogger().addFilter(_is_no_option_advice)
     try:
-        return pld.PLDAccountant(relation, step).compose(event)
+        return pld.PLDAccountant(relation, width).compose(event)
     finally:
-        logging.getLogger().removeFilter(_is_no_advice)
+        logging.getLogger().removeFilter(_is_no_option_advice)
 
 
-def _is_no_advice(record: logging.LogRecord) -> bool:
+def _is_no_option_advice(record: logging.LogRecord) -> bool:
+    # dp-accounting warns of an option, ``use_connect_dots``, that its own accountant sets
     return "use_connect_dots" not in record.getMessage()
 
 
@@ -165,69 +153,74 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     Doroshenko et al. (2022) for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang,
     Balle and Kasiviswanathan (2019) for batches of fixed size.
     """
-    if not checked_delta(delta) > 0:
+    if not check_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
-    drawn = "every step uses all records" if mechanism.sample_rate == 1 else SAMPLING[mechanism.sampling]
-    words = (NEIGHBORS[mechanism.adjacency], drawn)
+    batches = "every step uses all records" if mechanism.sample_rate == 1 else SAMPLING[mechanism.sampling]
+    assumptions = (NEIGHBORS[mechanism.adjacency], batches)
     if mechanism.noise_multiplier == 0:
-        return Guarantee(math.inf, delta, None, "none", words)
-    epsilon = _epsilon_of(mechanism, delta)
+        return Guarantee(math.inf, delta, None, "none", assumptions)
+    epsilon = _compute_epsilon(mechanism, delta)
     if not mechanism.amplified:
-        return Guarantee(epsilon, delta, mechanism.curve, "Gaussian", words)
+        return Guarantee(epsilon, delta, mechanism.unamplified_curve, "Gaussian", assumptions)
     if mechanism.sampling == "fixed_size":
-        return Guarantee(epsilon, delta, EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None, "RDP", words)
-    return Guarantee(epsilon, delta, _curve_of(mechanism), "PLD", words)
+        curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
+        return Guarantee(epsilon, delta, curve, "RDP", assumptions)
+    return Guarantee(epsilon, delta, _compute_curve(mechanism), "PLD", assumptions)
 
 
-def _epsilon_of(mechanism: Mechanism, delta: float) -> float:
-    return float(_accounted(mechanism).get_epsilon(delta)) if mechanism.amplified else mechanism.curve.epsilon(delta)
+def _compute_epsilon(mechanism: Mechanism, delta: float) -> float:
+    if mechanism.amplified:
+        return float(_build_accountant(mechanism).get_epsilon(delta))
+    return mechanism.unamplified_curve.epsilon(delta)
 
 
 @lru_cache(maxsize=8)
-def _curve_of(mechanism: Mechanism) -> Tradeoff:
-    grid = np.unique(np.concatenate([np.linspace(0, 6, 600), np.linspace(6, 60, 600)]))
+def _compute_curve(mechanism: Mechanism) -> Tradeoff:
+    # dense up to 6 nats, where claims usually are; ``Composed`` stays valid between and beyond the points
+    epsilons = np.unique(np.concatenate([np.linspace(0, 6, 600), np.linspace(6, 60, 600)]))
+    deltas = np.asarray(_build_accountant(mechanism).get_delta(epsilons), dtype=np.float64)
     drawn = f"noise multiplier {mechanism.noise_multiplier:.4g}, sample rate {mechanism.sample_rate:.4g}"
-    deltas = np.asarray(_accounted(mechanism).get_delta(grid), dtype=np.float64)
-    return Composed(grid, deltas, f"{mechanism.steps} steps, {drawn}")
+    return Composed(epsilons, deltas, f"{mechanism.steps} steps, {drawn}")
 
 
-def noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> float:
+def find_noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> float:
     """Return the least noise multiplier whose recomputed ε at ``delta`` is at most ``epsilon``, rounded up to 1e-4.
 
-    ``mechanism``'s own noise counts for nothing. ``MeasurementError``: no multiplier up to 10^5 is enough.
+    The search replaces the noise multiplier of ``mechanism``. ``MeasurementError``: no multiplier up to 10^5 suffices.
     """
 
-    def spent(noise: float) -> float:
-        return _epsilon_of(replace(mechanism, noise_multiplier=noise), delta)
+    def epsilon_at(noise: float) -> float:
+        return _compute_epsilon(replace(mechanism, noise_multiplier=noise), delta)
 
-    low, high = 0.2, 1.0  # with less, accounting is slow, and nobody asks for it
-    if spent(low) <= epsilon:
+    low, high = 0.2, 1.0  # below 0.2 dp-accounting is slow, and ε is too large for any goal
+    if epsilon_at(low) <= epsilon:
         return low
-    while spent(high) > epsilon:
+    while epsilon_at(high) > epsilon:
         low, high = high, 2 * high
         if high > 1e5:
             raise MeasurementError(f"no noise multiplier up to 100000 gives epsilon {epsilon:g} at delta {delta:g}")
     while math.ceil(low * 1e4) < math.ceil(high * 1e4) - 1:
         middle = (low + high) / 2
-        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+        low, high = (low, middle) if epsilon_at(middle) <= epsilon else (middle, high)
     return math.ceil(high * 1e4) / 1e4
 
 
-def pure_composition(spends: tuple[tuple[float, float], ...]) -> tuple[float, float]:
+def add_releases(spends: tuple[tuple[float, float], ...]) -> tuple[float, float]:
     """Return the sum of (ε, δ) over releases: basic composition, valid for every adaptive sequence."""
     if any(not (math.isfinite(e) and e >= 0 and 0 <= d < 1) for e, d in spends):
         return math.inf, 1.0
     return math.fsum(e for e, _ in spends), min(1.0, math.fsum(d for _, d in spends))
 
 
-def for_groups(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """Return (ε, δ) for k records of one person: k ε and δ (e^kε - 1)/(e^ε - 1)."""
-    together = size * epsilon
-    if not delta or together > 700:
-        return together, float(delta > 0)
-    return together, min(1.0, delta * (math.expm1(together) / math.expm1(epsilon) if epsilon else size))
+def convert_to_group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+    """Return (ε, δ) for ``size`` = k records of one person: k ε and δ (e^kε - 1)/(e^ε - 1)."""
+    group_epsilon = size * epsilon
+    if not delta or group_epsilon > 700:  # e^700 is close to the largest float
+        return group_epsilon, float(delta > 0)
+    growth = math.expm1(group_epsilon) / math.expm1(epsilon) if epsilon else size
+    return group_epsilon, min(1.0, delta * growth)
 
 
 def understates(declared: float, recomputed: float) -> bool:
-    """Whether a declared ε is below the recomputed one by more than two accountants may differ."""
-    return not declared >= recomputed * (1 - ROUNDING)
+    """Return whether a declared ε is below the recomputed one by more than ``ROUNDING_SHARE``."""
+    return not declared >= recomputed * (1 - ROUNDING_SHARE)

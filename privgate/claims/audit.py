@@ -1,17 +1,15 @@
 """Empirical lower bounds on ε: what attacks on real runs prove a mechanism to leak at least.
 
-A lower bound above the claim breaks the claim. A small one proves nothing: 100 runs of each kind without an error
-give 3.28 at 95 %, so an audit can never report "private", only "at least this much leakage".
+A lower bound above the claimed ε breaks the claim. A small one proves nothing: even a test without an error in 100 runs
+of each kind gives 3.28 at 95 %.
 
-References
-----------
 Jagielski et al. (2020), "Auditing differentially private machine learning"; Nasr et al. (2021); Steinke, Nasr,
 Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.claims.bounds import checked_delta, checked_epsilon, sigmoid
-from privgate.claims.standing import claimed_epsilon, findings
+from privgate.claims.bounds import check_delta, check_epsilon, sigmoid
+from privgate.claims.guarantee_basis import claimed_epsilon, start_notes
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request, TradeoffPoint
 from privgate.kernel.sample import upper_limit
@@ -29,113 +27,97 @@ from privgate.subject.claim import Claim
 from privgate.subject.containers import scale_of
 from privgate.training.fit import Fit
 
-#: no attack distinguishes more than this many nats in any number of runs a gate could pay for
-LARGEST = 50.0
+#: upper end, in nats, of the search for a lower bound: proving as much would take more than e^50 canaries
+LARGEST_EPSILON = 50.0
 
 
 def choose_test(with_record: Float, without: Float) -> Callable[[Float], NDArray[np.bool_]]:
-    """Return the test that separates two *tuning* samples of scores best: where it fires, it says member.
+    """Return the threshold test that best separates two samples of scores; it fires where the record seems to be in.
 
-    It is fixed before the runs that are counted. Chosen on these, it inflates the bound (0.72 instead of 0.44 in a
-    simulation).
+    The samples must not be those that ``bound_many_runs`` counts: a test chosen on these inflates the bound (0.72
+    instead of 0.44 in a simulation).
     """
     if not (len(with_record) and len(without)):
         raise UsageError("choosing a test needs runs of both kinds")
     values = np.unique(np.concatenate([with_record, without]))
-    cuts = np.concatenate([values[:1] - 1, (values[1:] + values[:-1]) / 2])
-    gains = np.array([(with_record > c).mean() - (without > c).mean() for c in cuts])
-    best = int(np.argmax(np.abs(gains)))
-    sign, threshold = (1 if gains[best] >= 0 else -1), cuts[best]
+    thresholds = np.concatenate([values[:1] - 1, (values[1:] + values[:-1]) / 2])
+    advantages = np.array([(with_record > t).mean() - (without > t).mean() for t in thresholds])
+    best = int(np.argmax(np.abs(advantages)))
+    sign, threshold = (1 if advantages[best] >= 0 else -1), thresholds[best]
     return lambda scores: np.asarray(sign * scores > sign * threshold)
 
 
-def many_run(
+def bound_many_runs(
     misses: int, runs_with: int, false_alarms: int, runs_without: int, *, delta: float, confidence: float
 ) -> float:
-    """Return a lower bound on ε, nats, from independent runs with and without one record.
+    """Return a lower bound on ε, in nats, from independent runs with and without one record.
 
-    Parameters
-    ----------
-    misses, runs_with : int
-        Of ``runs_with`` runs that contained the record, how often the test did not fire.
-    false_alarms, runs_without : int
-        Of ``runs_without`` runs that did not, how often it did.
-    delta : float in [0, 1)
-    confidence : float in (0, 1)
-        The bound exceeds the true ε with probability at most 1 - confidence. The test and both numbers of runs are
-        fixed before the runs.
+    The test did not fire in ``misses`` of the ``runs_with`` runs with the record; it fired in ``false_alarms`` of the
+    ``runs_without`` others. If the test and both numbers of runs are fixed before the runs, the bound exceeds the true
+    ε with probability at most 1 - ``confidence``.
     """
-    checked_delta(delta)
-    fnr = _upper_limit(misses, runs_with, (1 - confidence) / 2)
-    fpr = _upper_limit(false_alarms, runs_without, (1 - confidence) / 2)
-    pairs = ((fpr, fnr), (fnr, fpr))
-    return max(0.0, *(math.log((1 - delta - near) / far) if 1 - delta > near else 0.0 for near, far in pairs))
+    check_delta(delta)
+    fnr = _limit_error_rate(misses, runs_with, (1 - confidence) / 2)
+    fpr = _limit_error_rate(false_alarms, runs_without, (1 - confidence) / 2)
+    # (ε, δ)-DP demands e^ε ≥ (1 - δ - fpr) / fnr, and the same with the two rates exchanged
+    return max(0.0, *(math.log((1 - delta - a) / b) if 1 - delta > a else 0.0 for a, b in ((fpr, fnr), (fnr, fpr))))
 
 
-def _upper_limit(errors: int, runs: int, level: float) -> float:
-    """Return the one-sided Clopper-Pearson limit: the error rate is above it with probability at most ``level``."""
+def _limit_error_rate(errors: int, runs: int, level: float) -> float:
     if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
         raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
     return float(upper_limit(errors, runs, alpha=level))
 
 
 def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, delta: float) -> float:
-    """Return the largest probability of at least ``right`` right guesses under (ε, δ)-DP.
+    """Return how likely, at most, (ε, δ)-DP lets ``right`` = v or more of ``guesses`` = r guesses be right.
 
-    Parameters
-    ----------
-    epsilon : float
-    canaries : int
-        m, all records that were included by a fair coin each, guessed or not.
-    guesses : int
-        r, fixed before the run: the most confident ones, the rest abstains.
-    right : int
-        v.
-    delta : float
-        Enters as ``2 m δ max_i P[v-i ≤ Bin(r, q) < v] / i``; public copies drop the term and flag a (0, 0.02)-DP
-        mechanism in 39 % of runs at a nominal 5 %.
+    A fair coin put each of ``canaries`` = m records into one training or left it out. The r most confident guesses
+    count, and r is fixed before the run. δ adds ``2 m δ max_i P[v-i ≤ Bin(r, q) < v] / i``: published code leaves this
+    out, and accuses a (0, 0.02)-DP mechanism in 39 % of runs at a nominal 5 %.
     """
     from scipy.stats import binom
 
     if not 0 <= right <= guesses <= canaries or guesses < 1:
         raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
-    q = sigmoid(checked_epsilon(epsilon))
-    below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin < j] for j = 0 .. v
-    tail = float(binom.sf(right - 1, guesses, q))
+    q = sigmoid(check_epsilon(epsilon))
+    below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin(r, q) < j] for j = 0 .. v
+    p_value = float(binom.sf(right - 1, guesses, q))
     if delta and right:
         i = np.arange(1, right + 1)
-        tail += 2 * canaries * checked_delta(delta) * float(((below[-1] - below[right - i]) / i).max())
-    return float(min(1.0, max(0.0, tail)))
+        p_value += 2 * canaries * check_delta(delta) * float(((below[-1] - below[right - i]) / i).max())
+    return float(min(1.0, max(0.0, p_value)))
 
 
-def one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on ε from a single run with canaries: the sup of all ε that its outcome rejects, or 0."""
+def bound_one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+    """Return a lower bound on ε from one training with canaries: below it the result rejects every ε; 0 if none."""
     if not 0.5 < confidence < 1:
         raise UsageError(f"confidence must lie strictly between 0.5 and 1, not {confidence}")
     p_value = partial(one_run_p_value, canaries=canaries, guesses=guesses, right=right, delta=delta)
 
-    def rejected(epsilon: float) -> bool:
+    def rejects(epsilon: float) -> bool:
         return p_value(epsilon) < 1 - confidence
 
-    if not rejected(0.0):
+    if not rejects(0.0):
         return 0.0
-    low, high = 0.0, LARGEST
+    low, high = 0.0, LARGEST_EPSILON
     if delta:
-        # the δ term need not grow with ε: the first ε on the way up that is not rejected ends the search; the bound
-        # without δ, whose p-values are smaller, lies above it
-        grid = np.linspace(0, one_run(canaries=canaries, guesses=guesses, right=right, delta=0, confidence=confidence))
-        first = next((i for i, e in enumerate(grid) if i and not rejected(float(e))), len(grid) - 1)
+        # with δ the p-value need not grow with ε: bisect before the first point of a grid that is not rejected; the
+        # grid ends at the bound without δ, which is larger, because its p-values are smaller
+        top = bound_one_run(canaries=canaries, guesses=guesses, right=right, delta=0, confidence=confidence)
+        grid = np.linspace(0, top)
+        first = next((i for i, e in enumerate(grid) if i and not rejects(float(e))), len(grid) - 1)
         low, high = float(grid[first - 1]), float(grid[first])
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if rejected(middle) else (low, middle)
+        low, high = (middle, high) if rejects(middle) else (low, middle)
     return low
 
 
-def guess(scores: Float, included: NDArray[np.bool_], guesses: int, rng: np.random.Generator) -> int:
-    """Return the right guesses when the highest of m scores are guessed in and the lowest out, half each.
+def count_right_guesses(scores: Float, included: NDArray[np.bool_], guesses: int, rng: np.random.Generator) -> int:
+    """Return how many guesses are right: half of them call the highest scores included, half the lowest left out.
 
-    ``guesses`` is even, at most m and fixed in advance; ``rng`` breaks ties, which otherwise the order would.
+    ``guesses`` is even, at most ``len(scores)``, and fixed in advance. ``rng`` decides between equal scores.
     """
     if not np.isfinite(scores).all():
         raise UsageError("a canary has no finite score; without all of them the audit is not valid")
@@ -149,19 +131,15 @@ def guess(scores: Float, included: NDArray[np.bool_], guesses: int, rng: np.rand
 
 @dataclass(frozen=True, slots=True)
 class AuditEffort:
-    """How much is trained for an audit; fixed before anything is looked at.
+    """How many trainings an audit makes; fixed before any of them.
 
-    Parameters
-    ----------
-    tuning, counted : int
-        Trainings with and without the canary, each; the first choose the test, only the second count. With 80 of each
-        and no error the bound at 99.9 % is 2.2: a claim above that cannot be contradicted.
-    canaries : int
-        Records of the single run with many canaries; 0 to leave it out.
+    The test is chosen on ``tuning`` trainings with the canary and as many without; its errors are counted on
+    ``counted`` others of each kind. 80 of each without an error give 2.2 at 99.9 %: no larger claim is contradicted.
     """
 
     tuning: int = 20
     counted: int = 80
+    #: records of the single training with many canaries; 0 leaves that training out
     canaries: int = 200
 
     @property
@@ -170,20 +148,20 @@ class AuditEffort:
         return 2 * (self.tuning + self.counted) + 1 + (self.canaries > 0)
 
 
-def measure(run: Run, request: Request) -> Measurement:
-    """Return a lower bound on ε at the claim's δ, or at the one asked for."""
+def measure_lower_bound(run: Run, request: Request) -> Measurement:
+    """Return a lower bound on ε at the δ that the rule states, else at the claim's."""
     claim = run.subject.recipe.dp
     if claim is None:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
-    asked, confidence = request.option("delta"), float(request.option("confidence"))
-    audit = audited(run, claim, delta=float(claim.delta or 0.0 if asked is None else asked), confidence=confidence)
-    noted, many = run.once(findings), audit.many_runs
-    noted.audit = audit
-    noted.facts["Audit"] = (
+    delta, confidence = request.option("delta"), float(request.option("confidence"))
+    audit = audit_claim(run, claim, delta=float(claim.delta or 0.0 if delta is None else delta), confidence=confidence)
+    notes, many = run.once(start_notes), audit.many_runs
+    notes.audit = audit
+    notes.facts["Audit"] = (
         f"epsilon at least {audit.epsilon:.4g} (confidence {confidence:g}, {audit.trainings} trainings); "
         "an audit can contradict a guarantee, never show it"
     )
-    noted.points.append(TradeoffPoint(name="audit", fpr=many.fpr, tpr=many.tpr))
+    notes.points.append(TradeoffPoint(name="audit", fpr=many.fpr, tpr=many.tpr))
     return Measurement(
         request,
         value=audit.epsilon,
@@ -202,31 +180,36 @@ def measure(run: Run, request: Request) -> Measurement:
     )
 
 
-def audited(run: Run, claim: Claim, *, delta: float, confidence: float, effort: AuditEffort | None = None) -> AuditRuns:
-    """Return both audits, each at half the error probability; the claim says if the canary is left out or exchanged."""
+def audit_claim(
+    run: Run, claim: Claim, *, delta: float, confidence: float, effort: AuditEffort | None = None
+) -> AuditRuns:
+    """Return the audit by many trainings and, for add/remove claims, the one by a training with many canaries.
+
+    Each may err with half the probability 1 - ``confidence``.
+    """
     effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
-    many = _many_runs(run, claim, effort, delta, each)
-    with_canaries = effort.canaries > 0 and claim.adjacency == "add_remove"
-    single = _one_run(run, effort, delta, each) if with_canaries else None
-    total = effort.trainings - (effort.canaries > 0 and single is None)
-    return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=total)
+    many = _audit_many_runs(run, claim, effort, delta, each)
+    if effort.canaries and claim.adjacency == "add_remove":
+        single = _audit_one_run(run, effort, delta, each)
+        return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=effort.trainings)
+    return AuditRuns(many_runs=many, one_run=None, delta=delta, trainings=replace(effort, canaries=0).trainings)
 
 
-def _many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:
-    """Train with and without one mislabelled record, and count a test that was fixed on other trainings."""
-    row, label = canary(run)
-    query, runs = np.array([row], dtype=np.int64), effort.tuning + effort.counted
-    # where records are replaced, it is exchanged for one with its true label
-    gone = query if claim.adjacency == "add_remove" else query[:0]
-    fits = [Fit(None, query, left_out=query[:0], relabel=((row, label),), repeat=1 + i) for i in range(runs)]
-    fits += [Fit(None, query, left_out=gone, repeat=1 + i) for i in range(runs)]
-    inside, outside = np.split(_scores(run, fits, np.array([label]))[:, 0], 2)
-    fires = choose_test(inside[: effort.tuning], outside[: effort.tuning])
-    misses = int((~fires(inside[effort.tuning :])).sum())
-    alarms = int(fires(outside[effort.tuning :]).sum())
+def _audit_many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:
+    row, label = choose_canary(run)
+    canary, runs = np.array([row], dtype=np.int64), effort.tuning + effort.counted
+    nobody = canary[:0]
+    # the trainings without the canary: add/remove claims leave it out, replace-one claims give it its true label
+    left_out = canary if claim.adjacency == "add_remove" else nobody
+    fits = [Fit(None, canary, left_out=nobody, relabel=((row, label),), repeat=1 + i) for i in range(runs)]
+    fits += [Fit(None, canary, left_out=left_out, repeat=1 + i) for i in range(runs)]
+    with_canary, without = np.split(_score_labels(run, fits, np.array([label]))[:, 0], 2)
+    fires = choose_test(with_canary[: effort.tuning], without[: effort.tuning])
+    misses = int((~fires(with_canary[effort.tuning :])).sum())
+    alarms = int(fires(without[effort.tuning :]).sum())
     return ManyRuns(
-        epsilon=many_run(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence),
+        epsilon=bound_many_runs(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence),
         trainings=2 * runs,
         counted=2 * effort.counted,
         misses=misses,
@@ -236,30 +219,29 @@ def _many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confid
     )
 
 
-def _one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> OneRun:
-    """Train once with many mislabelled records, each included by a coin, and guess the coins."""
+def _audit_one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> OneRun:
     subject, rng = run.subject, run.generator("dp-audit-canaries")
     n, classes = subject.data.n, len(subject.classes)
     m = min(effort.canaries, n // 5)
     if m < 4:
         raise MeasurementError(f"{n} training records are too few for an audit with canaries")
     rows = np.sort(rng.choice(n, m, replace=False)).astype(np.int64)
-    labels = (subject.label_codes[rows] + rng.integers(1, classes, m)) % classes
+    wrong_labels = (subject.label_codes[rows] + rng.integers(1, classes, m)) % classes
     included = rng.random(m) < 0.5
     members = np.setdiff1d(np.arange(n, dtype=np.int64), rows[~included])
-    relabel = tuple((int(r), int(c)) for r, c, i in zip(rows, labels, included, strict=True) if i)
-    scores = _scores(run, [Fit(None, rows, members=members, relabel=relabel, repeat=1)], labels)[0]
+    relabel = tuple((int(r), int(c)) for r, c in zip(rows[included], wrong_labels[included], strict=True))
+    scores = _score_labels(run, [Fit(None, rows, members=members, relabel=relabel, repeat=1)], wrong_labels)[0]
     guesses = 2 * (m // 4)
-    right = guess(scores, included, guesses, rng)
-    bound = one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
+    right = count_right_guesses(scores, included, guesses, rng)
+    bound = bound_one_run(canaries=m, guesses=guesses, right=right, delta=delta, confidence=confidence)
     return OneRun(epsilon=bound, canaries=m, guesses=guesses, right=right)
 
 
-def canary(run: Run) -> tuple[int, int]:
-    """Return (row, wrong label) of the record whose label one training is most certain of.
+def choose_canary(run: Run) -> tuple[int, int]:
+    """Return (row, wrong label) of the record whose true label one training is most certain of.
 
-    Mislabelled, its gradient is as large as clipping allows in every step; without clipping, larger. Of a regressor it
-    is the record with the most extreme answer, and the wrong label is the target at the other end.
+    With the wrong label its gradient stays as large as clipping allows in every step. A regressor's canary is the
+    record with the most extreme answer, and its wrong label is the target at the other end.
     """
     subject = run.subject
     rows = np.arange(subject.data.n, dtype=np.int64)
@@ -273,18 +255,19 @@ def canary(run: Run) -> tuple[int, int]:
     return row, int(np.argmin(answer.log_p[row]))
 
 
-def _scores(run: Run, fits: list[Fit], labels: NDArray[Any]) -> Float:
-    """Return the log-probability of each query's label, shape (fits, queries); -inf becomes a very low number.
+def _score_labels(run: Run, fits: list[Fit], labels: NDArray[Any]) -> Float:
+    """Return the score, shape (fits, queries), that each trained model gives to the label of each query.
 
-    Of a regressor: minus the distance of the answer from the target, in deviations of the targets.
+    A classifier's score is the log-probability. A regressor's is minus the distance of its answer from the target, in
+    standard deviations of the targets.
     """
     answers = run.fleet.fits(run.subject, fits, label="auditing")
-    bad = [a.problem for a in answers if a.problem]
-    if bad:
-        raise MeasurementError(f"{len(bad)} of {len(fits)} trainings of the audit failed: {bad[0]}")
+    problems = [a.problem for a in answers if a.problem]
+    if problems:
+        raise MeasurementError(f"{len(problems)} of {len(fits)} trainings of the audit failed: {problems[0]}")
     if run.subject.task == "regression":
         mean, deviation = scale_of(run.subject.data.y)
         targets = (run.subject.classes[labels].astype(np.float64) - mean) / deviation
         return np.asarray(-np.abs(np.stack([a.log_p[:, 0] for a in answers]) - targets))
     logs = np.stack([a.log_p[np.arange(len(labels)), labels] for a in answers])
-    return np.asarray(np.maximum(logs, -1e6), dtype=np.float64)
+    return np.asarray(np.maximum(logs, -1e6), dtype=np.float64)  # ``count_right_guesses`` needs finite scores

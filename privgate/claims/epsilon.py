@@ -1,135 +1,111 @@
 """The measurements of a guarantee: ε at a δ, and the accuracy that no attack exceeds, with the report's table."""
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from privgate.claims.accounting import Guarantee
-from privgate.claims.bounds import INCLUSION, EpsilonDelta, bounds_table
-from privgate.claims.standing import GuaranteeBasis, findings, standing, without_noise
-from privgate.evidence import BehindClaim, Measurement, Request, TradeoffPoints
+from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
+from privgate.claims.guarantee_basis import GuaranteeBasis, describe_missing_noise, find_basis, make_bound, start_notes
+from privgate.evidence import BehindClaim, Measurement, Observation, Request, TradeoffPoints
 from privgate.run.run import Run
 
 #: false-positive rates of the report's table
 FPRS = (0.001, 0.01, 0.1)
 
 
-def epsilon(run: Run, request: Request) -> Measurement:
-    """Return the epsilon that the observed guarantee has at the delta asked for."""
-    rests = standing(run, request)
-    held = rests.guarantee(float(request.option("delta")), request.option("adjacency"))
-    seen, delta = rests.observation, 0.0 if rests.pure else held.delta
-    _note(run, rests, f"{held.epsilon:.4g} at delta {delta:g} ({held.accountant})")
-    _fill_table(run, held, str(request.option("adjacency") or rests.claim.adjacency), 0.5)
-    # without a theorem for the sampling, ε is only known not to exceed this
+def measure_epsilon(run: Run, request: Request) -> Measurement:
+    """Return ε of the observed guarantee at the δ that the rule states."""
+    basis = find_basis(run, request)
+    guarantee = basis.guarantee(float(request.option("delta")), request.option("adjacency"))
+    seen, delta = basis.observation, 0.0 if basis.pure else guarantee.delta
+    _note_facts(run, basis, f"{guarantee.epsilon:.4g} at delta {delta:g} ({guarantee.accountant})")
+    _note_bounds(run, guarantee, str(request.option("adjacency") or basis.claim.adjacency), 0.5)
+    behind = _describe_basis(basis).model_copy(update={"delta": delta, "accountant": guarantee.accountant})
+    words = (*guarantee.assumptions, *_list_unseen(run, basis))
+    bound = make_bound(request, guarantee.epsilon, "nats", words, behind)
+    # where no theorem covers the sampling, and for Rényi's accountant, ε is an upper limit: the true one may be 0
     unamplified = seen is not None and seen.sample_rate < 1 and seen.sampling != "poisson"
-    only_above = math.isfinite(held.epsilon) and (unamplified or held.accountant == "RDP")
-    return Measurement(
-        request,
-        value=held.epsilon,
-        low=0.0 if only_above else held.epsilon,
-        high=held.epsilon,
-        unit="nats",
-        kind="bound",
-        assumptions=(*held.assumptions, *_not_seen(run, rests)),
-        behind=BehindClaim(**_behind(rests), delta=delta, accountant=held.accountant),
-    )
+    only_upper = math.isfinite(guarantee.epsilon) and (unamplified or guarantee.accountant == "RDP")
+    return replace(bound, low=0.0) if only_upper else bound
 
 
-def attack_accuracy(run: Run, request: Request) -> Measurement:
+def measure_attack_accuracy(run: Run, request: Request) -> Measurement:
     """Return the accuracy that no attack exceeds under the observed guarantee."""
-    rests = standing(run, request)
-    prior, adjacency = float(request.option("prior")), str(rests.claim.adjacency)
-    held = rests.guarantee(rests.own_delta)
-    words = [f"the adversary's prior probability of membership is {prior:g}", *held.assumptions]
-    value = 1.0
-    if held.curve is not None:
-        value = held.curve.accuracy(prior)
-        words.append(INCLUSION[_inclusion(adjacency)])
-    _fill_table(run, held, adjacency, prior)
-    return Measurement(
-        request,
-        value=value,
-        low=value,
-        high=value,
-        unit="fraction",
-        kind="bound",
-        assumptions=(*words, *_not_seen(run, rests)),
-        behind=BehindClaim(**_behind(rests)),
-    )
+    basis = find_basis(run, request)
+    prior, adjacency = float(request.option("prior")), str(basis.claim.adjacency)
+    guarantee = basis.guarantee(basis.own_delta)
+    words = [f"the adversary's prior probability of membership is {prior:g}", *guarantee.assumptions]
+    accuracy = 1.0
+    if guarantee.curve is not None:
+        accuracy = guarantee.curve.accuracy(prior)
+        words.append(INCLUSION[_infer_inclusion(adjacency)])
+    _note_bounds(run, guarantee, adjacency, prior)
+    words += _list_unseen(run, basis)
+    return make_bound(request, accuracy, "fraction", words, _describe_basis(basis))
 
 
-def _inclusion(adjacency: str) -> str:
+def _infer_inclusion(adjacency: str) -> str:
     return "independent" if adjacency == "add_remove" else "fixed_size"
 
 
-def _counted(rests: GuaranteeBasis) -> str:
-    """Return what the guarantee counts, and what stands for the rest of the training."""
-    if rests.observation is None:
+def _describe_scope(basis: GuaranteeBasis) -> str:
+    """Return what of the training the guarantee counts, and what it takes for granted of the rest."""
+    if basis.observation is None:
         return "nothing of the training was observed"
-    what = "optimizer steps" if rests.noised else "releases of the budget accountant"
-    # the number of records is kept secret, by which Opacus sets the rate of sampling and the divisor
+    counted = "optimizer steps" if basis.opacus else "releases of the budget accountant"
+    # Opacus computes rate and divisor from the number of records, which an add/remove guarantee must not reveal
     size = ""
-    if rests.noised and rests.claim.adjacency == "add_remove":
+    if basis.opacus and basis.claim.adjacency == "add_remove":
         size = " nor that its rate and divisor stay the same with one record more or less"
-    return f"{what} only: not seen is what else the training does with its records{size}"
+    return f"{counted} only: not seen is what else the training does with its records{size}"
 
 
-def _not_seen(run: Run, rests: GuaranteeBasis) -> tuple[str, ...]:
-    """Return what is taken for granted; that the registered model is one of the recipe's, no rerun can show."""
+def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
+    if run.subject.model is None:
+        return (_describe_scope(basis),)
     close = "as close to reruns as these are to each other, but so may be a model that was trained without noise"
-    trained = (f"the registered model was trained by this recipe: it is {close}",)
-    return (_counted(rests), *(() if run.subject.model is None else trained))
+    return (_describe_scope(basis), f"the registered model was trained by this recipe: it is {close}")
 
 
-def _note(run: Run, rests: GuaranteeBasis, recomputed: str) -> None:
-    """Put lines of facts where the report looks for them."""
-    seen, facts = rests.observation, run.once(findings).facts
+def _note_facts(run: Run, basis: GuaranteeBasis, recomputed: str) -> None:
+    seen, facts = basis.observation, run.once(start_notes).facts
     if seen is None:
         facts["Observed"] = "nothing: DECLARED ONLY, accepted by the policy"
-    elif rests.noised is None:
+    elif not basis.opacus:
         facts["Observed"] = f"{len(seen.spends)} releases by diffprivlib's budget accountant"
     else:
         facts["Observed"] = f"{seen.steps} steps of Opacus, batches {seen.sampling}"
         facts["Noise multiplier seen"] = f"{seen.noise_multiplier:.4g}"
         facts["Sample rate seen"] = f"{seen.sample_rate:.4g}"
         facts["Clipping norm seen"] = f"{seen.max_grad_norm:.4g}"
-    facts["Entries of one person"] = f"{rests.group} at most"
+    facts["Entries of one person"] = f"{basis.group} at most"
     if seen is not None and seen.noiseless_steps:
-        facts["Broken"] = without_noise(seen)
+        facts["Broken"] = describe_missing_noise(seen)
     elif seen is not None:
-        facts["What is counted"] = _counted(rests)
+        facts["What is counted"] = _describe_scope(basis)
     facts["Recomputed epsilon"] = recomputed
 
 
-def _behind(rests: GuaranteeBasis) -> dict[str, Any]:
-    seen = rests.observation
-    return {
-        "declared_only": seen is None,
-        "claimed_epsilon": rests.claim.epsilon,
-        "library": "" if seen is None else seen.library,
-        "reruns": 0 if seen is None else seen.runs,
-        "group": rests.group,
-    }
+def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
+    claimed, group, unobserved = basis.claim.epsilon, basis.group, basis.observation is None
+    seen = basis.observation or Observation()  # all fields are given, because documents leave out those that are not
+    library, reruns = seen.library, seen.runs
+    return BehindClaim(declared_only=unobserved, claimed_epsilon=claimed, library=library, reruns=reruns, group=group)
 
 
-def _fill_table(run: Run, held: Guarantee, adjacency: str, prior: float) -> None:
-    """Put the table of bounds, and the curve's points for a chart, where the report looks for them."""
-    noted, curve = run.once(findings), held.curve
-    if curve is None or any(row.prior == prior for row in noted.bounds):
+def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
+    """Add the bounds at this prior to the report's table, and the curve to its chart."""
+    notes, curve = run.once(start_notes), guarantee.curve
+    if curve is None or any(row.prior == prior for row in notes.bounds):
         return
-    table = bounds_table(
-        held.epsilon,
-        held.delta,
-        prior,
-        adjacency=adjacency,
-        inclusion=_inclusion(adjacency),
-        fprs=FPRS,
-        curve=None if isinstance(curve, EpsilonDelta) else curve,
-    )
-    known = {row.name for row in noted.bounds}
-    noted.bounds += [row for row in table if row.prior is not None or row.name not in known]
-    if noted.curve is None:
+    own_curve = None if isinstance(curve, EpsilonDelta) else curve
+    inclusion = _infer_inclusion(adjacency)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
+    names = {row.name for row in notes.bounds}  # bounds for any prior are already there at a second prior
+    notes.bounds += [row for row in rows if row.prior is not None or row.name not in names]
+    if notes.curve is None:
         fprs = np.geomspace(1e-4, 1, 60)
-        noted.curve = TradeoffPoints(fpr=tuple(fprs.tolist()), tpr=tuple(curve.tpr(f) for f in fprs))
+        notes.curve = TradeoffPoints(fpr=tuple(fprs.tolist()), tpr=tuple(curve.tpr(f) for f in fprs))

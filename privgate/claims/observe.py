@@ -1,7 +1,6 @@
-"""Run a recipe once in a worker, and write down what its library of differential privacy really does.
+"""Run a recipe in a worker under ``Watch``, and return what its library of differential privacy really does.
 
-Three wrappers look: at the noise that Opacus adds, at the batches that samplers draw, at what diffprivlib spends and
-releases. They find mistakes. Whoever disguises a broken training is caught by the audit, or not.
+The wrappers of ``Watch`` find mistakes. Only the audit may find a broken training that its author disguises.
 """
 
 import inspect
@@ -10,7 +9,6 @@ import math
 import random
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,42 +25,41 @@ from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
 
-#: trainings that an observation makes at most: the second shows whether a training set that is drawn is drawn anew
+#: most trainings of one observation; a second is made where the first drew a part of the records as its training set
 RERUNS = 2
-#: what Opacus leaves on parameters of a network while it trains
-_PER_RECORD = ("grad_sample", "summed_grad", "_norm_sample")
+#: attributes of a network's parameters in which Opacus keeps gradients of single records while it trains
+_RECORD_GRADIENTS = ("grad_sample", "summed_grad", "_norm_sample")
 
 
 class WatchError(RuntimeError):
-    """The gate's own code that watches a training failed; no word about the training."""
+    """The gate's own code failed while it watched a training, which says nothing of the training."""
 
 
 def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observation:
-    """Return what the recipe was seen to do without a seed, on its own training data, in a process of its own.
+    """Return what the recipe did without a seed, on its own training data, in a process of its own.
 
-    ``limits`` are those of one training; ``isolate`` as for ``training.isolation.of``. ``WatchError``: the gate's own
-    code failed in the worker.
+    ``limits`` are those of one training; ``isolate`` names a way of ``training.isolation``.
     """
     with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
         shipped = payload.write(subject, Path(folder, "shown") / "subject")
-        seen = apart(watched, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
+        seen = apart(watch_trainings, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
     if isinstance(seen, dict) and "fault" in seen:
         raise WatchError(f"watching the training failed: {seen['fault']}")
     try:
         return Observation.model_validate(seen)
-    except (TypeError, ValueError, KeyError):  # no answer, or one that no worker of ours gives
+    except (TypeError, ValueError, KeyError):  # no answer, or one that the training's code forged
         return Observation(problem="the worker process died while the training was observed")
 
 
 def read_or_observe(subject: Subject, fleet: Fleet) -> Observation:
-    """Return what ``observe`` sees, or saw when it was last asked about the same recipe, data, libraries and watchers.
+    """Return the ledger's observation of the same recipe, data, libraries and watching code, else a new one.
 
-    What could not be observed is tried again every time. Trainings that are made count among the fleet's calls.
+    The ledger keeps no observation that has a problem. New trainings count among the fleet's calls.
     """
     name = _name_observation(subject, fleet)
-    if (known := fleet.ledger.read(name)) is not None:
+    if (stored := fleet.ledger.read(name)) is not None:
         fleet.recalled += 1
-        return Observation.model_validate_json(known)
+        return Observation.model_validate_json(stored)
     seen = observe(subject, fleet.limits, isolate=fleet.isolate)
     fleet.calls += seen.runs
     if not seen.problem:
@@ -76,48 +73,40 @@ def is_known(subject: Subject, fleet: Fleet) -> bool:
 
 
 def _name_observation(subject: Subject, fleet: Fleet) -> str:
-    return ledger.name_answer(fleet.context(subject), b"observed:" + _watchers())
+    # the code that watches is part of the name, because other code may see something else
+    files = (Path(inspect.getfile(part)) for part in (watch_trainings, Watch, Observation))
+    code = digest.of_bytes(*(f.read_bytes() for f in files)).encode()
+    return ledger.name_answer(fleet.context(subject), b"observed:" + code)
 
 
-@cache
-def _watchers() -> bytes:
-    """Return a digest of the code that watches: other eyes may see something else."""
-    files = (Path(inspect.getfile(part)) for part in (watched, Watch, Observation))
-    return digest.of_bytes(*(f.read_bytes() for f in files)).encode()
-
-
-# In the worker: one training under the three wrappers.
-
-
-def watched(shipped: Payload, limits: TaskLimits) -> dict[str, Any]:
-    """Return the payload of an ``Observation``, or the ``fault`` of ours that kept it from being made."""
+def watch_trainings(shipped: Payload, limits: TaskLimits) -> dict[str, Any]:
+    """Return, in the worker, the payload of an ``Observation``, or as ``fault`` an error of the gate's own code."""
     try:
         opened = Opened(shipped)
     except BaseException as exc:  # noqa: BLE001  the user's code is loaded here; what it raises becomes a sentence
         return Observation(problem=worker.sentence("loading the recipe", exc)).payload()
-    watches, problem = list[Watch](), ""
-    while not problem and len(watches) < RERUNS:
+    watches, models = list[Watch](), list[Any]()
+    while len(watches) < RERUNS:
         with Watch() as watch:
             model, problem = _train(opened, limits)
-        watches.append(watch)
-        if len(watches) == 1:
-            trained = model
         if watch.faults:
             return {"fault": watch.faults[0]}
-        if not 0 < watch.used.records < opened.n:  # nothing was drawn
+        if problem:
+            return Observation(problem=problem).payload()
+        watches.append(watch)
+        models.append(model)
+        if not 0 < watch.used_batches.records < opened.n:  # all records are the training set
             break
-    if problem:
-        return Observation(problem=problem).payload()
-    leftovers = "rerun" if has_leftovers(trained) else ""
+    leftovers = "rerun" if has_leftovers(models[0]) else ""
     if (opened.root / "model.pkl").is_file() and has_leftovers(opened.model):
         leftovers = "stored"
-    return summarize(watches, opened.n, leftovers).payload()
+    return summarize_trainings(watches, opened.n, leftovers).payload()
 
 
 def _train(opened: Opened, limits: TaskLimits) -> tuple[Any, str]:
-    """Return what the recipe trains, or why it does not; whatever is raised here is the training's own."""
+    """Return the model that the recipe trains, and an empty text, or else None and the problem."""
     X, y = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.y[: opened.n].copy()
-    # from the operating system, so that a seed which is seen is one that training sets
+    # random seeds: where ``is_guessable`` finds a small one, the training itself has set it
     if torch := sys.modules.get("torch"):
         torch.seed()
     np.random.seed(None)  # noqa: NPY002  the user's
@@ -131,17 +120,17 @@ def _train(opened: Opened, limits: TaskLimits) -> tuple[Any, str]:
         return None, worker.sentence("the observed rerun", exc)
 
 
-def has_leftovers(thing: Any) -> bool:
-    """Return whether gradients or activations of single records hang on a network that ``thing`` holds."""
+def has_leftovers(model: Any) -> bool:
+    """Return whether a network within ``model`` still carries gradients or activations of single records."""
     torch: Any = sys.modules.get("torch")
-    todo, known = [thing] if torch else [], set[int]()
+    todo, visited = [model] if torch else [], set[int]()
     while todo:
         value = todo.pop()
-        if id(value) in known or isinstance(value, type):
+        if id(value) in visited or isinstance(value, type):
             continue
-        known.add(id(value))
+        visited.add(id(value))
         if isinstance(value, torch.nn.Module):
-            if any(getattr(p, name, None) is not None for p in value.parameters() for name in _PER_RECORD):
+            if any(getattr(p, name, None) is not None for p in value.parameters() for name in _RECORD_GRADIENTS):
                 return True
             if any(vars(m).get("activations") for m in value.modules()):
                 return True
@@ -154,50 +143,50 @@ def has_leftovers(thing: Any) -> bool:
     return False
 
 
-def summarize(watches: list[Watch], records: int, leftovers: str) -> Observation:
-    """Return the first of several watched trainings as an observation; the others show how many records were drawn."""
+def summarize_trainings(watches: list[Watch], records: int, leftovers: str) -> Observation:
+    """Return the first watched training as an observation; of the others only how many records they drew from."""
     watch, runs = watches[0], len(watches)
-    if not watch.noisings and watch.spends:
+    steps = watch.noised_steps
+    if watch.spends and not steps:
         return Observation(
             library="diffprivlib",
             runs=runs,
             records=records,
             steps=watch.releases + watch.updates,
-            noiseless_steps=watch.silent + watch.updates,
+            noiseless_steps=watch.noiseless_releases + watch.updates,
             spends=tuple(watch.spends),
             hazards=tuple(watch.hazards),
         )
-    text = ""
     if watch.spends:
-        text = "two libraries of differential privacy were at work; their guarantees are not composed here"
-    elif not watch.noisings:
+        problem = "two libraries of differential privacy were at work; their guarantees are not composed here"
+        return Observation(runs=runs, records=records, problem=problem)
+    if not steps:
         plain = f", but {watch.updates} plain updates of a model" if watch.updates else ""
-        text = f"no library of differential privacy was seen at work in the rerun{plain}"
-    if text:
-        return Observation(runs=runs, records=records, problem=text)
-    drawn, noisy = watch.used, [n for n in watch.noisings if n.secret]
-    numbers = sum(n.numbers for n in noisy)
-    measured = math.sqrt(sum(n.squares for n in noisy) / numbers) if numbers else math.nan
+        problem = f"no library of differential privacy was seen at work in the rerun{plain}"
+        return Observation(runs=runs, records=records, problem=problem)
+    batches, secret_steps = watch.used_batches, [s for s in steps if s.secret]
+    numbers = sum(s.numbers for s in secret_steps)
+    noise_share = math.sqrt(sum(s.squares for s in secret_steps) / numbers) if numbers else math.nan
     error = 1 / math.sqrt(2 * numbers) if numbers else math.nan
-    together = max(n.batches for n in watch.noisings)
+    batches_per_step = max(s.batches for s in steps)
     # one release of the sum of k batches is post-processing of k releases with 1/√k of its noise each
-    stated = min(n.stated for n in watch.noisings) / math.sqrt(together)
-    steps = max(watch.updates, len(watch.noisings))
+    stated = min(s.stated_multiplier for s in steps) / math.sqrt(batches_per_step)
+    updates = max(watch.updates, len(steps))
     return Observation(
         library="opacus",
         runs=runs,
         records=records,
-        steps=steps * together if drawn.kind == "poisson" else steps,
-        noise_multiplier=stated * (measured if measured < 1 - ERRORS * error else 1.0) if numbers else 0.0,
+        steps=updates * batches_per_step if batches.kind == "poisson" else updates,
+        noise_multiplier=stated * (noise_share if noise_share < 1 - ERRORS * error else 1.0) if numbers else 0.0,
         noise_stated=stated,
-        noise_share=measured,
+        noise_share=noise_share,
         noise_error=error,
-        noiseless_steps=steps - len(noisy),
-        max_grad_norm=max(n.norm for n in watch.noisings),
-        sampling=drawn.kind,
-        sample_rate=drawn.rate,
-        passes=drawn.passes if drawn.kind == "shuffled" else 0,
-        populations=tuple(w.used.records for w in watches),
+        noiseless_steps=updates - len(secret_steps),
+        max_grad_norm=max(s.clipping_norm for s in steps),
+        sampling=batches.kind,
+        sample_rate=batches.rate,
+        passes=batches.passes if batches.kind == "shuffled" else 0,
+        populations=tuple(w.used_batches.records for w in watches),
         leftovers=leftovers,
-        problem="; ".join(dict.fromkeys(watch.unknown)),
+        problem="; ".join(dict.fromkeys(watch.unaccounted)),
     )

@@ -1,6 +1,6 @@
-"""Three wrappers around libraries of differential privacy: noise added, batches drawn, budget spent.
+"""Wrappers that record what libraries of differential privacy do: add noise, draw batches, spend budget.
 
-What our own code measures inside a training fails apart from the training, so that neither is told as the other.
+An error of a wrapper's own code goes into ``Watch.faults`` and never into the training that it watches.
 """
 
 import math
@@ -13,28 +13,32 @@ from typing import Any, Self
 
 #: seeds below this can be tried one by one; those that torch takes from the operating system have 53 bits
 GUESSABLE = 2**32
-#: standard errors by which noise may be smaller than stated
+#: standard errors by which the measured noise may be smaller than stated
 ERRORS = 3.0
 
 
 @dataclass
-class Noising:
-    """One call of ``add_noise``: the stated multiplier and norm, what was added in their product, and of what."""
+class NoisedStep:
+    """One call of an Opacus optimizer's ``add_noise``, over all gradients of one update."""
 
-    stated: float
-    norm: float
+    stated_multiplier: float
+    clipping_norm: float
+    #: sum of the squares of the added numbers, in units of the stated deviation
     squares: float
     numbers: int
+    #: whether every gradient got noise that nobody can draw again from a guessed seed
     secret: bool
+    #: batches whose gradients the update sums up
     batches: int
 
 
 @dataclass
-class Drawing:
-    """What one sampler drew: how, of how many records, at what rate, and how many batches in how many passes."""
+class DrawnBatches:
+    """The batches that one sampler drew; ``kind`` is "poisson", "shuffled" or "unknown"."""
 
     sampler: Any
     kind: str
+    #: number of records to draw from
     records: int
     rate: float
     passes: int = 0
@@ -45,43 +49,37 @@ class Watch:
     """What one training does with the libraries; use as ``with Watch() as watch: train()``."""
 
     def __init__(self) -> None:
-        self.noisings: list[Noising] = []
-        self.drawings: list[Drawing] = []
-        self.updates = 0
-        self.unknown: list[str] = []
+        self.noised_steps: list[NoisedStep] = []
+        self.samplers: list[DrawnBatches] = []
+        self.updates = 0  # of all optimizers of torch, with noise or without
+        self.unaccounted: list[str] = []  # sentences: why the training cannot be accounted for
         self.spends: list[tuple[float, float]] = []
-        self.releases = self.silent = 0
+        self.releases = self.noiseless_releases = 0
         self.hazards: list[str] = []
         self.faults: list[str] = []
-        self._busy = False
+        self._adds_noise = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # a library that cannot be imported beside the others cannot be at work either
+        # a training cannot use a library that cannot be imported
         with suppress(ImportError):
-            import opacus  # noqa: F401  only whether it is there
-
             self._watch_opacus()
         with suppress(ImportError):
-            import diffprivlib  # noqa: F401  only whether it is there
-
             self._watch_diffprivlib()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _replace(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        """Replace a method while the training is watched."""
+    def _wrap_method(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
         setattr(owner, name, wrap(original))
         self._stack.callback(setattr, owner, name, original)
 
-    def _measure(self, measure: Callable[..., Any], *given: Any) -> Any:
-        """Return what our own code measures; an error of ours is kept apart from those of the training."""
+    def _record(self, record: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return measure(*given)
-        except Exception as exc:  # noqa: BLE001  raised again in the process that asked
+            return record(*arguments)
+        except Exception as exc:  # noqa: BLE001  ``observe`` raises it in the gate's process
             self.faults.append(f"{type(exc).__name__}: {exc}")
             return None
 
@@ -93,77 +91,78 @@ class Watch:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
         from torch.utils.data import BatchSampler
 
-        for kind in _kinds_of(DPOptimizer, "add_noise"):
-            self._replace(kind, "add_noise", self._noising)
+        for kind in _list_definers(DPOptimizer, "add_noise"):
+            self._wrap_method(kind, "add_noise", self._wrap_add_noise)
         for kind in (UniformWithReplacementSampler, BatchSampler):
-            self._replace(kind, "__iter__", self._drawing)
-        self._stack.callback(register_optimizer_step_pre_hook(self._update).remove)
+            self._wrap_method(kind, "__iter__", self._wrap_iteration)
+        self._stack.callback(register_optimizer_step_pre_hook(self._count_update).remove)
 
-    def _update(self, optimizer: Any, *_: Any) -> None:
+    def _count_update(self, optimizer: Any, *_: Any) -> None:
+        # an Opacus optimizer steps by its original optimizer, for which this hook is called, too
         self.updates += not hasattr(optimizer, "original_optimizer")
 
-    def _noising(self, original: Any) -> Any:
+    def _wrap_add_noise(self, original: Any) -> Any:
         @wraps(original)
         def add_noise(optimizer: Any) -> None:
-            if self._busy:  # one kind of optimizer asks another
+            if self._adds_noise:  # a subclass calls the method of its base: both are wrapped, and one of them counts
                 original(optimizer)
                 return
-            self._busy = True
+            self._adds_noise = True
             try:
-                sums = self._measure(lambda: [p.summed_grad.detach().clone() for p in optimizer.params])
+                sums = self._record(lambda: [p.summed_grad.detach().clone() for p in optimizer.params])
                 original(optimizer)
                 if sums is not None:
-                    self._measure(self._note_noise, optimizer, sums)
+                    self._record(self._record_noised_step, optimizer, sums)
             finally:
-                self._busy = False
+                self._adds_noise = False
 
         return add_noise
 
-    def _note_noise(self, optimizer: Any, sums: list[Any]) -> None:
-        parts = [
+    def _record_noised_step(self, optimizer: Any, sums: list[Any]) -> None:
+        noises = [
             p.grad.detach().reshape(-1).double() - s.reshape(-1).double()
             for p, s in zip(optimizer.params, sums, strict=True)
         ]
-        stated, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
-        scale, squares = stated * norm, sum(float(part @ part) for part in parts)
-        added = scale > 0 and math.isfinite(squares) and all(bool(part.any()) for part in parts if part.numel())
+        multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
+        scale, squares = multiplier * norm, sum(float(noise @ noise) for noise in noises)
+        added = scale > 0 and math.isfinite(squares) and all(bool(noise.any()) for noise in noises if noise.numel())
         secret = bool(getattr(optimizer, "secure_mode", False)) or not is_guessable(optimizer.generator)
         batches = max(1, int(optimizer.accumulated_iterations))
-        share, numbers = squares / scale**2 if scale > 0 else 0.0, sum(part.numel() for part in parts)
-        self.noisings.append(Noising(stated, norm, share, numbers, secret and added, batches))
+        squares, numbers = squares / scale**2 if scale > 0 else 0.0, sum(noise.numel() for noise in noises)
+        self.noised_steps.append(NoisedStep(multiplier, norm, squares, numbers, secret and added, batches))
         for name in ("clip_and_accumulate", "add_noise", "pre_step"):
             if not str(getattr(getattr(optimizer, name), "__module__", "")).startswith("opacus"):
-                self.unknown.append(f"{name} is the training's own code, and what it clips or adds is not known")
+                self.unaccounted.append(f"{name} is the training's own code, and what it clips or adds is not known")
         if hasattr(optimizer, "unclipped_num_std"):
-            self.unknown.append("adaptive clipping also releases a noised count, which is not accounted for here")
+            self.unaccounted.append("adaptive clipping also releases a noised count, which is not accounted for here")
 
-    def _drawing(self, original: Any) -> Any:
+    def _wrap_iteration(self, original: Any) -> Any:
         def iterate(sampler: Any) -> Iterator[Any]:
-            drawing = self._measure(self._drawing_of, sampler)
+            drawn = self._record(self._record_pass, sampler)
             for batch in original(sampler):
-                if drawing is not None:
-                    drawing.batches += 1
+                if drawn is not None:
+                    drawn.batches += 1
                 yield batch
 
         return iterate
 
-    def _drawing_of(self, sampler: Any) -> Drawing:
-        drawing = next((d for d in self.drawings if d.sampler is sampler), None)
-        if drawing is None:
-            drawing = Drawing(sampler, *_drawn_by(sampler))
-            self.drawings.append(drawing)
-        drawing.passes += 1
-        return drawing
+    def _record_pass(self, sampler: Any) -> DrawnBatches:
+        drawn = next((d for d in self.samplers if d.sampler is sampler), None)
+        if drawn is None:
+            drawn = DrawnBatches(sampler, *_classify_sampler(sampler))
+            self.samplers.append(drawn)
+        drawn.passes += 1
+        return drawn
 
     @property
-    def used(self) -> Drawing:
-        """What the batches of the steps were: those of one sampler that drew as many, Poisson batches first."""
-        needed = sum(n.batches for n in self.noisings)
-        enough = [d for d in self.drawings if d.batches >= needed > 0]
+    def used_batches(self) -> DrawnBatches:
+        """The batches of the noised steps: of a sampler that drew enough for all, a Poisson sampler first."""
+        needed = sum(step.batches for step in self.noised_steps)
+        sufficient = [d for d in self.samplers if d.batches >= needed > 0]
         for kind in ("poisson", "shuffled"):
-            if fits := [d for d in enough if d.kind == kind]:
-                return max(fits, key=lambda d: (d.rate, d.batches))
-        return Drawing(None, "unknown", max((d.records for d in enough), default=0), 1.0)
+            if candidates := [d for d in sufficient if d.kind == kind]:
+                return max(candidates, key=lambda d: (d.rate, d.batches))
+        return DrawnBatches(None, "unknown", max((d.records for d in sufficient), default=0), 1.0)
 
     # -- diffprivlib --------------------------------------------------------------------------------------------------
 
@@ -171,71 +170,70 @@ class Watch:
         from diffprivlib import BudgetAccountant
         from diffprivlib.mechanisms.base import DPMechanism
 
-        self._replace(BudgetAccountant, "spend", self._spending)
-        for kind in _kinds_of(DPMechanism, "randomise"):
-            self._replace(kind, "randomise", self._releasing)
+        self._wrap_method(BudgetAccountant, "spend", self._wrap_spend)
+        for kind in _list_definers(DPMechanism, "randomise"):
+            self._wrap_method(kind, "randomise", self._wrap_randomise)
         log = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        self._stack.callback(lambda: self.hazards.extend(dict.fromkeys(_leaks_in(log or ()))))
+        self._stack.callback(lambda: self.hazards.extend(dict.fromkeys(_list_leak_warnings(log or ()))))
 
-    def _spending(self, original: Any) -> Any:
+    def _wrap_spend(self, original: Any) -> Any:
         def spend(accountant: Any, epsilon: float, delta: float) -> Any:
-            done = original(accountant, epsilon, delta)
-            self._measure(lambda: self.spends.append((float(epsilon), float(delta))))
-            return done
+            result = original(accountant, epsilon, delta)
+            self._record(lambda: self.spends.append((float(epsilon), float(delta))))
+            return result
 
         return spend
 
-    def _releasing(self, original: Any) -> Any:
-        def randomise(mechanism: Any, *given: Any, **named: Any) -> Any:
-            self._measure(self._note_release, mechanism)
-            return original(mechanism, *given, **named)
+    def _wrap_randomise(self, original: Any) -> Any:
+        def randomise(mechanism: Any, *args: Any, **kwargs: Any) -> Any:
+            self._record(self._record_release, mechanism)
+            return original(mechanism, *args, **kwargs)
 
         return randomise
 
-    def _note_release(self, mechanism: Any) -> None:
+    def _record_release(self, mechanism: Any) -> None:
         self.releases += 1
-        # noise that is scaled by 0 is none; a generator with a state was seeded by somebody
-        seeded = hasattr(getattr(mechanism, "_rng", None), "get_state")
+        # diffprivlib's own generator takes its numbers from the operating system and has no state
+        noiseless = hasattr(getattr(mechanism, "_rng", None), "get_state")
         with suppress(AttributeError):
-            seeded |= mechanism.sensitivity == 0
-        self.silent += seeded
+            noiseless |= mechanism.sensitivity == 0  # which scales the noise
+        self.noiseless_releases += noiseless
 
 
-def _leaks_in(log: Any) -> Iterator[str]:
+def _list_leak_warnings(log: Any) -> Iterator[str]:
     for entry in log:
         if entry.category.__name__ == "PrivacyLeakWarning":
             yield f"diffprivlib warns of a privacy leak: {str(entry.message).strip().splitlines()[0]}"
 
 
 def is_guessable(generator: Any) -> bool:
-    """Return whether a torch generator's seed can be guessed: few bits, or the one that torch gives to all."""
+    """Return whether somebody can guess a torch generator's seed: it is small, or torch's default one."""
     import torch
 
     seed = int((torch.default_generator if generator is None else generator).initial_seed())
     return seed < GUESSABLE or seed == torch.Generator().initial_seed()
 
 
-def _drawn_by(sampler: Any) -> tuple[str, int, float]:
-    """Return how a sampler draws, of how many records, and at what rate; another class may say this and do that."""
+def _classify_sampler(sampler: Any) -> tuple[str, int, float]:
+    """Return kind, records and rate for ``DrawnBatches``; a sampler of the training's own class is "unknown"."""
     from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler
 
-    secret = "unknown" if is_guessable(getattr(sampler, "generator", None)) else "poisson"
+    poisson = "unknown" if is_guessable(getattr(sampler, "generator", None)) else "poisson"
     if type(sampler) is UniformWithReplacementSampler:
-        return secret, int(sampler.num_samples), float(sampler.sample_rate)
+        return poisson, int(sampler.num_samples), float(sampler.sample_rate)
     inner: Any = getattr(sampler, "sampler", None)
     size = int(getattr(sampler, "batch_size", 0))
     records = len(inner) if hasattr(inner, "__len__") else 0
     if records and size >= records and not sampler.drop_last:
-        return secret, records, 1.0  # everybody is in every batch
+        return poisson, records, 1.0  # a batch of all records is a Poisson batch of rate 1
     each_once = type(inner) in (SequentialSampler, SubsetRandomSampler)
     each_once |= type(inner) is RandomSampler and not inner.replacement and records <= len(inner.data_source)
     rate = min(1.0, size / max(1, records))
     return ("shuffled" if each_once and rate else "unknown"), records, rate or 1.0
 
 
-def _kinds_of(base: Any, method: str) -> list[type]:
-    """Return a class and all below it that define a method of their own."""
-    own = [base] if method in vars(base) else []
-    return own + [kind for below in base.__subclasses__() for kind in _kinds_of(below, method)]
+def _list_definers(base: Any, method: str) -> list[type]:
+    definers = [base] if method in vars(base) else []
+    return definers + [kind for child in base.__subclasses__() for kind in _list_definers(child, method)]

@@ -64,12 +64,12 @@ def dp() -> None:
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
-    from privgate.claims.bounds import bounds_table
+    from privgate.claims.bounds import list_bounds
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
     given = {name: o[name] for name in ("adjacency", "loss_bound", "keep")}
-    rows = bounds_table(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
+    rows = list_bounds(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
         click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
@@ -137,13 +137,13 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
 @shared.as_json
 def solve(**o: Any) -> int:
     """Print the largest epsilon, and the least noise, that achieve one goal."""
-    from privgate.claims.accounting import noise_multiplier
+    from privgate.claims.accounting import find_noise_multiplier
 
     if sum(o[goal] is not None for goal in ("capacity", "max_accuracy", "ppv")) != 1:
         raise UsageError("pass exactly one goal: --capacity, --max-accuracy or --ppv")
     epsilon, words = _goal(o)
     delta = o["delta"]
-    noise = noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
+    noise = find_noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
     drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
     if o["as_json"]:
         answer = {"goal": words, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise, **drawn}
@@ -249,7 +249,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     outputs.ledger(o["ledger"])
     with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        found = audits.audited(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+        found = audits.audit_claim(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
     broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
     if o["as_json"]:
         answer = {"epsilon_at_least": found.epsilon, "confidence": o["confidence"], "broken": broken}

@@ -56,11 +56,11 @@ def test_fixed_size_batches_are_accounted_for_replacement_alone():
 
 
 def test_basic_composition_and_groups():
-    assert accounting.pure_composition(((0.5, 0.0), (0.25, 1e-6))) == (0.75, 1e-6)
-    assert accounting.pure_composition(((0.5, 0.0), (math.nan, 0.0))) == (math.inf, 1.0)
-    assert accounting.pure_composition(((0.5, 0.7), (0.5, 0.7))) == (1.0, 1.0)
-    assert accounting.for_groups(1.0, 0.0, 3) == (3.0, 0.0)
-    epsilon, delta = accounting.for_groups(0.5, 1e-6, 4)
+    assert accounting.add_releases(((0.5, 0.0), (0.25, 1e-6))) == (0.75, 1e-6)
+    assert accounting.add_releases(((0.5, 0.0), (math.nan, 0.0))) == (math.inf, 1.0)
+    assert accounting.add_releases(((0.5, 0.7), (0.5, 0.7))) == (1.0, 1.0)
+    assert accounting.convert_to_group(1.0, 0.0, 3) == (3.0, 0.0)
+    epsilon, delta = accounting.convert_to_group(0.5, 1e-6, 4)
     assert epsilon == 2.0
     assert delta == pytest.approx(1e-6 * sum(math.exp(0.5 * i) for i in range(4)))
 

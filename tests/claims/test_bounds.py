@@ -49,7 +49,7 @@ def test_two_records_that_come_together_or_a_known_size_need_twice_the_epsilon()
     # also where exactly one of two records is used, with one bit of randomized response a record
     tell = bounds.sigmoid(1.0)
     both = tell**2 / (tell**2 + (1 - tell) ** 2)
-    assert bounds.effective_guarantee(1.0, 0.0, adjacency="add_remove", inclusion="fixed_size") == (2.0, 0.0)
+    assert bounds.convert_to_inclusion(1.0, 0.0, adjacency="add_remove", inclusion="fixed_size") == (2.0, 0.0)
     assert both == pytest.approx(0.8808, abs=5e-5)
     assert both > bounds.positive_accuracy(1.0, 0.5)
     assert both == pytest.approx(bounds.positive_accuracy(2.0, 0.5), abs=1e-12)
@@ -146,7 +146,7 @@ def test_rounding_and_grids_only_loosen():
         lambda: Gaussian(math.inf),
         lambda: bounds.generalization_gap(1, math.inf),
         lambda: bounds.pool_epsilon(1, 0),
-        lambda: bounds.effective_guarantee(1, 0, adjacency="replace_one", inclusion="independent"),
+        lambda: bounds.convert_to_inclusion(1, 0, adjacency="replace_one", inclusion="independent"),
     ],
 )
 def test_numbers_that_mean_nothing_are_refused(call):

@@ -10,8 +10,8 @@ import pytest
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.check import questions
 from privgate.claims import audit as measure_audit
-from privgate.claims import standing
-from privgate.claims.standing import GuaranteeBasis
+from privgate.claims import guarantee_basis
+from privgate.claims.guarantee_basis import GuaranteeBasis
 from privgate.errors import MeasurementError
 from privgate.evidence import (
     AttackFigures,
@@ -77,8 +77,8 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
     made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
     if seen is not None and claim is not None:
-        made._made[standing.observed] = seen
-        made.once(standing.contradicted)
+        made._made[guarantee_basis.observe_rerun] = seen
+        made.once(guarantee_basis.note_contradictions)
     return made
 
 
@@ -153,7 +153,7 @@ def test_a_recipe_without_a_claim_has_no_guarantee():
     with pytest.raises(MeasurementError, match="states no"):
         questions.measure(bench(None, None), DpEpsilon(max=8).request())
     with pytest.raises(MeasurementError, match="states no"):
-        measure_audit.measure(bench(None, None), DpEpsilonLowerBound().request())
+        measure_audit.measure_lower_bound(bench(None, None), DpEpsilonLowerBound().request())
 
 
 def test_a_budget_accountant_is_summed_and_gaussian_noise_is_never_pure():
@@ -195,12 +195,12 @@ def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
     made = bench()
     found = questions.measure(made, DpAttackAccuracyBound(max=0.75).request())
     assert found.value == pytest.approx(0.6378, abs=2e-3)
-    part = standing.part(made)
+    part = guarantee_basis.make_claims_part(made)
     assert part.bounds
     assert all(r.assumptions for r in part.bounds)
     assert ClaimsPart.model_validate(json.loads(json.dumps(part.payload(), allow_nan=False))) == part
     questions.measure(made, DpAttackAccuracyBound(max=0.99, prior=0.1).request())
-    assert {r.prior for r in standing.part(made).bounds} >= {0.1, 0.5}
+    assert {r.prior for r in guarantee_basis.make_claims_part(made).bounds} >= {0.1, 0.5}
 
 
 FIVE = DeletionCapacity(min=5, epsilon=4, delta=1e-5)
@@ -221,11 +221,11 @@ def test_a_stated_prior_counts_only_where_the_training_set_is_seen_to_be_drawn()
     with pytest.raises(MeasurementError, match="not seen to draw its training set"):
         questions.measure(bench(PURE, SPENT), rule.request())
     drawn = bench(replace(SGD, adjacency="add_remove"), replace(NOISY, populations=(2, 1)), n=4000)
-    drawn._made[standing.observed] = replace(NOISY, records=4000, populations=(20, 17))
+    drawn._made[guarantee_basis.observe_rerun] = replace(NOISY, records=4000, populations=(20, 17))
     found = rule.judge(questions.measure(drawn, rule.request()))
     assert found.outcome == "passed"
     assert "at the stated rho 0.5 and the stated prior 0.01" in found.meaning
-    assert {r.prior for r in standing.part(drawn).deletion} == {0.01}
+    assert {r.prior for r in guarantee_basis.make_claims_part(drawn).deletion} == {0.01}
 
 
 def test_who_has_claimed_is_not_told_to_claim():
@@ -248,7 +248,7 @@ def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     made = bench()
     questions.measure(made, DpEpsilon(max=8).request())
     accuracy = Estimate(value=0.53, low=0.5, high=0.56)
-    part = standing.part(
+    part = guarantee_basis.make_claims_part(
         made, [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
     )
     by = {r.name: r.measured for r in part.bounds}
@@ -257,7 +257,7 @@ def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     assert by["TPR at FPR 0.01, exact curve"] == Estimate(value=0.02)
     assert by["TPR at FPR 0.1"] is None
     assert by["accuracy, Erlingsson et al. 2019"] is None
-    assert all(r.measured is None for r in standing.part(made).bounds)
+    assert all(r.measured is None for r in guarantee_basis.make_claims_part(made).bounds)
 
 
 # -- audits, on a fleet that draws answers instead of training --------------------------------------------------------
@@ -288,7 +288,7 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     found = judged(DpEpsilonLowerBound(), made)
     assert found.outcome == "failed"
     assert "the claim does not hold" in found.message
-    audit = standing.part(made).audit
+    audit = guarantee_basis.make_claims_part(made).audit
     assert audit.many_runs.counted == 160
     assert (audit.one_run is not None) == (adjacency == "add_remove")
     assert found.limit == 1.0
@@ -305,4 +305,4 @@ def test_an_audit_whose_trainings_fail_is_no_measurement():
     fleet = Drawn(0.0)
     fleet.fits = lambda _, fits, **__: [Answer(np.zeros((0, 0)), problem="training raised") for _ in fits]
     with pytest.raises(MeasurementError, match="could not train"):
-        measure_audit.measure(bench(fleet=fleet), DpEpsilonLowerBound().request())
+        measure_audit.measure_lower_bound(bench(fleet=fleet), DpEpsilonLowerBound().request())

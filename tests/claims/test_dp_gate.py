@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from privgate import Claim, Fleet, Recipe, Subject, TrainingData, evaluate
 from privgate.claims import accounting
-from privgate.claims.audit import AuditEffort
-from privgate.claims.audit import audited as audit_claim
+from privgate.claims.audit import AuditEffort, audit_claim
 from privgate.cli.dp import dp
 from privgate.run.run import Run
 
@@ -87,7 +86,7 @@ def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(
         verdict = evaluate("dp-trained", subject, fleet=fleet)
         assert (int(verdict.exit_code), fleet.calls) == (5, 0)
     [message] = [p.message for p in verdict.evidence.preconditions if p.name == "dp_extra"]
-    assert message == accounting.EXTRA
+    assert message == accounting.MISSING_LIBRARY
 
 
 class Average:
@@ -117,7 +116,7 @@ def test_an_audit_plants_a_far_target_in_a_regressor(noise, broken):
 def test_importing_the_doors_does_not_import_the_extras():
     code = (
         "import sys, privgate, privgate.cli.dp\n"
-        "import privgate.claims.standing, privgate.claims.audit\n"
+        "import privgate.claims.guarantee_basis, privgate.claims.audit\n"
         "print([m for m in ('torch', 'opacus', 'dp_accounting', 'diffprivlib', 'scipy.stats', 'matplotlib') "
         "if m in sys.modules])"
     )

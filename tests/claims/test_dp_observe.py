@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
-from privgate.claims.observe import is_known, read_or_observe, watched
-from privgate.claims.standing import contradictions
+from privgate.claims.guarantee_basis import list_contradictions
+from privgate.claims.observe import is_known, read_or_observe, watch_trainings
 from privgate.evidence import Observation
 from privgate.training import payload, worker
 from privgate.training.fleet import Fleet
@@ -106,7 +106,7 @@ def bayes_seeded(X, y, *, seed):
 )
 def test_a_budget_accountant_is_read(process, tmp_path, fit, said):
     shipped = payload.write(Subject.local(Recipe(fit, dp=PURE), small()), tmp_path / "subject")
-    found = Observation.model_validate(process.submit(watched, shipped, TaskLimits(120.0, 0)).result())
+    found = Observation.model_validate(process.submit(watch_trainings, shipped, TaskLimits(120.0, 0)).result())
     assert (found.problem, found.library, found.spends) == ("", "diffprivlib", ((0.7, 0.0),))
-    failed = [p.message for p in contradictions(PURE, found, 60) if p.outcome == "failed"]
+    failed = [p.message for p in list_contradictions(PURE, found, 60) if p.outcome == "failed"]
     assert said in failed[0] if said else failed == []

@@ -10,9 +10,9 @@ import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
-from privgate.claims.capacity import _check_drawn
-from privgate.claims.observe import WatchError, has_leftovers, observe, watched
-from privgate.claims.standing import GuaranteeBasis, contradictions
+from privgate.claims.capacity import _check_drawing
+from privgate.claims.guarantee_basis import GuaranteeBasis, list_contradictions
+from privgate.claims.observe import WatchError, has_leftovers, observe, watch_trainings
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
@@ -51,11 +51,11 @@ def people(n=100):
 
 def seen(process, fit, folder, data=None):
     shipped = payload.write(Subject.local(Recipe(fit, dp=CLAIM), data or people()), folder / "subject")
-    return Observation.model_validate(process.submit(watched, shipped, TaskLimits(300.0, 0)).result())
+    return Observation.model_validate(process.submit(watch_trainings, shipped, TaskLimits(300.0, 0)).result())
 
 
 def failed(found, claim=CLAIM):
-    return [p.message for p in contradictions(claim, found, 100) if p.outcome == "failed"]
+    return [p.message for p in list_contradictions(claim, found, 100) if p.outcome == "failed"]
 
 
 def marked(fits):
@@ -92,7 +92,7 @@ def test_gradients_of_single_records_on_the_network_are_told(process, tmp_path):
     for where, outcome in (("rerun", "warned"), ("stored", "failed")):
         [told] = [
             p
-            for p in contradictions(CLAIM, found.model_copy(update={"leftovers": where}), 100)
+            for p in list_contradictions(CLAIM, found.model_copy(update={"leftovers": where}), 100)
             if p.name == "dp_leftovers"
         ]
         assert (told.outcome, "zero_grad" in told.message) == (outcome, True)
@@ -105,12 +105,12 @@ def test_a_training_set_counts_as_drawn_only_where_it_is_seen_to_be_drawn(proces
     rests = GuaranteeBasis(
         CLAIM, drawn.model_copy(update={"populations": (18, 23)}), 1, 100
     )  # two draws may have one size
-    _check_drawn(rests, 0.4)
+    _check_drawing(rests, 0.4)
     with pytest.raises(MeasurementError, match=r"the policy states at most 0\.2"):
-        _check_drawn(rests, 0.2)
+        _check_drawing(rests, 0.2)
     for everybody in (fixed, seen(process, recipes.plain, tmp_path / "c")):
         with pytest.raises(MeasurementError, match="not seen to draw"):
-            _check_drawn(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
+            _check_drawing(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
 
 
 # -- whose error it is -------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_an_error_of_the_training_is_a_problem_and_one_of_ours_is_not(process, t
     assert "no library" in seen(process, without_library, tmp_path / "b").problem
 
     with watch.Watch() as broken:
-        broken._measure(lambda: 1 / 0)
+        broken._record(lambda: 1 / 0)
     assert broken.faults == ["ZeroDivisionError: division by zero"]
     monkeypatch.setattr("privgate.claims.observe.apart", lambda *_, **__: {"fault": broken.faults[0]})
     with pytest.raises(WatchError, match="watching the training failed: ZeroDivisionError"):

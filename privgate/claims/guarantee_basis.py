@@ -1,0 +1,341 @@
+"""What the guarantee of one model rests on (a claim or an observed rerun), and how a rerun contradicts the claim."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from privgate.claims import accounting, bounds
+from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
+from privgate.claims.bounds import EpsilonDelta
+from privgate.claims.watch import ERRORS
+from privgate.errors import MeasurementError, UsageError
+from privgate.evidence import (
+    AttackFigures,
+    AttackResult,
+    AuditRuns,
+    BehindClaim,
+    ClaimFact,
+    ClaimsPart,
+    DeletionRow,
+    Estimate,
+    GuaranteeBound,
+    Measurement,
+    Observation,
+    Precondition,
+    Request,
+    TradeoffPoint,
+    TradeoffPoints,
+)
+from privgate.run.run import Noted, Run
+from privgate.subject.claim import Claim
+
+
+@dataclass(frozen=True)
+class GuaranteeBasis:
+    """What the guarantee rests on: an observed rerun, or, without an observation, the claim that the policy accepts.
+
+    ``group`` is the largest number of entries that one person has; the guarantee is converted to that many.
+    ``records`` is the training size.
+    """
+
+    claim: Claim
+    observation: Observation | None
+    group: int = 1
+    records: int = 0
+
+    @property
+    def opacus(self) -> Observation | None:
+        """The observation, if Opacus added the noise; None for diffprivlib and for claims that are only declared."""
+        return self.observation if self.observation is not None and self.observation.library == "opacus" else None
+
+    @property
+    def pure(self) -> bool:
+        """Whether the guarantee holds at δ = 0."""
+        return self.opacus is None and self.claim.delta == 0 and self.claim.epsilon is not None
+
+    @property
+    def own_delta(self) -> float:
+        """The δ at which the guarantee is quoted if no rule states one."""
+        if self.pure:
+            return 0.0
+        if self.observation is not None and not self.opacus:
+            return accounting.add_releases(self.observation.spends)[1]
+        return float(self.claim.delta or 1e-5)
+
+    def mechanism(self, adjacency: str) -> Mechanism | None:
+        """Return the noised steps, observed or, without an observation, claimed; None for diffprivlib's releases."""
+        if seen := self.opacus:
+            sampling = (seen.sample_rate, seen.steps, seen.sampling)
+            return Mechanism(seen.noise_multiplier, *sampling, adjacency, seen.records, passes=seen.passes)
+        noise, rate, steps = self.claim.noise_multiplier, self.claim.sample_rate, self.claim.steps
+        if self.observation is not None or noise is None or rate is None or steps is None:
+            return None
+        return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency, self.records)
+
+    def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
+        """Return the guarantee at ``delta`` for all records of one person; ``MeasurementError``: no theorem has it."""
+        adjacency = adjacency or str(self.claim.adjacency)
+        if self.observation is not None and self.observation.noiseless_steps:
+            return Guarantee(math.inf, delta, None, "none", (describe_missing_noise(self.observation),))
+        if self.group == 1:
+            return self._guarantee_for_record(delta, adjacency)
+        with suppress(MeasurementError, UsageError):
+            if delta > 0 and (mechanism := self.mechanism(adjacency)) is not None:
+                exact = accounting.recompute(replace(mechanism, copies=self.group), delta)
+                counted = f"for the {self.group} records that one person has at most, each drawn on its own"
+                return replace(exact, assumptions=(*exact.assumptions, counted))
+        return self._convert_to_group(delta, adjacency)
+
+    def _convert_to_group(self, delta: float, adjacency: str) -> Guarantee:
+        """Return the least ε of a group whose δ stays within ``delta``, over guarantees for one record at smaller δ."""
+        converted: list[tuple[float, Guarantee]] = []
+        for exponent in range(13):
+            single = self._guarantee_for_record(delta * 10.0**-exponent, adjacency)
+            epsilon, group_delta = accounting.convert_to_group(single.epsilon, single.delta, self.group)
+            if group_delta <= delta:
+                converted.append((epsilon, single))
+        if not converted:
+            raise MeasurementError(
+                f"a person has up to {self.group} records here, and the guarantee for one record gives none for so many"
+            )
+        epsilon, single = min(converted, key=lambda pair: pair[0])
+        words = f"converted from one record to the {self.group} that one person has at most"
+        curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
+        return Guarantee(epsilon, delta, curve, single.accountant, (*single.assumptions, words))
+
+    def _guarantee_for_record(self, delta: float, adjacency: str) -> Guarantee:
+        try:
+            if (mechanism := self.mechanism(adjacency)) is not None:
+                return accounting.recompute(mechanism, delta)
+        except UsageError as exc:  # the numbers are the author's or the training's, not those of a caller
+            raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
+        if self.observation is not None:
+            epsilon, own_delta = accounting.add_releases(self.observation.spends)
+        elif self.claim.epsilon is None or self.claim.delta is None:
+            raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
+        else:
+            epsilon, own_delta = self.claim.epsilon, self.claim.delta
+        if adjacency != self.claim.adjacency:
+            if adjacency == "add_remove":
+                raise MeasurementError(
+                    "the guarantee compares data sets with one record replaced; it says nothing about one more or less"
+                )
+            fixed_size = {"adjacency": "add_remove", "inclusion": "fixed_size"}
+            epsilon, own_delta = bounds.convert_to_inclusion(epsilon, own_delta, **fixed_size)
+        if own_delta > delta:
+            raise MeasurementError(
+                f"the guarantee holds at delta {own_delta:g} only, and nothing follows from it at the smaller {delta:g}"
+            )
+        source = "budget accountant" if self.observation is not None else "declared"
+        return Guarantee(epsilon, own_delta, EpsilonDelta(epsilon, own_delta), source, (NEIGHBORS[adjacency],))
+
+
+def claimed_epsilon(claim: Claim, records: int) -> float:
+    """Return the ε that the claim states, else the one that its parameters give."""
+    if claim.epsilon is not None:
+        return claim.epsilon
+    return GuaranteeBasis(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
+
+
+# What a rerun contradicts: the five contradictions of docs/privacy-claims.md, and warnings of the library itself.
+
+
+def describe_missing_noise(seen: Observation) -> str:
+    """Return a sentence that says how many steps got no noise."""
+    what = "updates of the model" if seen.library == "opacus" else "releases"
+    return (
+        f"{seen.noiseless_steps} of {seen.steps} {what} got no noise, or noise from a seed that anybody can try; seed "
+        "nothing in the training, and load weights that were trained on public data from a file"
+    )
+
+
+def list_contradictions(claim: Claim, seen: Observation, records: int) -> Iterator[Precondition]:
+    """Yield what the observation contradicts, the worst first, or that ε is confirmed; then doubts of the claim."""
+    contradictions = list(_list_training_contradictions(claim, seen))
+    yield from contradictions
+    epsilon = _judge_claimed_epsilon(claim, seen, records)
+    if epsilon is not None and (epsilon.outcome == "failed" or all(p.outcome != "failed" for p in contradictions)):
+        yield epsilon
+    for doubt in claim.doubts(records):
+        yield Precondition("dp_doubt", "warned", f"the differential-privacy claim is weaker than it reads: {doubt}")
+
+
+def _list_training_contradictions(claim: Claim, seen: Observation) -> Iterator[Precondition]:
+    if seen.noiseless_steps:
+        yield Precondition("dp_noise", "failed", f"the claim does not hold: {describe_missing_noise(seen)}")
+    for hazard in seen.hazards:
+        yield Precondition("dp_hazard", "failed", f"{hazard}; the guarantee does not hold")
+    if seen.leftovers:
+        stored = seen.leftovers == "stored"
+        text = (
+            f"the network that {'is registered' if stored else 'training returns'} carries gradients of single "
+            "records, without noise; call optimizer.zero_grad() after the last step, before it is saved"
+        )
+        yield Precondition("dp_leftovers", "failed" if stored else "warned", text)
+    if seen.noise_share < 1 - ERRORS * seen.noise_error:
+        text = (
+            f"the noise is smaller than stated: its deviation is {seen.noise_share:.3g} of the {seen.noise_stated:.4g} "
+            f"clipping norms that the optimizer states, {(1 - seen.noise_share) / seen.noise_error:.0f} standard "
+            "errors less"
+        )
+        yield Precondition("dp_smaller_noise", "failed", text)
+    if batches := _describe_unclaimed_batches(claim, seen):
+        text = (
+            f"batches were {batches}, but the claim is accounted as {claim.sampling or 'unstated'} sampling: "
+            "amplification by sampling is proved for Poisson batches at their rate"
+        )
+        refuted = claim.sampling == "poisson" and seen.sampling != "poisson"
+        yield Precondition("dp_sampling", "failed" if refuted else "warned", text)
+
+
+def _describe_unclaimed_batches(claim: Claim, seen: Observation) -> str:
+    """Return how batches were drawn; empty if the claim's sampling covers it, or if every record was in every batch."""
+    if not seen.sample_rate < 1 and seen.sampling != "unknown":
+        return ""
+    if seen.sampling == "poisson":
+        too_large = claim.sample_rate is not None and not seen.sample_rate <= claim.sample_rate * 1.01
+        return f"drawn at the rate {seen.sample_rate:.4g}, not {claim.sample_rate:.4g}" if too_large else ""
+    return "shuffled" if seen.sampling == "shuffled" else "not seen to be drawn in secret by Opacus' own sampler"
+
+
+def _judge_claimed_epsilon(claim: Claim, seen: Observation, records: int) -> Precondition | None:
+    """Return how the claimed ε compares with the observed one, else with that of the claim's own parameters."""
+    delta, copies = claim.delta or 0.0, count_copies(seen)
+    basis = GuaranteeBasis(claim, seen if seen.library else None, copies, records)
+    if not seen.library and (claim.epsilon is None or not delta or basis.mechanism(str(claim.adjacency)) is None):
+        return None
+    if basis.opacus and not delta:
+        text = "the claim is pure (delta 0), but Gaussian noise was observed, which never is"
+        return Precondition("dp_claim", "failed", text)
+    claimed = claimed_epsilon(claim, records)
+    try:
+        recomputed = basis.guarantee(delta).epsilon
+    except MeasurementError as exc:
+        if not seen.library:
+            raise
+        text = f"the claim of epsilon {claimed:.4g} at delta {claim.delta:g} is not what was observed: {exc}"
+        return Precondition("dp_claim", "failed", text)
+    sentence, detail = f"the recipe claims epsilon {claimed:.4g}", {"claimed": claimed, "recomputed": recomputed}
+    if not accounting.understates(claimed, recomputed):
+        text = f"{sentence} at delta {claim.delta:g}; recomputed from an observed rerun: {recomputed:.4g}"
+        return None if seen.problem else Precondition("dp_claim", "passed", text, {**detail, "delta": delta})
+    if not seen.library:
+        text = f"{sentence}, but its own parameters give {recomputed:.4g}"
+        return Precondition("dp_claim", "failed", text, detail)
+    cost = f"costs {recomputed:.4g}" if math.isfinite(recomputed) else "gives none"
+    several = f": one {claim.unit} has {copies} entries in what batches are drawn from" if copies > 1 else ""
+    text = f"{sentence}, but what was observed {cost}{several}"
+    return Precondition("dp_claim", "failed", text, {**detail, "delta": delta})
+
+
+def count_copies(seen: Observation) -> int:
+    """Return how many entries a record has, at least, in the data from which batches are drawn."""
+    return max(1, math.ceil(max(seen.populations, default=0) / max(1, seen.records)))
+
+
+# What the measurements of one run share: the observed rerun, its basis, and notes for the report.
+
+
+def find_basis(run: Run, request: Request) -> GuaranteeBasis:
+    """Return what the guarantee rests on; the first call in a run observes the recipe and notes contradictions.
+
+    ``MeasurementError``: there is no claim, or it cannot be observed and the policy does not accept declared ones.
+    """
+    claim = run.subject.recipe.dp
+    if claim is None:
+        raise MeasurementError(
+            "the recipe states no differential-privacy claim; train with differential privacy and pass "
+            "Recipe(..., dp=Claim(...))"
+        )
+    seen = run.once(observe_rerun)
+    run.once(note_contradictions)
+    group = max(len(rows) for rows in run.subject.data.units) if claim.unit == "record" else 1
+    if not seen.problem:
+        return GuaranteeBasis(claim, seen, group * count_copies(seen), run.subject.data.n)
+    if not request.option("accept_declared_claims"):
+        raise MeasurementError(
+            f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
+            "says accept_declared_claims: true"
+        )
+    run.once(note_declared_only)
+    return GuaranteeBasis(claim, None, group, run.subject.data.n)
+
+
+def observe_rerun(run: Run) -> Observation:
+    """Return what a watched rerun of the recipe did; from the ledger, if it was watched before."""
+    from privgate.claims.observe import read_or_observe
+
+    run.fleet.activity = "observing the differential privacy of a rerun"
+    return read_or_observe(run.subject, run.fleet)
+
+
+def note_contradictions(run: Run) -> Noted:
+    """Return the contradictions between the claim and the observed rerun, for the verdict."""
+    claim, seen = run.subject.recipe.dp, run.once(observe_rerun)
+    return Noted(tuple(list_contradictions(claim, seen, run.subject.data.n)) if claim else ())
+
+
+def note_declared_only(run: Run) -> Noted:
+    """Return the warning, for the verdict, that the policy accepts a claim which could not be observed."""
+    problem = run.once(observe_rerun).problem
+    text = f"the differential-privacy guarantee is DECLARED ONLY: {problem}; the policy accepts that as it is"
+    return Noted((Precondition("dp_declared_only", "warned", text),))
+
+
+def make_bound(request: Request, value: float, unit: str, words: Iterable[str], behind: BehindClaim) -> Measurement:
+    """Return a bound that follows from the guarantee as a measurement; ``words`` are its assumptions."""
+    return Measurement(request, value, value, value, unit, kind="bound", assumptions=tuple(words), behind=behind)
+
+
+@dataclass
+class GuaranteeNotes:
+    """What the measurements of one run leave for the report, besides their numbers."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    bounds: list[GuaranteeBound] = field(default_factory=list)
+    curve: TradeoffPoints | None = None
+    points: list[TradeoffPoint] = field(default_factory=list)
+    audit: AuditRuns | None = None
+    deletion: tuple[DeletionRow, ...] = ()
+
+
+def start_notes(_run: Run) -> GuaranteeNotes:
+    """Return empty notes; ``run.once(start_notes)`` returns those of the run."""
+    return GuaranteeNotes()
+
+
+def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
+    """Return the report's part about the claim, with what attacks achieved beside each bound; None if nothing asked.
+
+    Attacks count over the records of one model, and a bound holds for one record over many trainings. An attack above
+    a bound makes the claim doubtful; only an audit decides.
+    """
+    if not run.made(start_notes) and not run.made(observe_rerun):
+        return None
+    notes = run.once(start_notes)
+    figures = [a.figures for a in attacks if a.figures is not None and a.scope == "model"]
+    bounds = (row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in notes.bounds)
+    return ClaimsPart(
+        observation=run.once(observe_rerun) if run.made(observe_rerun) else None,
+        facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
+        bounds=tuple(bounds),
+        curve=notes.curve,
+        points=tuple(notes.points),
+        audit=notes.audit,
+        deletion=notes.deletion,
+    )
+
+
+def _find_most_achieved(bound: GuaranteeBound, figures: list[AttackFigures]) -> Estimate | None:
+    """Return the most that attacks achieved of what is bounded; None for bounds of earlier papers."""
+    achieved: list[Estimate] = []
+    if bound.name in ("accuracy", "accuracy, exact curve") and bound.prior == 0.5:
+        achieved = [f.accuracy for f in figures]
+    elif bound.name.startswith("advantage"):
+        achieved = [Estimate(value=f.advantage) for f in figures]
+    elif bound.name.startswith("TPR at FPR"):
+        rates = [r for f in figures for r in f.tpr_at_fpr if r.fpr == bound.fpr]
+        achieved = [Estimate(value=r.value, low=r.low, high=r.high, problem=r.problem) for r in rates]
+    known = [f for f in achieved if f.value is not None and not math.isnan(f.value)]
+    return max(known, key=lambda f: f.value or 0.0, default=None)
