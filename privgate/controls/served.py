@@ -84,6 +84,8 @@ def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
         step = f"mend it until mlflow.pyfunc.load_model({subject.uri!r}).predict(X) gives each record one label or row"
         if native.problem:
             step = "give Recipe(predict=…) that gets one column a label from it, or one number with task='regression'"
+        if any(b"set_config" in text for text in subject.recipe.snapshot.values()):
+            step = "MLflow serves without the script's sklearn.set_config: use set_output() of the steps, or none of it"
         step = "" if "signature" in problem else f"; {step}"
         return [_doubt(f"what MLflow serves could not be compared with the declared release: {problem}{step}")]
     if (noise := subject.release.noise) is not None:
