@@ -1,5 +1,6 @@
 """Objects of pickles and of JSON: a stand-in for every class and function keeps what it is given, and runs nothing."""
 
+import contextlib
 import io
 import pickle
 from collections.abc import Callable, Iterator
@@ -129,6 +130,8 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
     ``root``, at ``name``, is made of lists, mappings, numbers, texts, bytes, arrays and stand-ins. ``printed``: its
     numbers were printed, as in JSON.
     """
+    import pandas as pd
+
     seen, todo = set[int](), [(root, name)]
     numbers, strings = dict[str, list[float]](), list[str]()
     while todo:
@@ -152,6 +155,9 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
         elif isinstance(thing, list | tuple) and len(thing) > 1 and all(isinstance(v, str) for v in thing):
             into.lists.append((where, len(thing)))
             todo += [(v, where) for v in thing[::-1]]
+        elif isinstance(thing, list) and len(thing) > 1 and all(map(_is_row, thing)):
+            add_table(pd.DataFrame.from_records(thing), where, into, text=printed)
+            todo += [(v, where) for v in thing[::-1]]
         elif (array := _read_numbers(thing)) is not None:
             into.add_array(array, where, text=printed)
             seen.update(map(id, _list_inside(thing)))
@@ -160,6 +166,32 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
     for where, some in numbers.items():
         into.add_array(np.array(some), where, text=printed, loose=True)
     _add_strings(strings, name, into, inner)
+
+
+def _is_row(thing: Any) -> bool:
+    return isinstance(thing, dict) and not any(isinstance(v, dict | list | tuple | StandIn) for v in thing.values())
+
+
+def add_table(frame: Any, where: str, into: Contents, *, text: bool) -> None:
+    """Add a table's columns of numbers, also those written as texts, and the texts of each row as one passage."""
+    import pandas as pd
+
+    numbers, texts = list[NDArray[Any]](), list[Any]()
+    for column in (frame.iloc[:, j] for j in range(frame.shape[1])):
+        if column.map(lambda v: isinstance(v, list | np.ndarray)).all():  # a row in each
+            with contextlib.suppress(ValueError, TypeError):
+                numbers += list(np.array(column.tolist(), dtype=np.float64).T)
+            continue
+        printed = column.map(lambda v: float(v) if isinstance(v, bool | float) else str(v))
+        values = pd.to_numeric(printed, errors="coerce")
+        if values.notna().any():
+            numbers.append(values.to_numpy(np.float64, na_value=np.nan))
+        if values.isna().any():
+            texts.append(column.map(str))
+    if numbers and len(frame) > 1:
+        into.add_array(np.column_stack(numbers), where, text=text)
+    for row in zip(*texts, strict=True):
+        into.passages += [" ".join(row), ""]
 
 
 def _note_number(thing: Any, where: str, numbers: dict[str, list[float]], into: Contents) -> None:

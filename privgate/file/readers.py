@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privgate.file.contents import OPAQUE, Contents, decode_letters, is_writing, name_booster
-from privgate.file.pickles import read_objects, read_pickle
+from privgate.file.pickles import add_table, read_objects, read_pickle
 
 #: bytes that are unpacked of one file, and containers inside containers that are opened
 LARGEST, DEEPEST = 1 << 32, 4
@@ -74,9 +74,7 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
     elif data[:4] == b"PAR1":
         import pandas as pd
 
-        frame = pd.read_parquet(io.BytesIO(data))
-        into.add_array(frame.select_dtypes("number").to_numpy(np.float64, na_value=np.nan), name)
-        into.passages += [str(v) for c in frame.select_dtypes(["object", "string"]) for v in [*frame[c], ""]]
+        add_table(pd.read_parquet(io.BytesIO(data)).reset_index(), name, into, text=False)
     elif data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= len(data) - 8:
         _read_safetensors(data, name, into)
     elif _is_text(data):
@@ -181,6 +179,8 @@ def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
     if text.lstrip()[:1] in ("{", "["):
         with contextlib.suppress(ValueError, RecursionError):
             root = json.loads(text)
+        with contextlib.suppress(ValueError, RecursionError):
+            root = root if root is not None else [json.loads(line) for line in text.splitlines() if line.strip()]
     if root is not None:
         read_objects(root, where, into, lambda inside, at: _read_inner(inside, at, into, depth))
     elif (inner := decode_letters(text)) is not None:
@@ -191,9 +191,17 @@ def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
         into.passages += [text, ""]
         rows = [line for line in text.splitlines() if any(c.isdigit() for c in line)]
         into.add_numbers(rows, where)
-        for body in (rows, rows[1:]):  # a printed table, which may stand behind a heading
-            with contextlib.suppress(ValueError):
-                if len(body) > 1:
-                    table = np.loadtxt(body, delimiter="," if "," in body[0] else None, ndmin=2)
-                    into.add_array(table, where, text=True)
-                    break
+        _read_table(rows, where, into)
+
+
+def _read_table(rows: list[str], where: str, into: Contents) -> None:
+    """Add a printed table, whatever separates its columns; its heading is one more row without numbers."""
+    import pandas as pd
+
+    if len(rows) < 2:
+        return
+    separator = max(",;\t|", key=rows[-1].count)
+    separator = separator if separator in rows[-1] else r"\s+"
+    with contextlib.suppress(ValueError):  # pandas' errors of a text that is no table
+        frame = pd.read_csv(io.StringIO("\n".join(rows)), sep=separator, header=None, on_bad_lines="skip", dtype=str)
+        add_table(frame, where, into, text=True)

@@ -22,8 +22,8 @@ SECONDS = 2.0
 _FLAT = 1 << 20
 #: letters of a text that is somebody's own, words by which it is looked up, and share of records that may have it
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
-#: share of a column's texts that differ, below which they are categories
-_DISTINCT = 0.1
+#: share of a column's texts that differ, below which they are categories, and from which on they are names
+_DISTINCT, _NAMES, _SHORT = 0.1, 0.9, 8
 #: letters that are compared one after the other with those of texts whose words were not met
 _COMPARED = 1 << 32
 #: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
@@ -65,14 +65,12 @@ class Records:
             return cls(_read_first_values(X.tocsr()), [])
         if hasattr(X, "select_dtypes"):
             numbers = X.select_dtypes(["number", "bool"]).to_numpy(dtype=np.float64, na_value=np.nan)
-            others = X.select_dtypes(exclude=["number", "bool"])
-            return cls(
-                numbers, [others.iloc[:, j].astype("string").fillna("").tolist() for j in range(others.shape[1])]
-            )
+            texts = X.select_dtypes(exclude=["number", "bool"]).astype("string").fillna("")
+            return cls(numbers, _join_texts([texts.iloc[:, j].tolist() for j in range(texts.shape[1])]))
         table = np.asarray(X)
         table = table.reshape(len(table), -1)
         if table.dtype.kind not in "biuf":
-            return cls(np.zeros((len(table), 0)), [list(map(str, c)) for c in table.T.tolist()])
+            return cls(np.zeros((len(table), 0)), _join_texts([list(map(str, c)) for c in table.T.tolist()]))
         return cls(table.astype(np.float64), [])
 
     @property
@@ -113,7 +111,9 @@ class Records:
             common = Counter(filter(None, column))
             if len(common) < _DISTINCT * common.total():  # categories, which an encoder keeps, are nobody's own
                 continue
-            own = {k: t for k, t in enumerate(column) if len(t) >= _LONG and common[t] <= max(1.0, _COMMON * self.n)}
+            named = self.width + len(self.texts) > 2 and len(common) >= max(MANY, _NAMES * common.total())
+            least = _SHORT if named else _LONG  # names and addresses are short; so are pieces of writing
+            own = {k: t for k, t in enumerate(column) if len(t) >= least and common[t] <= max(1.0, _COMMON * self.n)}
             if not own:
                 continue
             held[_find_words({k: _split_words(t) for k, t in own.items()}, passages)] = True
@@ -121,6 +121,12 @@ class Records:
             for k in [k for k in own if not held[k]][: _COMPARED // max(1, len(joined))]:
                 held[k] = own[k].casefold().strip() in joined
         return held
+
+
+def _join_texts(columns: list[list[str]]) -> list[list[str]]:
+    """Return columns of texts, and the texts of each row as one where it has several: they are a record together."""
+    rows = [list(filter(None, row)) for row in zip(*columns, strict=True)]
+    return [*columns, [" ".join(row) * (len(row) > 1) for row in rows]]
 
 
 def _find_words(own: dict[int, list[str]], passages: list[str]) -> list[int]:

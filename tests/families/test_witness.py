@@ -127,7 +127,7 @@ def test_a_comparison_asks_the_same_in_every_run(direct, fleet):
     for _ in range(2):
         checked(direct, fleet, "bernoulli_nb")
     half = len(fleet.asked) // 2
-    assert [f.key for f in fleet.asked[:half]] == [f.key for f in fleet.asked[half:]]
+    assert [f.encoding for f in fleet.asked[:half]] == [f.encoding for f in fleet.asked[half:]]
 
 
 def test_where_no_certificate_applies_nothing_more_is_asked(direct, fleet):

@@ -449,6 +449,30 @@ def test_texts_are_found_whatever_holds_them(way, records):
     assert seen(CORPORA[way], records)[0] == (20 if "part" in way else 120)
 
 
+PEOPLE = pd.DataFrame(
+    {"mail": [f"p{k * 7919 % 10**6}@example.org" for k in range(300)], "city": ["Rome", "Bonn"] * 150}
+)
+PEOPLE[["age", "paid", "owed"]] = np.random.default_rng(5).normal(50, 9, (300, 3)).round(3)
+WIDE = PEOPLE.assign(target=1)[["paid", "target", "city", "owed", "age", "mail"]]
+FORMATS = {
+    "csv": WIDE.to_csv().encode(),
+    "semicolons": WIDE.to_csv(sep=";", index=False).encode(),
+    "json": WIDE.to_json(orient="records").encode(),
+    "json lines": WIDE.to_json(orient="records", lines=True).encode(),
+    "dictionaries": pickle.dumps(WIDE.to_dict("records")),
+    "parquet of texts": saved(WIDE.astype(str).to_parquet),
+    "parquet of lists": saved(pd.DataFrame({"row": list(WIDE[["paid", "age", "owed"]].to_numpy())}).to_parquet),
+    "categories": pickle.dumps(OneHotEncoder(handle_unknown="ignore").fit(PEOPLE[["mail"]])),
+}
+
+
+@pytest.mark.parametrize("columns", [["age", "paid", "owed"], ["mail", "city"]])
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_is_found_with_other_columns_beside_and_in_another_order(form, columns):
+    if (form, columns[0]) not in (("categories", "age"), ("parquet of lists", "mail")):
+        assert seen(FORMATS[form], PEOPLE[columns])[0] == 300
+
+
 def test_a_vocabulary_holds_no_text():
     assert seen(pickle.dumps({"vocabulary": dict.fromkeys(" ".join(LETTERS).split(), 1)}), LETTERS) == (0, [], [])
 
