@@ -51,8 +51,9 @@ KEEPERS = frozenset(
 NO_RECORDS = {
     r"sklearn\.tree\._tree\.Tree": r"nodes\.\w+|values",
     r"sklearn\.ensemble\._hist_gradient_boosting\.\w+\.\w+": r"nodes\.\w+|\w*bitsets|bin_thresholds_\w*",
-    r"sklearn\.ensemble\.[\w.]+": "train_score_|validation_score_|oob_improvement_|_seeds|estimator_weights_",
+    r"sklearn\.ensemble\.[\w.]+": r"train_score_|validation_score_|oob_(improvement|scores)_|_seeds|estimator_weights_",
     r"sklearn\.linear_model\.\w+\.\w+": "coef_|intercept_|n_iter_|alphas_|Cs_|mse_path_",
+    r"sklearn\.feature_selection\.\w+\.\w+": "scores_|pvalues_|estimator_|support_|ranking_",
     r"sklearn\.svm\._classes\.Linear\w+": "coef_|intercept_",
     r"sklearn\.naive_bayes\.\w+": r"\w*log_prob_|feature_count_|class_count_|theta_|var_|category_count_",
     r"sklearn\.neural_network\.\w+\.\w+": r"_?coefs_|_?intercepts_|loss_curve_|validation_scores_|_best_\w+|ms|vs",

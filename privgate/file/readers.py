@@ -87,6 +87,8 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
 
 def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
     """Add bytes inside a pickle or a text: those that begin like a container are opened."""
+    if where == "pyarrow.lib.py_buffer" and _read_buffer(data, where, into):
+        return
     if len(data) <= OPAQUE:
         into.keys.setdefault(where, set()).add(data)
         if not _is_text(data):
@@ -96,6 +98,20 @@ def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
         _read_part(data, where, into, depth + 1)
     except Exception:  # noqa: BLE001  they only looked like one
         into.opaque.append((where, data))
+
+
+def _read_buffer(data: bytes, where: str, into: Contents) -> bool:
+    """Add a part of a column of texts in Arrow, and return whether it is one: texts end to end, or their ends."""
+    if len(data) > OPAQUE and _is_text(data):
+        into.passages += [data.decode("utf-8", "replace"), ""]
+        return True
+    for kind in ("<i8", "<i4"):
+        ends = np.frombuffer(data, kind) if data and len(data) % 8 == 0 else np.ones(1)
+        if ends[0] == 0 and (np.diff(ends) >= 0).all():
+            into.add_array(ends, where, loose=True)
+            into.lists.append((where, len(ends) - 1))
+            return True
+    return False
 
 
 def _read_zip(data: bytes, name: str, into: Contents, depth: int) -> None:

@@ -479,7 +479,8 @@ def test_a_vocabulary_holds_no_text():
 
 def test_a_rare_category_with_a_long_name_is_no_text_of_anybody():
     table = pd.DataFrame({"status": ["married", "single", None] * 99 + ["married, spouse absent"] * 2})
-    assert seen(pickle.dumps(OneHotEncoder(handle_unknown="ignore").fit(table)), table) == (0, [], [])
+    for kept in (OneHotEncoder(handle_unknown="ignore").fit(table), table["status"].value_counts()):
+        assert seen(pickle.dumps(kept), table) == (0, [], [])
 
 
 def test_letters_that_nobody_can_read_are_unread():
@@ -512,7 +513,7 @@ WORDS = [" ".join(f"w{k}" for k in row) for row in (RNG.integers(0, 41, size=(41
 KNOWN = [
     DecisionTreeRegressor(max_leaf_nodes=21),
     HistGradientBoostingClassifier(max_iter=40, early_stopping=True, n_iter_no_change=99, min_samples_leaf=2),
-    GradientBoostingClassifier(n_estimators=41, random_state=1),
+    GradientBoostingClassifier(n_estimators=41, subsample=0.5, random_state=1),
     LogisticRegression(),
     LinearSVC(),
     GaussianNB(),
