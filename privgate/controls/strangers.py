@@ -269,7 +269,7 @@ def list_copies(data: TrainingData) -> Index:
     if data.candidates is None:
         return np.zeros(0, dtype=np.int64)
     members = data_checks.fingerprint_with_label(data.X, data.y)
-    candidates = data_checks.fingerprint_with_label(*data.candidates)
+    candidates = data_checks.fingerprint_with_label(*data.candidates[:2])
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from privgate.arrays import Bool
 from privgate.file import readers, record_keys
 from privgate.file.contents import Array, Contents, name_booster
-from privgate.file.record_keys import LIBRARIES
+from privgate.file.record_keys import LIBRARIES, PARAMETERS
 from privgate.file.record_search import MANY, Records
 from privgate.subject.containers import take
 
@@ -147,8 +147,7 @@ def find_records(contents: Contents, X: Any) -> Sight:
         sight.unread += size
         sight.unknown.append(why)
     if records.cut:
-        sight.unknown.append("forms of the records were not all searched for, because time was over")
-        sight.unread = max(sight.unread, 1)
+        sight.may_hold.append("forms of the records that were not all searched for, because time was over")
     sight.least = int(sight.held.sum())
     _add_keepers(contents, sight)
     if sight.unread >= records.n:
@@ -235,9 +234,9 @@ def _suspect(a: Array, records: Records) -> str:
         return ""
     if (a.values == a.values.flat[0]).all():
         return ""  # one number, however often
-    if n in shape:
+    if n in shape or (a.where.endswith("indptr") and a.values.size == n + 1):
         return f"an array with one row a record ({a.where})"
-    rows = 0 if a.where.startswith(LIBRARIES) or a.text else a.values.size // max(records.width, 1)
+    rows = 0 if a.where.startswith((*PARAMETERS, "numpy.random.")) or a.text else a.values.size // max(records.width, 1)
     if records.width and rows >= MANY and _PART * rows >= n:  # an inner split keeps fewer rows than there are records
         return f"{a.values.size} numbers whose meaning is not known ({a.where})"
     return ""

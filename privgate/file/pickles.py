@@ -183,7 +183,7 @@ def add_table(frame: Any, where: str, into: Contents, *, text: bool) -> None:
                 numbers += list(np.array(column.tolist(), dtype=np.float64).T)
             continue
         printed = column.map(lambda v: float(v) if isinstance(v, bool | float) else str(v))
-        values = pd.to_numeric(printed, errors="coerce")
+        values = pd.to_numeric(printed.replace({"True": "1", "False": "0"}), errors="coerce")
         if values.notna().any():
             numbers.append(values.to_numpy(np.float64, na_value=np.nan))
         if values.isna().any():

@@ -188,7 +188,11 @@ def _is_text(data: bytes) -> bool:
 
 def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
     """Add the objects of JSON, or the numbers of a text one after another, and its words."""
-    text, where, root = data.decode("utf-8", "replace"), f"{name_booster(data)}{name}", None
+    where, root = f"{name_booster(data)}{name}", None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
     into.texts.update(q or k for q, k in _QUOTED.findall(text))
     into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))

@@ -27,11 +27,11 @@ FEW, SHARE = 10, 0.01
 #: containers of anybody's values
 _CONTAINERS = ("collections.", "pandas.", "numpy.")
 #: how places begin whose numbers are parameters and states of libraries
-_PARAMETERS = ("sklearn.", "scipy.", "torch", "xgboost.", "lightgbm.", "catboost.", "skops", "privgate.models.")
+PARAMETERS = ("sklearn.", "scipy.", "torch", "xgboost.", "lightgbm.", "catboost.", "skops", "privgate.models.")
 #: libraries whose other arrays are no records
-LIBRARIES = (*_PARAMETERS, *_CONTAINERS)
+LIBRARIES = (*PARAMETERS, *_CONTAINERS)
 #: parameters, states of generators, and the bytes of code
-_SPARED = (*_PARAMETERS, "random.", "numpy.random.", "cloudpickle.", "datetime.")
+_SPARED = (*PARAMETERS, "random.", "numpy.random.", "cloudpickle.", "datetime.")
 #: what dates are multiples of, in parts of a second
 _ROUND = 1000
 _DIGITS = re.compile(r"\d{10,20}")

@@ -17,13 +17,13 @@ from privgate.file.contents import Array
 CARRIED, PRINTED = 8, 64
 #: seconds of processor time in which records are searched for in other forms; more for each 10^7 bytes of records, and
 #: each 10^9 of the file
-SECONDS = 2.0
+SECONDS = 10.0
 #: numbers among which a record may begin anywhere; in larger arrays it is a row or a column
 _FLAT = 1 << 20
 #: letters of a text that is somebody's own, words by which it is looked up, and share of records that may have it
 _LONG, _WORDS, _COMMON = 20, 8, 0.01
-#: share of a column's texts that differ, below which they are categories, and from which on they are names
-_DISTINCT, _NAMES, _SHORT = 0.1, 0.9, 8
+#: different texts of a column, and their share, below which they are categories; from which share on they are names
+_CATEGORIES, _DISTINCT, _NAMES, _SHORT = 50, 0.1, 0.9, 8
 #: letters that are compared one after the other with those of texts whose words were not met
 _COMPARED = 1 << 32
 #: bits by which the values of a row must be rarer than chance, if one row is found, and if several are
@@ -107,19 +107,21 @@ class Records:
         Passages stand in their order, and an empty one ends a passage. The result has shape (n,).
         """
         held = np.zeros(self.n, dtype=bool)
-        for column in self.texts:
+        for place, column in enumerate(self.texts):
             common = Counter(filter(None, column))
-            if len(common) < _DISTINCT * common.total():  # categories, which an encoder keeps, are nobody's own
+            # categories, which an encoder keeps, are nobody's own
+            if len(common) < min(_CATEGORIES, _DISTINCT * common.total()):
                 continue
             named = self.width + len(self.texts) > 2 and len(common) >= max(MANY, _NAMES * common.total())
             least = _SHORT if named else _LONG  # names and addresses are short; so are pieces of writing
             own = {k: t for k, t in enumerate(column) if len(t) >= least and common[t] <= max(1.0, _COMMON * self.n)}
-            if not own:
-                continue
-            held[_find_words({k: _split_words(t) for k, t in own.items()}, passages)] = True
+            mine = _find_words({k: _split_words(t) for k, t in own.items()}, passages) if own else []
             joined = "".join(p or "\n" for p in passages).casefold()
-            for k in [k for k in own if not held[k]][: _COMPARED // max(1, len(joined))]:
-                held[k] = own[k].casefold().strip() in joined
+            rest = list(own.keys() - set(mine))[: _COMPARED // max(1, len(joined))]
+            mine += [k for k in rest if own[k].casefold().strip() in joined]
+            # of several columns, one row is what an imputer keeps: the most frequent value of each
+            if len(self.texts) == 1 or place < len(self.texts) - 1 or len({column[k] for k in mine}) > 1:
+                held[mine] = True
         return held
 
 

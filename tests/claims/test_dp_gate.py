@@ -85,8 +85,7 @@ def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(
         subject = Subject.local(Recipe(vote, params={"noise": 1.0}, dp=claim), people())
         verdict = evaluate("dp-trained", subject, fleet=fleet)
         assert (int(verdict.exit_code), fleet.calls) == (5, 0)
-    [message] = [p.message for p in verdict.evidence.preconditions if p.name == "dp_extra"]
-    assert message == accounting.MISSING_LIBRARY
+    assert [p.message for p in verdict.evidence.preconditions if p.name == "dp_extra"] == [accounting.MISSING_LIBRARY]
 
 
 class Average:

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from privgate.check.beforehand import _check_candidates
+from privgate.controls import strangers
 from privgate.errors import MeasurementError
 from privgate.run import pool
 from privgate.subject.containers import length
@@ -114,6 +115,12 @@ def test_honest_candidates_are_left_alone(kind):
         assert p.removed["nearly_in_training"] <= 0.01 * N
         assert not p.shift.significant
         assert outcomes(honest) == ("passed",) * 3
+
+
+def test_copies_among_candidates_with_names_are_listed():
+    X, y = np.random.default_rng(5).normal(size=(60, 3)), np.arange(60) % 2
+    found = TrainingData(X[:40], y[:40], groups=np.arange(40), candidates=(X[35:], y[35:], np.arange(50, 75)))
+    assert strangers.list_copies(found).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_honest_sparse_candidates_of_another_month_are_no_members_stored_once_more():

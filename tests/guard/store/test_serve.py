@@ -302,7 +302,6 @@ def test_only_who_asks_anew_loses_the_report_that_waits_for_a_signature(tmp_path
 
 
 def test_a_lost_lease_ends_the_command_and_all_that_it_started(tmp_path, monkeypatch):
-    """The signer's command is of its group, too."""
     program, log, lost = tmp_path / "program", tmp_path / "log", threading.Event()
     program.write_text("#!/bin/sh\nsleep 600 & echo $!\nwait\n")
     program.chmod(0o700)
@@ -481,22 +480,6 @@ def history(registry, name):
     """Return how often a result was attached to version 1: each decision is one point of the rule's metric."""
     run = registry.client.get_model_version(name, "1").run_id
     return len(registry.client.get_metric_history(run, "privgate/dtp"))
-
-
-@pytest.mark.slow
-@pytest.mark.server
-def test_started_twice_it_attaches_once(registry, name, tmp_path):
-    names = [f"{name}-{i}" for i in range(3)]
-    for one in names:
-        model(registry, one)
-        registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
-    options = ("--every", "0.5", "--settle", "3", "--lease", "60", "--", "--jobs", "1")
-    with (
-        serving(registry, tmp_path / "a", *options, wait=False) as a,
-        serving(registry, tmp_path / "b", *options, wait=False) as b,
-    ):
-        until(lambda: all(alias(registry, n) == "1" and TAG not in tags(registry, n, "1") for n in names), a, b)
-    assert [history(registry, n) for n in names] == [1, 1, 1]
 
 
 @pytest.mark.slow
