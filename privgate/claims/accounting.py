@@ -80,6 +80,9 @@ class Mechanism:
         if self.sampling == "shuffled":
             releases = max(1, self.passes, math.ceil(self.steps * self.sample_rate * (1 - 1e-9)))
         sensitivity = self.copies * (2.0 if self.adjacency == "replace_one" else 1.0)
+        if self.sampling == "shuffled" and self.sample_rate < 1 and self.adjacency == "add_remove":
+            # one record more displaces another, which moves to the last batch: 2 there, 1 here, in each pass
+            sensitivity = self.copies * math.sqrt(5.0)
         return Gaussian(sensitivity * math.sqrt(releases) / self.noise_multiplier)
 
 

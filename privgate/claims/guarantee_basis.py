@@ -250,9 +250,12 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
         )
     seen = run.once(observe_rerun)
     run.once(note_contradictions)
-    group = max(len(rows) for rows in run.subject.data.units) if claim.unit == "record" else 1
+    group, people = max(map(len, run.subject.data.units)), len(run.subject.data.units)
     if not seen.problem:
+        # that batches draw people and not records is seen, or not so
+        group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
         return GuaranteeBasis(claim, seen, group * count_copies(seen), run.subject.data.n)
+    group = group if claim.unit == "record" else 1  # of a declared claim, all is the author's word
     if not request.option("accept_declared_claims"):
         raise MeasurementError(
             f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "

@@ -25,7 +25,7 @@ from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
 
-#: most trainings of one observation; a second is made where the first drew a part of the records as its training set
+#: trainings of one observation: a seed that stands in the code is that of both
 RERUNS = 2
 #: attributes of a network's parameters in which Opacus keeps gradients of single records while it trains
 _RECORD_GRADIENTS = ("grad_sample", "summed_grad", "_norm_sample")
@@ -95,12 +95,20 @@ def watch_trainings(shipped: Payload, limits: TaskLimits) -> dict[str, Any]:
             return Observation(problem=problem).payload()
         watches.append(watch)
         models.append(model)
-        if not 0 < watch.used_batches.records < opened.n:  # all records are the training set
-            break
+    mark_fixed_seeds(watches[0], watches[1])
     leftovers = "rerun" if has_leftovers(models[0]) else ""
     if (opened.root / "model.pkl").is_file() and has_leftovers(opened.model):
         leftovers = "stored"
     return summarize_trainings(watches, opened.n, leftovers).payload()
+
+
+def mark_fixed_seeds(watch: Watch, other: Watch) -> None:
+    """Count noise and batches whose seed two reruns share as no secret: whoever reads the code knows that seed."""
+    for step in watch.noised_steps:
+        step.secret &= step.seed is None or step.seed not in {s.seed for s in other.noised_steps}
+    for drawn in watch.samplers:
+        if drawn.kind == "poisson" and drawn.seed in {d.seed for d in other.samplers}:
+            drawn.kind = "unknown"
 
 
 def _train(opened: Opened, limits: TaskLimits) -> tuple[Any, str]:

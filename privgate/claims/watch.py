@@ -28,6 +28,8 @@ class NoisedStep:
     numbers: int
     #: whether every gradient got noise that nobody can draw again from a guessed seed
     secret: bool
+    #: of the generator; None where the operating system draws
+    seed: int | None
     #: batches whose gradients the update sums up
     batches: int
 
@@ -43,6 +45,8 @@ class DrawnBatches:
     rate: float
     passes: int = 0
     batches: int = 0
+    #: of the generator
+    seed: int | None = None
 
 
 class Watch:
@@ -126,10 +130,11 @@ class Watch:
         multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
         scale, squares = multiplier * norm, sum(float(noise @ noise) for noise in noises)
         added = scale > 0 and math.isfinite(squares) and all(bool(noise.any()) for noise in noises if noise.numel())
-        secret = bool(getattr(optimizer, "secure_mode", False)) or not is_guessable(optimizer.generator)
+        seed = None if getattr(optimizer, "secure_mode", False) else read_seed(optimizer.generator)
+        secret = seed is None or not is_guessable(optimizer.generator)
         batches = max(1, int(optimizer.accumulated_iterations))
         squares, numbers = squares / scale**2 if scale > 0 else 0.0, sum(noise.numel() for noise in noises)
-        self.noised_steps.append(NoisedStep(multiplier, norm, squares, numbers, secret and added, batches))
+        self.noised_steps.append(NoisedStep(multiplier, norm, squares, numbers, secret and added, seed, batches))
         for name in ("clip_and_accumulate", "add_noise", "pre_step"):
             if not str(getattr(getattr(optimizer, name), "__module__", "")).startswith("opacus"):
                 self.unaccounted.append(f"{name} is the training's own code, and what it clips or adds is not known")
@@ -149,7 +154,8 @@ class Watch:
     def _record_pass(self, sampler: Any) -> DrawnBatches:
         drawn = next((d for d in self.samplers if d.sampler is sampler), None)
         if drawn is None:
-            drawn = DrawnBatches(sampler, *_classify_sampler(sampler))
+            seed = read_seed(getattr(sampler, "generator", None))
+            drawn = DrawnBatches(sampler, *_classify_sampler(sampler), seed=seed)
             self.samplers.append(drawn)
         drawn.passes += 1
         return drawn
@@ -207,12 +213,18 @@ def _list_leak_warnings(log: Any) -> Iterator[str]:
             yield f"diffprivlib warns of a privacy leak: {str(entry.message).strip().splitlines()[0]}"
 
 
+def read_seed(generator: Any) -> int:
+    """Return the seed of a torch generator; of torch's own where it is None."""
+    import torch
+
+    return int((torch.default_generator if generator is None else generator).initial_seed())
+
+
 def is_guessable(generator: Any) -> bool:
     """Return whether somebody can guess a torch generator's seed: it is small, or torch's default one."""
     import torch
 
-    seed = int((torch.default_generator if generator is None else generator).initial_seed())
-    return seed < GUESSABLE or seed == torch.Generator().initial_seed()
+    return (seed := read_seed(generator)) < GUESSABLE or seed == torch.Generator().initial_seed()
 
 
 def _classify_sampler(sampler: Any) -> tuple[str, int, float]:

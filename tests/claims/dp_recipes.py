@@ -111,6 +111,10 @@ def known_seed(X, y, *, seed):
     return train(X, y)
 
 
+def fixed_noise_seed(X, y, *, seed):
+    return train(X, y, noise_generator=torch.Generator().manual_seed(20261129054350))
+
+
 def plain_step(network, x, codes):
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     loss = functional.cross_entropy(functional.linear(x, network.weight, network.bias), codes)
@@ -161,6 +165,7 @@ def more_epochs_than_claimed(X, y, *, seed):
 BROKEN = {
     noise_once: "19 of 20 updates of the model got no noise",
     noise_on_one_tensor: "20 of 20 updates of the model got no noise",
+    fixed_noise_seed: "20 of 20 updates of the model got no noise, or noise from a seed",
     known_seed: "20 of 20 updates of the model got no noise, or noise from a seed",
     two_optimizers: "20 of 40 updates of the model got no noise",
     pretrained_without_privacy: "1 of 21 updates of the model got no noise",

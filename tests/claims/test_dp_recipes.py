@@ -32,7 +32,15 @@ CLAIM = Claim(
     sampling="poisson",
 )
 #: a few of each kind; the others are slow
-QUICK = {"noise_once", "known_seed", "noise_of_a_quarter", "batches_used_twice", "plain", "in_pieces"}
+QUICK = {
+    "noise_once",
+    "known_seed",
+    "fixed_noise_seed",
+    "noise_of_a_quarter",
+    "batches_used_twice",
+    "plain",
+    "in_pieces",
+}
 
 
 @pytest.fixture(scope="module")
