@@ -455,8 +455,7 @@ PEOPLE = pd.DataFrame(
 PEOPLE[["age", "paid", "owed"]] = np.random.default_rng(5).normal(50, 9, (300, 3)).round(3)
 WIDE = PEOPLE.assign(target=1)[["paid", "target", "city", "owed", "age", "mail"]]
 FORMATS = {
-    "csv": WIDE.to_csv().encode(),
-    "semicolons": WIDE.to_csv(sep=";", index=False).encode(),
+    "csv": WIDE.to_csv(sep=";").encode(),
     "json": WIDE.to_json(orient="records").encode(),
     "json lines": WIDE.to_json(orient="records", lines=True).encode(),
     "dictionaries": pickle.dumps(WIDE.to_dict("records")),
