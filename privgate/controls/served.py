@@ -147,7 +147,7 @@ def _draw_few(subject: Subject, fleet: Fleet, rows: Index, questions: int) -> In
     return np.sort(np.concatenate([generator.permutation(np.flatnonzero(side == k))[:FEW] for k in range(3)]))
 
 
-def _check_noise(  # noqa: PLR0917
+def _check_noise(  # noqa: PLR0917  one comparison
     subject: Subject, noise: Noise, fleet: Fleet, rows: Index, native: Float, served: Float
 ) -> Precondition:
     promise, added = describe_release(subject.release), served - native

@@ -295,7 +295,7 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
     domain = data.domain
     if domain is None or domain.inferred or domain.proposed:
         return None
-    columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011
+    columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011  a field of ours
     if not columns and domain.box is not None:
         columns = [(name, ends, (), False) for name, ends in zip(names, domain.box, strict=False)]
     elif not columns and domain.categories is not None:

@@ -25,13 +25,13 @@ class StandIn:
     kept: ClassVar[list[Any]] = []
     given: list[Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102  as pickle calls it
         stand_in = object.__new__(cls)
         stand_in.given = [*args, *kwargs.values()]
         cls.kept.append(stand_in)
         return stand_in
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102  as pickle calls it
         return type(self)(self, *args, **kwargs)
 
     def __setitem__(self, key: Any, item: Any) -> None:

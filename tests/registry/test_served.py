@@ -87,7 +87,7 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, fl
     found = judged(Subject.load("models:/own/1"), fleet)
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
-    assert "--release label" in found.message and "pyfunc_predict_fn='predict_proba'" in found.message  # noqa: PT018
+    assert "--release label" in found.message and "pyfunc_predict_fn='predict_proba'" in found.message  # noqa: PT018  one sentence
 
     log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"), store="artifacts")
     assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
