@@ -10,7 +10,7 @@ from papers import datasets
 from papers.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.membership import attack_figures
+from privgate.membership import rotated
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 from privgate.training.fleet import Fleet
@@ -39,9 +39,9 @@ def accuracies(made: Trained, name: str, rng: Generator) -> tuple[roc.Decisions,
     attack = BY_NAME[name]
     signals = Signals(made.log_p[0], made.data.y, made.log_p, made.masks, features=made.data.X)
     turns = 4 if name in ("long_untargeted", "shokri", "quantile") else 8
-    scores = attack_figures.rotate(attack, signals, rng, turns=turns)
+    scores = rotated.rotate(attack, signals, rng, turns=turns)
     live = ~np.isnan(scores).any(axis=1)
-    fired = scores[live] >= attack_figures.threshold_of(attack, scores[live], made.masks[live])
+    fired = scores[live] >= rotated.threshold_of(attack, scores[live], made.masks[live])
     per_record = (fired == made.masks[live]).mean(axis=0)
     decisions = roc.Decisions.of(fired.ravel(), made.masks[live].ravel())
     return decisions, per_record, roc.auc(scores[live].ravel(), made.masks[live].ravel())
@@ -54,7 +54,7 @@ def table_1(made: Trained, rng: Generator) -> Table:
     for name in (*TABLE_1, "lira_online", "rmia", "yeom_threshold"):
         decisions, accuracy, area = accuracies(made, name, rng)
         per_record[name] = accuracy
-        found = attack_figures.correlation(average, accuracy[made.targets])
+        found = rotated.correlation(average, accuracy[made.targets])
         published: tuple[float | None, ...] = TABLE_1.get(name, (None,) * 6)
         obtained = (decisions.accuracy, decisions.precision, decisions.recall, decisions.f1, found["pearson"],
                     found["p_value"])  # fmt: skip
@@ -67,7 +67,7 @@ def table_1(made: Trained, rng: Generator) -> Table:
         Row(
             "Figure 2: correlation of maximum accuracy with PDTP",
             0.8936,
-            attack_figures.correlation(average, best)["pearson"],
+            rotated.correlation(average, best)["pearson"],
         ),
         Row("Figure 2: share with PDTP > 1 and accuracy > 0.8", 0.8462, _share(best[above] > 0.8)),
         Row("Figure 2: share with PDTP > 1 and accuracy > 0.6", 1.0, _share(best[above] > 0.6)),
@@ -91,7 +91,7 @@ def table_2(made: Trained, rng: Generator) -> Table:
     right = made.log_p.argmax(axis=2) == made.data.y
     decisions, accuracy, _ = accuracies(made, "long_distance", rng)
     average = np.nanmean(made.pdtp, axis=0)
-    found = attack_figures.correlation(average, accuracy[made.targets])
+    found = rotated.correlation(average, accuracy[made.targets])
     obtained = (float(right[made.masks].mean()), float(right[~made.masks].mean()), decisions.accuracy,
                 decisions.precision, decisions.recall, decisions.f1, float(average.mean()), found["pearson"],
                 found["p_value"])  # fmt: skip
@@ -109,7 +109,7 @@ def figure_3(made: Trained, rng: Generator) -> Table:
     rows = []
     for count in (1, 2, 5, len(made.pdtp)):
         average = np.nanmean(made.pdtp[:count], axis=0)
-        found = attack_figures.correlation(average, accuracy[made.targets])
+        found = rotated.correlation(average, accuracy[made.targets])
         rows.append(Row(f"correlation, {count} measurements", None, found["pearson"]))
     notes = ("the paper draws a curve that rises and is flat from about 10 measurements on; it prints no numbers",)
     return Table(f"Long et al. (2017), Figure 3, {made.kind} on {made.data.name}", rows, notes)

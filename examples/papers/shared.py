@@ -13,8 +13,8 @@ from papers import agreement, datasets, networks
 from papers.candidate_set import MODELS, POOL, halves, settings_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.membership.attack_figures import rotate
 from privgate.membership.attacks import BY_NAME, Signals
+from privgate.membership.rotated import rotate
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -40,7 +40,7 @@ from privgate.families import of_data
 from privgate.file import measure as file
 from privgate.influence import as_published as influence
 from privgate.influence import left_out, modes, per_unit, sensitivities
-from privgate.membership import attack_figures, distance, sensitive
+from privgate.membership import attack_measures, distance, rotated, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
@@ -142,7 +142,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     for request in sorted(requests, key=lambda r: r not in run.attacked):  # attacks first: they take few trainings
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
-    attacks = attack_figures.part(run, against_pdtp(run))
+    attacks = attack_measures.part(run, against_pdtp(run))
     made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
     records = {} if made is None else dict(run.once(made))
     theorems = sensitivities.cases if made is sensitivities.table else per_unit.cases
@@ -187,7 +187,7 @@ def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured and everybody closely."""
     if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(per_unit.table):
         return None
-    return attack_figures.against_pdtp(run.once(boards.run), run.once(per_unit.table))
+    return rotated.against_pdtp(run.once(boards.run), run.once(per_unit.table))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

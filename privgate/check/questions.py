@@ -19,7 +19,7 @@ MEASURED: dict[str, str] = {
     "attack_tpr": "privgate.membership.attack_measures:members_found",
     "dp_epsilon_lower_bound": "privgate.claims.audit:measure_lower_bound",
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",
-    "generalization_gap": "privgate.membership.attack_measures:measure_gap",
+    "generalization_gap": "privgate.membership.loss_gap:measure_gap",
     "sensitivity": "privgate.influence.sensitivities:measure",
     "pdtp": "privgate.influence.dtp_measures:direct_queries",
     "file_records": "privgate.file.measure:count_records",

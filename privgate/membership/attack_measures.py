@@ -1,7 +1,7 @@
-"""What attacks achieve, with limits: accuracy, advantage, members found, and the gap between losses."""
+"""What attacks achieve, with limits: accuracy, advantage, and members found; and what the report shows of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -9,133 +9,30 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindMembership, Count, Measurement, Request
+from privgate.evidence import (
+    AgainstPdtp,
+    AttackFigures,
+    AttackResult,
+    BehindMembership,
+    CellAccuracy,
+    Count,
+    Estimate,
+    Measurement,
+    MembershipPart,
+    NullRuns,
+    RateAtFpr,
+    Request,
+)
 from privgate.evidence.telling import SMALL_CELL
-from privgate.families.retrained import Shadows, Status
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.membership import attack_figures, limits
 from privgate.membership import board as boards
+from privgate.membership import limits, per_record
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
 from privgate.run import pool as pools
-from privgate.run.pool import AttackPool
 from privgate.run.run import Run
-from privgate.statistics.roc import APPROVING, LOOKS, least_nonmembers
-
-# Scope ``record``: independent target models, so that every single record has trials of its own.
-
-
-def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
-    """Return ``count`` random halves of the people, drawn independently of each other, shape (count, P).
-
-    A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
-    """
-    people = np.unique(pool.unit[pool.eligible])
-    place = np.minimum(np.searchsorted(people, pool.unit), len(people) - 1)
-    halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
-    return np.asarray(halves[:, place] & pool.eligible)
-
-
-def train(run: Run) -> Shadows:
-    """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
-    rng = run.generator("target subsets")
-    count = len(run.once(pools.train).status)
-    masks = independent_masks(run.once(pools.of_run), count, rng)
-    return pools.trained(run, masks, pools.seeds_for(run, count, rng))
-
-
-def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
-    """Return (scores, membership) of every person against every target, both of shape (R, U)."""
-    live = np.flatnonzero(targets.status != Status.FAILED)
-    signals = replace(board.signals, members=None, training_loss=None)
-    scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    around = targets.beside
-    seen = (attempt.attack.seen(targets.log_p[i], around if around is None else around[i]) for i in live)
-    scores = np.stack([board.people(scorer(answers)) for answers in seen])
-    return scores, targets.masks[live][:, board.rows[board.first]]
-
-
-def measure(run: Run, request: Request, figure: Figure) -> Measurement:
-    """Return what attacks achieve on the training record at greatest risk, over independent target models.
-
-    ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
-    them. The claim is about models trained on random halves of the pool, not about the registered model.
-
-    Raises
-    ------
-    MeasurementError
-        An attack did not run, or there are too few target models for the rate that was asked for.
-    """
-    board = run.once(boards.run)
-    attempts = board.wanted(str(request.option("attack", "any")))
-    ran = [a for a in attempts if not a.problem]
-    targets = run.once(train)
-    alpha = 1 - float(request.option("confidence", 0.95))
-    people = np.flatnonzero(board.members)
-    tries = len(ran) * len(people)
-    low = high = -1.0
-    value, name = -1.0, ""
-    count = 0
-    for attempt in ran:
-        scores, inside = correct(board, attempt, targets)
-        count = len(scores)
-        scores, inside = scores[:, people], inside[:, people]
-        if figure is Figure.MEMBERS_FOUND:
-            rng = run.generator(f"ties of {attempt.attack.name} on targets")
-            got = [
-                _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
-            ]
-            lows, highs, values = (np.array([getattr(g, k) for g in got]) for k in ("low", "high", "value"))
-        else:
-            right = ((scores >= attempt.threshold) == inside).sum(axis=0)
-            lows = lower_limit(right, count, alpha=alpha / tries)
-            highs = upper_limit(right, count, alpha=alpha)
-            values = right / count
-        if figure is Figure.ADVANTAGE:
-            lows, highs, values = 2 * lows - 1, 2 * highs - 1, 2 * values - 1
-        low, high = max(low, float(lows.max())), max(high, float(highs.max()))
-        if values.max() > value:
-            value, name = float(values.max()), attempt.attack.name
-    missing = [a.attack.name for a in attempts if a.problem]
-    return Measurement(
-        request,
-        value=value,
-        low=low,
-        high=1.0 if missing or board.pool.hidden or board.pool.fit else high,
-        unit="fraction",
-        kind="confidence",
-        confidence=1 - alpha,
-        n=len(people),
-        population=int(run.n_units),
-        where=name,
-        assumptions=(
-            f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
-            "the claim is about models that this recipe trains on random halves, not about the registered model",
-            *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
-            *([f"{board.pool.drawn}; no limit exists for the others"] if board.pool.fit else []),
-            *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
-        ),
-        behind=BehindMembership(
-            targets=count,
-            searched=tries,
-            candidates=int((~board.members).sum()),
-            shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
-        ),
-    )
-
-
-def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Interval:
-    fpr = float(request.option("at_fpr"))
-    least = least_nonmembers(fpr, alpha=alpha / 2)
-    if (~inside).sum() < least:
-        raise MeasurementError(
-            f"{int((~inside).sum())} target models without a record cannot resolve a false-positive rate of {fpr:g} "
-            f"for single records; train at least {2 * least} (shadow_models), or use scope model"
-        )
-    return limits.tpr_limits(scores, inside, fpr=fpr, low_alpha=alpha / tries, high_alpha=alpha)
-
-
-# What attacks achieve, with limits: accuracy, advantage, and members found at a low rate of false accusations.
+from privgate.statistics import roc
+from privgate.statistics.roc import APPROVING, LOOKS, Decisions
 
 ASSUMPTIONS = (
     "candidates come from the same population as the training records (looked for in features and labels)",
@@ -162,7 +59,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     if request.option("scope", "model") == "record" and run.subject.task == "regression":
         raise MeasurementError("scope record is not measured on regressors; judge by scope model or group")
     if request.option("scope", "model") == "record":
-        return measure(run, request, figure)
+        return per_record.measure(run, request, figure)
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
         found = one_look(run.once(boards.run), request, figure, low_alpha=alpha, high_alpha=alpha).shown
@@ -171,7 +68,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     else:
         raise MeasurementError("whether a rule that names a level is settled is asked of its policy, and there is none")
     board = run.once(boards.run)
-    attack_figures.note(board, board.wanted(str(request.option("attack", "any"))), 1 - alpha)
+    note_attempts(board, board.wanted(str(request.option("attack", "any"))), 1 - alpha)
     return found
 
 
@@ -351,105 +248,147 @@ def summarized(
     return Look(len(board.signals.shadow), found_, high)
 
 
-# The metric ``generalization_gap``: mean loss on candidates less mean loss on training records.
+# What the report shows: figures with limits, curves, false alarms; small cells are suppressed.
+
+#: false-positive rates that the report tries
+RATES = (0.1, 0.01, 0.001)
+#: runs with labels that mean nothing, which measure how often the limits alarm without cause
+NULL_RUNS = 200
 
 
-def measure_gap(run: Run, request: Request) -> Measurement:
-    """Return R_gen of the subject's model, over all records or in the worst class or group.
+@dataclass
+class Shown:
+    """What was noted of the attacks of one run; an attack is noted once.
 
-    The training loss is known exactly (every training record is evaluated); the limits are those of the population's
-    loss, estimated from candidates: Clopper-Pearson for ``zero_one``, Student for ``cross_entropy``. Records that
-    somebody else's equals are left out on both sides, for the reason that ``Pool.trial`` gives.
-
-    References
+    Parameters
     ----------
-    Yeom et al. (2020), Definition 3 and Theorem 2.
-
-    Raises
-    ------
-    MeasurementError
-        No candidates, or an infinite loss on both sides.
+    attacks : dict name -> AttackResult
+    null_runs : NullRuns or None
+        Of the largest set of attacks that were searched together.
     """
-    where = {}
-    answers = boards.target_answers(run)
-    p = pools.of(run.subject.data)  # everybody, whom attacks need not all be tried on
-    loss = losses(answers, p.labels, str(request.option("loss", "zero_one")))
-    scope = str(request.option("scope", "model"))
-    if scope == "model":
-        where[""] = np.ones(len(loss), dtype=bool)
-    elif scope == "class":
-        where = {f"label {c}": p.labels == k for k, c in enumerate(run.subject.classes)}
-    elif scope == "group":
-        for name, values in pools.groups(run.subject.data, request.option("group")).items():
-            where |= {f"{name} = {v}": values == v for v in np.unique(values)}
-    else:
-        raise MeasurementError(f"unknown scope {scope!r} for a generalization gap; known: model, class, group")
-    where = {name: who & p.trial for name, who in where.items() if (who & p.trial & p.members).any()}
-    if not where:
-        raise MeasurementError("no class or group holds a training record that could be compared")
-    alpha = 1 - float(request.option("confidence", 0.95))
-    zero_one = request.option("loss", "zero_one") == "zero_one"
-    found = {
-        name: gap(
-            loss[who & p.members],
-            loss[who & ~p.members],
-            zero_one=zero_one,
-            low_alpha=alpha / len(where),
-            high_alpha=alpha,
+
+    attacks: dict[str, AttackResult] = field(default_factory=dict)
+    null_runs: NullRuns | None = None
+
+
+def shown(run: Run) -> Shown:
+    """Return where a run's attacks are noted."""
+    del run
+    return Shown()
+
+
+def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> None:
+    """Note all attacks that were tried, each once, those that did not run by name."""
+    noted = board.run.once(shown)
+    for attempt in attempts:
+        if attempt.attack.name not in noted.attacks:
+            noted.attacks[attempt.attack.name] = result(board, attempt, 1 - confidence)
+    ran = [a for a in attempts if not a.problem]
+    if ran and (noted.null_runs is None or noted.null_runs.attacks < len(ran)):
+        noted.null_runs = null_runs(board, ran, confidence)
+
+
+def part(run: Run, against_pdtp: AgainstPdtp | None = None) -> MembershipPart | None:
+    """Return what the second question found out beside its numbers; None where no attack was tried."""
+    if not run.made(shown) and against_pdtp is None:
+        return None
+    noted = run.once(shown)
+    return MembershipPart(attacks=tuple(noted.attacks.values()), null_runs=noted.null_runs, against_pdtp=against_pdtp)
+
+
+def result(board: Board, attempt: Attempt, alpha: float) -> AttackResult:
+    """Return one attack for the report."""
+    attack = attempt.attack
+    return AttackResult(
+        name=attack.name,
+        title=attack.title,
+        threat_model=attack.threat_model,
+        source=attack.source,
+        self_test=attempt.test,
+        problem=attempt.problem,
+        figures=None if attempt.problem else _figures(board, attempt, alpha),
+    )
+
+
+def _figures(board: Board, attempt: Attempt, alpha: float) -> AttackFigures:
+    scores, members = attempt.scores, board.members
+    fixed = board.decisions(attempt, np.ones(len(members), dtype=bool))[0]
+    accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
+    return AttackFigures(
+        auc=roc.auc(scores, members),
+        auc_error=roc.auc_error(scores, members),
+        accuracy=Estimate(value=accuracy.value, low=accuracy.low, high=accuracy.high),
+        advantage=fixed.advantage,
+        precision=fixed.precision,
+        recall=fixed.recall,
+        tpr_at_fpr=tuple(_rate(board, attempt, fpr, alpha) for fpr in RATES),
+        roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
+        classes=shown_cells(board, attempt, "class", alpha),
+        groups=shown_cells(board, attempt, "group", alpha) if board.run.subject.data.sensitive else (),
+        seconds=round(attempt.seconds, 3),
+    )
+
+
+def _rate(board: Board, attempt: Attempt, fpr: float, alpha: float) -> RateAtFpr:
+    """Return TPR at one FPR with limits, or why the sample cannot resolve it."""
+    try:
+        got = limits.tpr_limits(board.ranks(attempt), board.members, fpr=fpr, low_alpha=alpha, high_alpha=alpha)
+    except MeasurementError as exc:
+        return RateAtFpr(fpr=fpr, value=None, problem=str(exc))
+    return RateAtFpr(fpr=fpr, value=got.value, low=got.low, high=got.high)
+
+
+def shown_cells(board: Board, attempt: Attempt, scope: str, alpha: float) -> tuple[CellAccuracy, ...]:
+    """Return accuracy in every class or group that is large enough to be shown."""
+    try:
+        where = cells(board, scope, None)
+    except MeasurementError:
+        return ()
+    out = []
+    for name, who in where.items():
+        inside, outside = int((who & board.members).sum()), int((who & ~board.members).sum())
+        if min(inside, outside) < SMALL_CELL:
+            continue
+        got = limits.balanced_accuracy(board.decisions(attempt, who)[0], low_alpha=alpha / 2, high_alpha=alpha / 2)
+        out.append(
+            CellAccuracy(name=name, value=got.value, low=got.low, high=got.high, members=inside, candidates=outside)
         )
-        for name, who in where.items()
-    }
-    worst = max(found, key=lambda k: np.nan_to_num(found[k].value, nan=-np.inf))
-    return Measurement(
-        request,
-        value=found[worst].value,
-        low=max(g.low for g in found.values()),
-        high=max(g.high for g in found.values()),
-        unit="fraction" if zero_one else "nats",
-        kind="confidence",
-        confidence=1 - alpha,
-        n=int(p.trial.sum()),
-        population=int(p.trial.sum()),
-        where=worst if len(where) == 1 or (where[worst] & ~p.members).sum() >= 10 else "a cell too small to name",
-        assumptions=(
-            "candidates come from the same population as the training records",
-            *(() if zero_one else ("the mean loss on candidates is roughly normal",)),
-        ),
-        behind=BehindMembership(
-            training_loss=float(loss[p.members & p.trial].mean()), removed_candidates=dict(p.removed)
-        ),
-    )
+    return tuple(out)
 
 
-def losses(log_p: Float, labels: NDArray[np.int64], kind: str) -> Float:
-    """Return the loss of every pool record, shape (P,): 0 or 1, or nats."""
-    if kind == "zero_one":
-        return np.asarray(log_p.argmax(axis=1) != labels, dtype=np.float64)
-    if kind == "cross_entropy":
-        return np.asarray(-log_p[np.arange(len(labels)), labels], dtype=np.float64)
-    raise MeasurementError(f"unknown loss {kind!r}; known: zero_one, cross_entropy")
+def null_runs(board: Board, ran: list[Attempt], confidence: float) -> NullRuns:
+    """Return how often the lower limit rises above guessing when candidates are called members at random.
+
+    All candidates were outside the training set, so any alarm among them is false; the same scores, thresholds, limits
+    and correction are used as for the verdict.
+    """
+    rng = board.run.generator("null runs")
+    outside = np.flatnonzero(~board.members)
+    scores = np.stack([a.scores[outside] for a in ran])
+    fixed = scores >= np.array([[a.threshold] for a in ran])
+    alpha, found = 1 - confidence, []
+    for _ in range(NULL_RUNS):
+        order = rng.permutation(len(outside))
+        called = np.zeros(len(outside), dtype=bool)
+        called[order[: len(outside) // 2]] = True
+        half = np.zeros(len(outside), dtype=bool)
+        half[order[::2]] = True
+        counts = [Decisions.of(f, called) for f in fixed]
+        for s in scores:
+            at = roc.best_threshold(s[half], called[half])
+            counts.append(Decisions.of(s[~half] >= at, called[~half]))
+        found.append([(d.tp, d.fn, d.tn, d.fp) for d in counts])
+    alarms = int((lower_limits(np.array(found), alpha / len(found[0])) > 0.5).any(axis=1).sum())
+    low, high = (float(limit(alarms, NULL_RUNS, alpha=0.025)) for limit in (lower_limit, upper_limit))
+    return NullRuns(attacks=len(ran), runs=NULL_RUNS, alarms=alarms, nominal=alpha, low=low, high=high)
 
 
-def gap(inside: Float, outside: Float, *, zero_one: bool, low_alpha: float, high_alpha: float) -> Interval:
-    """Return mean loss outside less mean loss inside, with limits of the population's; nothing outside: no limits."""
-    training = float(inside.mean())
-    n = len(outside)
-    if np.isinf(training):
-        raise MeasurementError("the model gives a training record probability 0: its cross-entropy has no value")
-    if zero_one:
-        wrong = int(outside.sum())
-        share = wrong / n if n else float("nan")
-        low, high = lower_limit(wrong, n, alpha=low_alpha), upper_limit(wrong, n, alpha=high_alpha)
-        return Interval(share - training, float(low) - training, float(high) - training)
-    if n < 2:
-        return Interval(float("nan"), -np.inf, np.inf)
-    from scipy.special import stdtrit
+def lower_limits(counts: NDArray[np.int64], alpha: float) -> Float:
+    """Return lower limits of balanced accuracies from counts (..., tp, fn, tn, fp): thousands at once, to be shown.
 
-    mean = float(outside.mean())
-    if np.isinf(mean):
-        return Interval(np.inf, np.inf, np.inf)
-    step = float(outside.std(ddof=1)) / np.sqrt(n)
-    low = mean - stdtrit(n - 1, 1 - low_alpha) * step
-    return Interval(
-        mean - training, float(low) - training, float(mean + stdtrit(n - 1, 1 - high_alpha) * step) - training
-    )
+    The kernel's, by which is judged, are taken one after another, which took longer than the attacks.
+    """
+    from scipy.stats import beta
+
+    right, wrong = counts[..., ::2], counts[..., 1::2]
+    return np.asarray(np.where(right > 0, beta.ppf(alpha / 2, right, wrong + 1), 0.0).mean(axis=-1))

@@ -18,7 +18,6 @@ from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
-from privgate.membership.numbers.residual_adversaries import self_test as test_on_numbers
 from privgate.run import beside
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool, train
@@ -172,7 +171,7 @@ class Board:
 def tested(name: str) -> SelfTest:
     """Return the self-test of a catalogued attack; it is always the same one."""
     if name in numbers.BY_NAME:
-        return test_on_numbers(numbers.BY_NAME[name])
+        return numbers.self_test(numbers.BY_NAME[name])
     return self_test(attacks.BY_NAME[name])
 
 

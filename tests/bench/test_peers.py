@@ -14,7 +14,7 @@ import pytest
 
 from privgate.check import questions
 from privgate.evidence import Request
-from privgate.membership import attack_figures, attacks
+from privgate.membership import attack_measures, attacks
 from privgate.membership import board as boards
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import tpr_at_fpr
@@ -72,7 +72,7 @@ def privgate_rows():
             got = questions.measure(
                 bench, Request.of("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
             )
-            shown = next(a.figures for a in attack_figures.part(bench).attacks if a.name == attack.name)
+            shown = next(a.figures for a in attack_measures.part(bench).attacks if a.name == attack.name)
             yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(shown.auc, 4),
                    "acc": round(got.value, 4), "low": round(got.low, 4), "high": round(got.high, 4),
                    "tpr@0.1": round(tpr_at_fpr(attempt.scores, board.members, fpr=0.1), 4)}  # fmt: skip

@@ -9,7 +9,7 @@ from sklearn.naive_bayes import BernoulliNB
 from privgate.check import questions
 from privgate.evidence import Request
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.membership import attack_figures, attacks
+from privgate.membership import attack_measures, attacks
 from privgate.policy.rules.attacks import AttackAccuracy
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
@@ -59,7 +59,7 @@ def subject(k):
 @pytest.mark.slow
 def test_blameless_models_are_blocked_at_most_as_often_as_stated(monkeypatch):
     monkeypatch.setattr(attacks, "ALL", tuple(CHEAP))
-    monkeypatch.setattr(attack_figures, "note", lambda *_: None)
+    monkeypatch.setattr(attack_measures, "note_attempts", lambda *_: None)
     blocked = {"attack_accuracy": 0, "attack_tpr": 0}
     rule = AttackAccuracy(metric="attack_accuracy", max=0.5)
     for k in range(SUBJECTS):

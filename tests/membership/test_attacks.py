@@ -12,7 +12,7 @@ from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request
 from privgate.families.retrained import Status
-from privgate.membership import attack_figures, attack_measures, attacks, limits
+from privgate.membership import attack_measures, attacks, limits, per_record, rotated
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
@@ -108,7 +108,7 @@ def test_a_rate_that_the_candidates_cannot_resolve_is_refused(overfitted):
 
 def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
     questions.measure(overfitted, ask(attack="any"))
-    part = attack_figures.part(overfitted)
+    part = attack_measures.part(overfitted)
 
     assert {a.name for a in part.attacks} == set(attacks.BY_NAME)
     for attack in part.attacks:
@@ -129,7 +129,7 @@ def test_the_report_gets_every_attack_with_its_threat_model(overfitted):
 def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
         questions.measure(b, ask(attack="any"))
-        assert attack_figures.part(b).null_runs.low <= 0.05
+        assert attack_measures.part(b).null_runs.low <= 0.05
 
 
 def test_limits_of_many_null_runs_are_those_by_which_is_judged():
@@ -140,7 +140,7 @@ def test_limits_of_many_null_runs_are_those_by_which_is_judged():
             limits.balanced_accuracy(Decisions(tp=tp, fn=fn, tn=tn, fp=fp), low_alpha=alpha, high_alpha=0.5).low
             for tp, fn, tn, fp in counts.tolist()
         ]
-        np.testing.assert_allclose(attack_figures.lower_limits(counts, alpha), truth, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(attack_measures.lower_limits(counts, alpha), truth, rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -323,7 +323,7 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=6), seed=3), made(), release=Release("label"))
     b = Run(subject, InProcess(), Budget(shadow_models=16), seeds=(3,))
     got = questions.measure(b, ask())
-    figures = {a.name: a.figures for a in attack_figures.part(b).attacks}
+    figures = {a.name: a.figures for a in attack_measures.part(b).attacks}
     alone = questions.measure(bench(DecisionTreeClassifier(max_depth=6)), ask())
 
     assert set(figures) == {"lira_online", "lira_online on the release"}
@@ -360,25 +360,25 @@ def test_subsets_are_balanced_complementary_pairs():
 
 def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     b = bench(models=10)
-    masks = attack_measures.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
+    masks = per_record.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
     b_in = masks[:, b.once(pools.of_run).eligible].mean(axis=0)
 
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
     assert not any((masks == m).all(axis=1).any() for m in b.once(pool.train).masks)
-    assert b.once(attack_measures.train).masks.shape == b.once(pool.train).masks.shape
+    assert b.once(per_record.train).masks.shape == b.once(pool.train).masks.shape
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
     board = overfitted.once(boards.run)
     attack = attacks.BY_NAME["lira_online"]
-    scores = attack_figures.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
-    accuracy = attack_figures.accuracy_per_record(attack, scores, board.signals.shadow_members)
+    scores = rotated.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
+    accuracy = rotated.accuracy_per_record(attack, scores, board.signals.shadow_members)
 
     assert scores.shape == board.signals.shadow_members.shape
     assert accuracy.mean() > 0.6
-    assert attack_figures.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
-    assert attack_figures.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
+    assert rotated.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
+    assert rotated.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
 
 
 def test_accuracy_is_set_against_pdtp_once_both_are_measured():
@@ -405,7 +405,7 @@ def test_small_groups_count_but_are_not_named():
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
     assert got.behind.cells_too_small_to_show == 1
-    assert "9 = 1" not in str(attack_figures.part(b).attacks)
+    assert "9 = 1" not in str(attack_measures.part(b).attacks)
 
 
 def test_the_gap_is_the_difference_of_mean_losses(overfitted):

@@ -10,8 +10,8 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.membership import attacks, numbers
 from privgate.membership import board as boards
-from privgate.membership.attacks.lira_neighbours import in_turn
-from privgate.membership.attacks.self_test import balanced_mask, blind_tolerance, of_label, planted, two_answers
+from privgate.membership.attacks.neighbours import in_turn
+from privgate.membership.attacks.self_test import balanced_mask, blind_tolerance, of_label, plant_two_answers, planted
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import auc
@@ -187,7 +187,7 @@ def test_scope_record_asks_its_targets_beside_records_too():
 
 def test_a_leak_of_two_answers_is_seen_by_no_attack_that_has_one():
     signals = planted(np.random.default_rng(4), leak=False)
-    both = two_answers(signals, np.random.default_rng(5), lambda z: of_label(signals.labels, z), leak=True)
+    both = plant_two_answers(signals, np.random.default_rng(5), lambda z: of_label(signals.labels, z), leak=True)
     rng = np.random.default_rng(6)
     found = {a.name: auc(a.scores(both.without_truth(), rng), both.members) for a in attacks.ALL}
 

@@ -11,7 +11,7 @@ from privgate import Budget, Laplace, Policy, Recipe, Release, Subject, Training
 from privgate.errors import MeasurementError
 from privgate.membership import numbers
 from privgate.membership.attacks.attack_base import Signals
-from privgate.membership.numbers.residual_adversaries import likelihoods, planted, self_test
+from privgate.membership.numbers import likelihoods, planted, self_test
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 

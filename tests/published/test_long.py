@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from papers import candidate_set, datasets, networks
-from privgate.membership import attack_figures
+from privgate.membership import rotated
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 
@@ -36,8 +36,8 @@ def test_attacks_on_location_reach_at_least(location, name, accuracy, auc):
     # lira_online and long_distance: the bar is a 60-line script's .965-.970 (AUC .996) and .90; paper: distance .8533
     data, masks, log_p = location
     attack = BY_NAME[name]
-    scores = attack_figures.rotate(attack, Signals(log_p[0], data.y, log_p, masks), np.random.default_rng(0))
-    fired = scores >= attack_figures.threshold_of(attack, scores, masks)
+    scores = rotated.rotate(attack, Signals(log_p[0], data.y, log_p, masks), np.random.default_rng(0))
+    fired = scores >= rotated.threshold_of(attack, scores, masks)
 
     assert (fired == masks).mean() >= accuracy
     assert roc.auc(scores.ravel(), masks.ravel()) >= auc

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.random import Generator
 
 from privgate.arrays import Float
-from privgate.membership.attacks import perceptron
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import usable_shadows
+from privgate.membership.attacks.shokri import balanced_rows, log_odds, train_network
 
 #: rows of (shadow model, record) that the attack model learns from: the paper's 20 models on 2,000 records
 MOST_ROWS = 40_000
@@ -41,11 +41,11 @@ class LongUntargeted(Attack):
         """Train the attack model on (features, label, answer) of the shadow models."""
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         known = describe(signals)
-        flat = perceptron.balanced_rows(inside, MOST_ROWS, rng)
+        flat = balanced_rows(inside, MOST_ROWS, rng)
         model, record = np.divmod(flat, inside.shape[1])
         rows = np.hstack([known[record], np.exp(log_p[model, record])])
-        network = perceptron.train(rows, inside[model, record], rng, hidden=32, epochs=30)
-        return lambda target: perceptron.log_odds(network, np.hstack([known, np.exp(target)]))
+        network = train_network(rows, inside[model, record], rng, hidden=32, epochs=30)
+        return lambda target: log_odds(network, np.hstack([known, np.exp(target)]))
 
 
 def describe(signals: Signals) -> Float:

@@ -1,9 +1,9 @@
 """Known answers: every attack must find a planted leak, and must find nothing where there is none."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -78,21 +78,26 @@ def _discrete(rng: Generator, known: NDArray[np.bool_], labels: NDArray[np.int64
         return np.asarray(np.log(votes / draws), dtype=np.float64)
 
 
-def two_answers(signals: Signals, rng: Generator, told: Callable[[Float], Float], *, leak: bool) -> Signals:
+def plant_two_answers(signals: Signals, rng: Generator, answer: Callable[[Float], Float], *, leak: bool) -> Signals:
     """Return the same people, of whom two answers tell something together, and neither of them alone.
 
     What is asked of the record and at the first question beside it is one noise, of each model and record its own; at
-    the second question a member's is moved by a third of the noise's deviation. ``told`` makes answers of numbers.
+    the second question a member's is moved by a third of the noise's deviation. ``answer`` makes answers of numbers.
     """
-    if signals.members is None:  # pragma: no cover  planted signals always know
-        raise MeasurementError("planted signals without ground truth")
-    inside = np.concatenate([signals.members[None], signals.shadow_members])
+    inside = np.concatenate([truth(signals)[None], signals.shadow_members])
     noise = rng.normal(0.0, 3.0, inside.shape)[..., None] + rng.normal(0.0, 0.05, (*inside.shape, 3))
     noise[..., 2] += inside & leak
-    answers = told(noise)
+    answers = answer(noise)
     target, shadow = answers[0], answers[1:]
     made = replace(signals, target=target[:, 0], beside=target[:, 1:], training_loss=None)
     return replace(made, shadow=shadow[:, :, 0], shadow_beside=shadow[:, :, 1:])
+
+
+def truth(signals: Signals) -> NDArray[np.bool_]:
+    """Return who was a member, shape (P,)."""
+    if signals.members is None:  # pragma: no cover  planted signals always know
+        raise MeasurementError("planted signals without ground truth")
+    return signals.members
 
 
 def of_label(labels: NDArray[np.int64], logits: Float) -> Float:
@@ -112,45 +117,73 @@ def blind_tolerance(n1: int, n0: int) -> float:
     return float(5 * np.sqrt((n1 + n0 + 1) / (12 * n1 * n0)))
 
 
-def self_test(attack: Attack) -> SelfTest:
-    """Run ``attack`` on the known answers; always the same ones, so that a passing attack passes every time.
+@dataclass(frozen=True)
+class Planting:
+    """A leak that an attack must find, and whose absence it must not find.
 
-    Who asks beside records is given a leak, too, that only two answers tell together.
+    Parameters
+    ----------
+    form : Form
+        What the model answers with.
+    due : float
+        Least AUC where there is a leak.
+    signals : callable
+        ``signals(rng, leak=...)`` returns planted signals with ground truth.
+    records : int
+    seed : int
+        Known answers are always the same ones, so that a passing attack passes every time.
     """
-    found: dict[tuple[Form, bool], float] = {}
+
+    form: Form
+    due: float
+    signals: Callable[..., Signals]
+    records: int
+    seed: int
+
+
+def run_plantings(attack: Attack, plantings: list[Planting]) -> SelfTest:
+    """Return how ``attack`` does on each planting with and without its leak; the first that fails ends the test."""
+    nan = float("nan")
+    reached: dict[tuple[Form, bool], float] = {}
     problem = ""
-    forms = get_args(Form)[: None if attack.asks != "record" else -1]
-    for k, form in enumerate(forms):
-        records = FEWER_RECORDS if k else RECORDS
-        tolerance = blind_tolerance(records // 2, records - records // 2)
+    for k, planting in enumerate(plantings):
         for leak in (True, False):
-            rng = np.random.default_rng([7, leak, k] if k else [7, leak])
-            if form == "two answers":
-                signals = planted(rng, leak=False, records=records, shadows=attack.planted_shadows)
-                signals = two_answers(signals, rng, partial(of_label, signals.labels), leak=leak)
-            else:
-                signals = planted(rng, leak=leak, form=form, records=records, shadows=attack.planted_shadows)
-            members = signals.members
-            if members is None:  # pragma: no cover  planted signals always know
-                raise MeasurementError("planted signals without ground truth")
+            rng = np.random.default_rng([planting.seed, leak, k] if k else [planting.seed, leak])
+            signals = planting.signals(rng, leak=leak)
             try:
-                found[form, leak] = auc(attack.scores(signals.without_truth(), rng), members)
+                reached[planting.form, leak] = auc(attack.scores(signals.without_truth(), rng), truth(signals))
             except MeasurementError as exc:
-                return SelfTest(float("nan"), float("nan"), float("nan"), f"{attack.name}: {exc}")
-        due = FOUND if attack.per_record or form != "votes" else FOUND_BY_A_COMMON_THRESHOLD
-        among = "" if form == "continuous" else f" in {form}"
-        if not found[form, True] >= due:
-            problem = f"{attack.name} misses a planted leak{among}: AUC {found[form, True]:.3f}, at least {due} is due"
-        elif not abs(found[form, False] - 0.5) <= tolerance:
-            problem = f"{attack.name} finds a leak where there is none{among}: AUC {found[form, False]:.3f}"
+                return SelfTest(nan, nan, nan, f"{attack.name}: {exc}")
+        among = "" if planting.form == "continuous" else f" in {planting.form}"
+        with_leak, without = reached[planting.form, True], reached[planting.form, False]
+        if not with_leak >= planting.due:
+            problem = f"{attack.name} misses a planted leak{among}: AUC {with_leak:.3f}, at least {planting.due} is due"
+        elif not abs(without - 0.5) <= blind_tolerance(planting.records // 2, planting.records - planting.records // 2):
+            problem = f"{attack.name} finds a leak where there is none{among}: AUC {without:.3f}"
         if problem:
             break
-    nan = float("nan")
     return SelfTest(
-        found["continuous", True],
-        found["continuous", False],
+        reached["continuous", True],
+        reached["continuous", False],
         blind_tolerance(RECORDS // 2, RECORDS - RECORDS // 2),
         problem,
-        votes=found.get(("votes", True), nan),
-        labels=found.get(("labels", True), nan),
+        votes=reached.get(("votes", True), nan),
+        labels=reached.get(("labels", True), nan),
     )
+
+
+def self_test(attack: Attack) -> SelfTest:
+    """Run ``attack`` on the known answers; who asks beside records gets a leak, too, that only two answers show."""
+    plantings = []
+    for form in get_args(Form)[: None if attack.asks != "record" else -1]:
+        records = RECORDS if form == "continuous" else FEWER_RECORDS
+        due = FOUND if attack.per_record or form != "votes" else FOUND_BY_A_COMMON_THRESHOLD
+        shape: dict[str, Any] = {"records": records, "shadows": attack.planted_shadows}
+        plant = partial(_plant_pair, **shape) if form == "two answers" else partial(planted, form=form, **shape)
+        plantings.append(Planting(form, due, plant, records, 7))
+    return run_plantings(attack, plantings)
+
+
+def _plant_pair(rng: Generator, *, leak: bool, records: int, shadows: int) -> Signals:
+    signals = planted(rng, leak=False, records=records, shadows=shadows)
+    return plant_two_answers(signals, rng, partial(of_label, signals.labels), leak=leak)

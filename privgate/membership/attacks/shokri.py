@@ -1,5 +1,6 @@
 """Shadow-trained attack model, one a class."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.errors import MeasurementError
-from privgate.membership.attacks import perceptron
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
-from privgate.membership.attacks.observed import usable_shadows
+from privgate.membership.attacks.observed import FLOOR, usable_shadows
 
 #: rows of (shadow model, record) that one class's attack model learns from
 MOST_ROWS = 4000
@@ -86,11 +86,52 @@ def judge(networks: dict[int, Any], log_p: Float, labels: NDArray[np.int64]) -> 
     for c in np.unique(labels):
         if c not in networks:
             raise MeasurementError(f"no attack model for class {c}: the adversary has no records of it")
-        out[labels == c] = perceptron.log_odds(networks[c], np.exp(log_p[labels == c]))
+        out[labels == c] = log_odds(networks[c], np.exp(log_p[labels == c]))
     return out
 
 
 def _network(log_p: Float, inside: NDArray[np.bool_], rng: Generator) -> Any:
-    rows = perceptron.balanced_rows(inside, MOST_ROWS, rng)
+    rows = balanced_rows(inside, MOST_ROWS, rng)
     answers = np.exp(log_p.reshape(-1, log_p.shape[-1])[rows])
-    return perceptron.train(answers, inside.ravel()[rows], rng, hidden=64, epochs=EPOCHS)
+    return train_network(answers, inside.ravel()[rows], rng, hidden=64, epochs=EPOCHS)
+
+
+def train_network(rows: Float, inside: NDArray[np.bool_], rng: Generator, *, hidden: int, epochs: int) -> Any:
+    """Return a standardised network of one hidden layer that tells "in" from "out".
+
+    Parameters
+    ----------
+    rows : float64 array of shape (n, f)
+        What the adversary sees of each (shadow model, record).
+    inside : bool array of shape (n,)
+        Whether the model was trained on the record; both kinds.
+    rng : Generator
+    hidden, epochs : int
+        Rectified linear units of the hidden layer, and passes over the rows.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    seed = int(rng.integers(2**31))
+    network = MLPClassifier((hidden,), learning_rate_init=0.01, max_iter=epochs, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the papers stop after so many passes, too
+        warnings.filterwarnings("ignore", message="Got `batch_size`")
+        return make_pipeline(StandardScaler(), network).fit(rows, inside)
+
+
+def log_odds(network: Any, rows: Float) -> Float:
+    """Return ln P(in) - ln P(out), shape (n,); finite, since a saturated unit's 0 is taken for 1e-30."""
+    p = np.log(np.maximum(network.predict_proba(rows), FLOOR))
+    return np.asarray(p[:, 1] - p[:, 0], dtype=np.float64)
+
+
+def balanced_rows(inside: NDArray[np.bool_], most: int, rng: Generator) -> NDArray[np.int64]:
+    """Return positions in the flattened ``inside``: equally many of each kind, at most ``most`` in all, shuffled."""
+    flat = inside.ravel()
+    one, other = np.flatnonzero(flat), np.flatnonzero(~flat)
+    size = min(len(one), len(other), most // 2)
+    picked = np.concatenate([rng.choice(one, size, replace=False), rng.choice(other, size, replace=False)])
+    return np.asarray(rng.permutation(picked), dtype=np.int64)

@@ -1,7 +1,6 @@
 """Laws that hold for every attack of the catalogue."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,10 +157,3 @@ def test_the_docstring_says_threat_model_source_and_what_is_left_out(attack):
     assert attack.source
     assert attack.threat_model
     assert attack.title
-
-
-def test_one_file_an_attack_by_its_name():
-    folder = Path(attacks.__file__).parent
-    beside = {"__init__", "attack_base", "observed", "on_release", "perceptron", "self_test"}
-
-    assert {p.stem for p in folder.glob("*.py")} - beside == {a.name for a in attacks.ALL}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from privgate.membership.attacks import BY_NAME, lira_offline, lira_online, observed, rmia_offline
+from privgate.membership.attacks import BY_NAME, lira, observed, rmia
 from privgate.membership.attacks.observed import FLOOR, own_logit, resolution
 from privgate.membership.attacks.self_test import planted
 from privgate.statistics.roc import auc
@@ -104,11 +104,11 @@ def test_no_step_reverses_two_answers(p, q, step):
 
 def test_the_published_formula_is_blind_on_votes_and_ours_is_not(monkeypatch):
     found = {}
-    for name, module in (("lira_online", lira_online), ("lira_offline", lira_offline)):
+    for name in ("lira_online", "lira_offline"):
         for published in (False, True):
             with monkeypatch.context() as m:
                 if published:  # logits up to +-ln 1e30, one variance for all records
-                    m.setattr(module, "resolution", lambda *_: FLOOR)
+                    m.setattr(lira, "resolution", lambda *_: FLOOR)
                     m.setattr(observed, "POOLED_WEIGHT", 1e9)
                 got = []
                 for k in range(4):
@@ -138,8 +138,8 @@ def test_offline_attacks_never_see_models_that_held_the_record(signals, name, mo
     shadow = signals.shadow.copy()
     shadow[signals.shadow_members[:, i], i] = np.log([0.98, 0.01, 0.01])
     # two numbers, one for all records, may come from the record's own models
-    monkeypatch.setattr(lira_offline, "resolution", lambda *_: 1e-3)
-    monkeypatch.setattr(rmia_offline, "slope", lambda *_: 0.5)
+    monkeypatch.setattr(lira, "resolution", lambda *_: 1e-3)
+    monkeypatch.setattr(rmia, "slope", lambda *_: 0.5)
     one, other = (
         BY_NAME[name].scores(s, np.random.default_rng(0))[i] for s in (signals, replace(signals, shadow=shadow))
     )
@@ -174,7 +174,7 @@ def test_a_logit_keeps_digits_where_the_probability_rounds_to_one():
 @pytest.mark.parametrize("count", [16, 40])
 def test_every_model_in_turn_equals_leaving_its_pair_out(signals, leaking, name, count, monkeypatch):
     attack = BY_NAME[name]
-    monkeypatch.setattr(lira_online, "resolution", lambda *_: 1e-3)  # read off all models together, or off the others
+    monkeypatch.setattr(lira, "resolution", lambda *_: 1e-3)  # read off all models together, or off the others
     used = leaking.without_truth() if count == 16 else signals
     # twins side by side
     one = [i for i in range(len(used.shadow)) if used.shadow_members[i, 0]]

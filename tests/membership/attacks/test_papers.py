@@ -1,16 +1,12 @@
 """What the papers say of their own attacks: theorems, and definitions by naive loops."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import entropy, norm
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import StandardScaler
 
-from privgate.membership.attacks import BY_NAME, perceptron
+from privgate.membership.attacks import BY_NAME, shokri
 from privgate.statistics.roc import Decisions
 
 
@@ -98,30 +94,9 @@ def test_an_attack_model_that_is_certain_gives_a_finite_score():
     rng = np.random.default_rng(0)
     inside = np.arange(400) < 200
     rows = np.where(inside, 1.0, -1.0)[:, None] + 0.01 * rng.normal(size=(400, 1))
-    network = perceptron.train(rows, inside, rng, hidden=8, epochs=40)
-    far = perceptron.log_odds(network, np.array([[1e6], [-1e6]]))
+    network = shokri.train_network(rows, inside, rng, hidden=8, epochs=40)
+    far = shokri.log_odds(network, np.array([[1e6], [-1e6]]))
 
     assert np.isfinite(far).all()
     assert far[0] > 60
     assert far[1] < -60
-
-
-@pytest.mark.parametrize(("rows", "features", "hidden", "epochs"), [(13, 1, 4, 60), (450, 5, 32, 30), (201, 3, 9, 99)])
-def test_the_network_is_the_one_that_scikit_learn_trains(rows, features, hidden, epochs):
-    """To the last bit: epochs that end early, and last batches that are small, included."""
-    rng = np.random.default_rng(rows)
-    inside = np.arange(rows) % 2 == 0
-    seen = rng.normal(size=(rows, features)) + inside[:, None]
-    theirs = MLPClassifier(
-        (hidden,), learning_rate_init=0.01, max_iter=epochs, batch_size=min(200, rows),
-        random_state=int(np.random.default_rng(7).integers(2**31)),
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        theirs.fit(StandardScaler().fit_transform(seen), inside)
-    ours = perceptron.train(seen, inside, np.random.default_rng(7), hidden=hidden, epochs=epochs)
-
-    found = zip(ours.weights[::2] + ours.weights[1::2], theirs.coefs_ + theirs.intercepts_, strict=True)
-    assert all(np.allclose(a, b, rtol=0, atol=1e-6) for a, b in found)
-    p = theirs.predict_proba(ours.scaler.transform(seen))
-    assert perceptron.log_odds(ours, seen) == pytest.approx(np.log(p[:, 1]) - np.log(p[:, 0]), abs=1e-4)

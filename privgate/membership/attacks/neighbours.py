@@ -1,4 +1,4 @@
-"""Likelihood ratio of several answers: at the record, beside it, and what lies between them."""
+"""Likelihood ratios of several answers: at the record, beside it, and what lies between them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
-from privgate.membership.attacks.lira_online import log_ratio
+from privgate.membership.attacks.lira import log_ratio
 from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
 
 #: rows of (shadow model, record) that weights are learned from, about; more of them move no weight
@@ -151,3 +151,21 @@ def _weights(rows: Float, inside: Bool) -> Float:
         if np.abs(move).max() < STILL:
             break
     return np.asarray(np.concatenate([w[:1], w[1:] / scale]))
+
+
+class LiraBeside(LiraNeighbours):
+    """Likelihood ratios of answers beside a record and of their differences; nobody asks about the record itself.
+
+    Threat model: black box with probabilities; several queries beside the record's own features, which are never asked.
+    The adversary knows the record and its label, the training algorithm, and data of the same population, and trains
+    shadow models with and without the record. Score and cut are those of ``lira_neighbours``.
+
+    Source: Carlini et al. (2022), Algorithm 1 and section VI.D (several queries).
+
+    Left out: the record's own answer, so that an endpoint gains nothing by refusing or answering it otherwise.
+    """
+
+    name = "lira_beside"
+    title = "Likelihood ratio, beside the record only"
+    threat_model = "probabilities beside the record, never for it; trains shadow models with and without it"
+    asks = "beside"
