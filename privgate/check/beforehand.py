@@ -54,11 +54,7 @@ def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
 
 
 def _look_at_file(run: Run, policy: Policy) -> Precondition | None:
-    """Return what a look at the stored files showed; None where nothing is stored.
-
-    Rules of the policy say how many records there may be; without one there may be none. Where the file is stated to
-    be out of reach, records in it are a warning.
-    """
+    """Return what a look at the stored files showed, a warning where these are stated to be out of reach."""
     if (seen := file.look_if_needed(run)) is None:
         return None
     text = f"the file {seen.bytes_said}"

@@ -229,10 +229,7 @@ def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
 
 
 def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Hand an approval to the signer's command, without a shell, and wait; what it must not know is not told it.
-
-    Of a signer that did not run the approval goes on waiting; one that refuses is asked once more.
-    """
+    """Hand an approval to the signer's command, without a shell or secrets; it waits on if the signer did not run."""
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "uri": _exact(subject), "model": name}
     named |= {"nonce": settings["nonce"], "version": subject.version, "target": f"{name}@{alias}"}

@@ -28,15 +28,13 @@ STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2",
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """Numbers of a file, and the class and attribute that they belong to.
-
-    ``text``: they were printed, so that digits are lost. ``loose``: they were gathered from single numbers, so that
-    their count says nothing.
-    """
+    """Numbers of a file, and the class and attribute that they belong to."""
 
     where: str
     values: NDArray[Any]
+    #: printed, so that digits are lost
     text: bool = False
+    #: gathered from single numbers, so that their count says nothing
     loose: bool = False
 
 

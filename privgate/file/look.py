@@ -9,7 +9,7 @@ may hold every record in a form that nobody here knows, and so may as many bytes
 import json
 import pickle
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,14 @@ _LINES = 20
 #: classes that make records of others inside a pipeline, and keep what they made them of
 _SAMPLER = re.compile(r"imblearn\.(over_sampling|under_sampling|combine)\b")
 #: classes that keep the records that they were fitted to, because they answer from them
-KEEPERS = frozenset(
-    (
-        "KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor",
-        "NearestNeighbors", "KNeighborsTransformer", "RadiusNeighborsTransformer", "LocalOutlierFactor",
-        "KernelDensity", "SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "GaussianProcessClassifier",
-        "GaussianProcessRegressor", "KernelRidge", "KernelPCA", "LabelPropagation", "LabelSpreading", "KNNImputer",
-        "Nystroem", "Isomap", "DBSCAN", "TabPFNClassifier", "TabPFNRegressor", "SmoothedNeighbors", "KDTree",
-        "KDTree64", "BallTree", "BallTree64", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat", "IndexHNSWFlat",
-    )
-)  # fmt: skip
+KEEPERS = {
+    "KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor",
+    "NearestNeighbors", "KNeighborsTransformer", "RadiusNeighborsTransformer", "LocalOutlierFactor",
+    "KernelDensity", "SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "GaussianProcessClassifier",
+    "GaussianProcessRegressor", "KernelRidge", "KernelPCA", "LabelPropagation", "LabelSpreading", "KNNImputer",
+    "Nystroem", "Isomap", "DBSCAN", "TabPFNClassifier", "TabPFNRegressor", "SmoothedNeighbors", "KDTree",
+    "KDTree64", "BallTree", "BallTree64", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat", "IndexHNSWFlat",
+}  # fmt: skip
 #: attributes of libraries' types that are no records, how many entries they may have: type -> attributes
 NO_RECORDS = {
     r"sklearn\.tree\._tree\.Tree": r"nodes\.\w+|values",
@@ -64,6 +62,8 @@ NO_RECORDS = {
     r"(xgboost|lightgbm|catboost)\.[\w.]+": r".*",
 }  # fmt: skip
 _NO_RECORDS = re.compile("|".join(rf"{kind}\.({names})" for kind, names in NO_RECORDS.items()))
+#: numbers that are the shape of a sparse table, or of a tensor whose own numbers stand elsewhere
+_SHAPE = re.compile(r"scipy\.sparse\..*shape(\.npy)?|.*/shape\.npy|torch\._utils\._rebuild_tensor_v2")
 #: where our own reports lie beside a model, in every version
 _REPORTS = ("privgate_reports/", "privgate/reports")
 #: what holds the bytes of Python's own code
@@ -167,7 +167,8 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
         if held[id(a)].any():
             sight.held |= held[id(a)]
             sight.kept += _name_places(records, a, parts)
-    sight.may_hold += [why for a in contents.arrays if a.where not in sight.kept if (why := _suspect(a, records))]
+    arrays = [a for a in _stack_rows(contents.arrays) if a.where not in sight.kept]
+    sight.may_hold += [why for a in arrays if (why := _suspect(a, records))]
     sight.may_hold += [
         f"a list with one text a record ({where})" for where, size in contents.lists if size == records.n >= MANY
     ]
@@ -194,10 +195,7 @@ def _name_places(records: Records, joined: Array, parts: list[Array]) -> list[st
 
 
 def _join_short(arrays: list[Array]) -> list[tuple[Array, list[Array]]]:
-    """Return what is searched, and its parts: short arrays are joined, each type of number, parameters or not.
-
-    Ensembles have thousands of these, and somebody may have kept each record by itself.
-    """
+    """Return what is searched, and its parts: short arrays, of which ensembles have thousands, are joined by type."""
     searched, short = list[tuple[Array, list[Array]]](), dict[tuple[str, bool, bool], list[Array]]()
     for a in arrays:
         theirs = a.where.startswith(LIBRARIES)
@@ -227,18 +225,41 @@ def _may_be_scaled(a: Array) -> bool:
     return a.text or (a.values.dtype.kind == "f" and a.values.dtype.isnative and not a.where.startswith(_TREES))
 
 
+def _stack_rows(arrays: list[Array]) -> list[Array]:
+    """Return arrays, those of one shape at one place of no library as one: somebody may keep each row by itself."""
+    alike = dict[tuple[Any, ...], list[Array]]()
+    for k, a in enumerate(arrays):
+        own = not a.where.startswith(PARAMETERS)
+        alike.setdefault((a.where, a.values.shape, a.text, a.loose, own or k), []).append(a)
+    stacked = {k: np.unique([a.values for a in some], axis=0) for k, some in alike.items() if len(some) > 1}
+    return [replace(some[0], values=stacked.get(k, some[0].values)) for k, some in alike.items()]
+
+
+@np.errstate(all="ignore")
 def _suspect(a: Array, records: Records) -> str:
     """Return that an array may hold one row a record; empty where it has another size, or is known to hold none."""
-    shape, n = a.values.shape, records.n
-    if a.loose or n < MANY or not a.values.size or _NO_RECORDS.fullmatch(a.where):
+    values, n = a.values, records.n
+    if n < MANY or not values.size or _NO_RECORDS.fullmatch(a.where):
         return ""
-    if (a.values == a.values.flat[0]).all():
+    least, one_row = min(MANY, n / 2), f"an array with one row a record ({a.where})"
+    rows, last = values.flat[0], values.flat[-1]
+    part = "torch" not in a.where and rows != last and n <= 2 * rows <= 2 * n  # an inner split's sparse table
+    if _SHAPE.fullmatch(a.where) and not a.loose and (part or (last != 1 and n in values)):  # strides end in 1
+        return one_row
+    if n / _PART <= values.size <= 4 * n and records.has_in_one_column(a):
+        return f"values of one column of the records ({a.where})"
+    if a.loose or (values == rows).all():
         return ""  # one number, however often
-    if n in shape or (a.where.endswith("indptr") and a.values.size == n + 1):
-        return f"an array with one row a record ({a.where})"
-    rows = 0 if a.where.startswith((*PARAMETERS, "numpy.random.")) or a.text else a.values.size // max(records.width, 1)
-    if records.width and rows >= MANY and _PART * rows >= n:  # an inner split keeps fewer rows than there are records
-        return f"{a.values.size} numbers whose meaning is not known ({a.where})"
+    heading = len(values) == n + 1 and (a.text or a.where.endswith("indptr"))
+    if n in values.shape or heading:
+        return one_row
+    rows = 0 if a.where.startswith((*PARAMETERS, "numpy.random.")) or a.text else values.size // max(records.width, 1)
+    if records.width and rows >= least and _PART * rows >= n:  # an inner split keeps fewer rows than there are records
+        return f"{values.size} numbers whose meaning is not known ({a.where})"
+    if values.ndim == 2 and values.dtype.kind == "f" and len(values) >= least:
+        off = abs(np.array([values.mean(0, dtype=np.float64), values.std(0, dtype=np.float64) - 1])).max(axis=0)
+        if (off < 1 / len(values)).mean() > 0.8:
+            return f"a table that was scaled by its own moments ({a.where})"
     return ""
 
 

@@ -24,10 +24,7 @@ def look_at_recipe(run: Run) -> ArtifactPart:
 
 
 def _ask_worker(run: Run, by: str) -> ArtifactPart:
-    """Return what a worker says of the model's bytes by one of our functions, or that it could not be asked.
-
-    Nothing of it is believed beyond its shape: stored code ran beside it.
-    """
+    """Return what a worker says of the model's bytes; stored code ran beside it, so only the shape is believed."""
     n, answer = run.subject.data.n, run.fleet.examined(run.subject, by)
     why = str(answer.get("problem", ""))
     try:
@@ -82,10 +79,7 @@ def find_keys(run: Run) -> Precondition | None:
 
 
 def count_records(run: Run, request: Request) -> Measurement:
-    """Return how many training records stand in the file.
-
-    The upper limit counts everybody where a part may hold one row a record, else a record for each byte that nobody
-    here could read. It is no proof: what was read may hold records in a form that nobody here knows.
+    """Return how many training records stand in the file; the upper limit is no proof of forms that nobody knows.
 
     Raises
     ------

@@ -15,6 +15,8 @@ from privgate.file.contents import OPAQUE, STORAGES, Contents, decode_letters, i
 Inner = Callable[[bytes, str], None]
 #: what only describes numbers, or copies bytes
 _PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
+#: how tables write what is a number: truth, and a decimal comma
+_PRINTED = {"^True$": "1", "^False$": "0", r"^(-?\d+),(\d+(?:[eE]-?\d+)?)$": r"\1.\2"}
 
 
 class StandIn:
@@ -63,7 +65,7 @@ class _Unpickler(pickle.Unpickler):
         self.into.names.add(full)
         if full in _PLAIN:
             return _PLAIN[full]
-        if name.startswith("_make_skeleton"):  # of cloudpickle: what it returns is a class
+        if name.startswith("_make_skeleton"):  # of cloudpickle, for a class that the pickle describes itself
             return self._describe_class
         if full not in self.classes:
             kind: dict[str, Any] = {"named": full, "kept": self.kept}
@@ -73,7 +75,6 @@ class _Unpickler(pickle.Unpickler):
         return self.classes[full]
 
     def _describe_class(self, *args: Any) -> Any:
-        """Return a stand-in for a class that the pickle describes itself."""
         named = next((a for a in args if isinstance(a, str)), "class")
         self.into.names.add(named)
         return type(named, (StandIn,), {"named": named, "kept": self.kept})
@@ -125,11 +126,7 @@ def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
 
 
 def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed: bool = True) -> None:
-    """Add the arrays and texts of objects, in the order in which they stand; ``inner`` opens bytes that stand inside.
-
-    ``root``, at ``name``, is made of lists, mappings, numbers, texts, bytes, arrays and stand-ins. ``printed``: its
-    numbers were printed, as in JSON.
-    """
+    """Add the arrays and texts of objects in their order; ``printed``: their numbers were printed, as in JSON."""
     import pandas as pd
 
     seen, todo = set[int](), [(root, name)]
@@ -183,7 +180,7 @@ def add_table(frame: Any, where: str, into: Contents, *, text: bool) -> None:
                 numbers += list(np.array(column.tolist(), dtype=np.float64).T)
             continue
         printed = column.map(lambda v: float(v) if isinstance(v, bool | float) else str(v))
-        values = pd.to_numeric(printed.replace({"True": "1", "False": "0"}), errors="coerce")
+        values = pd.to_numeric(printed.replace(_PRINTED, regex=True), errors="coerce")
         if values.notna().any():
             numbers.append(values.to_numpy(np.float64, na_value=np.nan))
         if values.isna().any():
@@ -224,7 +221,6 @@ def _add_strings(strings: list[str], where: str, into: Contents, inner: Inner) -
 
 
 def _list_inside(thing: Any) -> Iterator[Any]:
-    """Yield what a described array is made of, which needs no second look."""
     for part in thing.given if isinstance(thing, StandIn) else thing:
         yield part
         for inner in part if isinstance(part, tuple | list) else ():

@@ -155,7 +155,6 @@ _PACKINGS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 
 
 def _make_unpacker(data: bytes) -> Any:
-    """Return an unpacker of bytes; None where they are packed by nothing known."""
     if data[:1] == b"\x78" and (len(data) < 3 or (data[0] * 256 + data[1]) % 31):
         return None
     return next((make() for begin, make in _PACKINGS if data.startswith(begin)), None)
@@ -220,8 +219,7 @@ def _read_table(rows: list[str], where: str, into: Contents) -> None:
 
     if len(rows) < 2:
         return
-    separator = max(",;\t|", key=rows[-1].count)
-    separator = separator if separator in rows[-1] else r"\s+"
+    separator = next((mark for mark in ";\t|," if mark in rows[-1]), r"\s+")  # a comma last: it may be a decimal one
     with contextlib.suppress(ValueError):  # pandas' errors of a text that is no table
         frame = pd.read_csv(io.StringIO("\n".join(rows)), sep=separator, header=None, on_bad_lines="skip", dtype=str)
         add_table(frame, where, into, text=True)

@@ -79,7 +79,6 @@ def _select_keys(numbers: NDArray[Any], values: Float) -> list[float]:
 
 
 def _list_others(X: Any) -> list[Any]:
-    """Return the values of lists, and of columns that are no numbers."""
     if hasattr(X, "select_dtypes"):
         return list(X.select_dtypes(exclude=["number", "bool"]).to_numpy(dtype=object).ravel().tolist())
     if isinstance(X, list):
@@ -89,7 +88,6 @@ def _list_others(X: Any) -> list[Any]:
 
 
 def _split_values(value: Any) -> Iterator[Any]:
-    """Yield every number and text of JSON, the keys of its mappings as well."""
     if isinstance(value, Mapping):
         yield from value
         value = list(value.values())

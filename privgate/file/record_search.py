@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +80,18 @@ class Records:
         self.cut |= time.process_time() > self._until
         return self.cut
 
+    @cached_property
+    def _distinct(self) -> Float:
+        return self.table[:, [len(np.unique(column)) >= _NAMES * self.n for column in self.table.T]]
+
+    def has_in_one_column(self, a: Array) -> bool:
+        """Return whether nearly all numbers of an array are values of one column that tells people apart."""
+        dtype = np.float32 if a.text else np.result_type(a.values.dtype, np.float32)
+        numbers, own = np.unique(a.values.astype(dtype)), self._distinct.T.astype(dtype)
+        return len(numbers) >= MANY and any(  # not by chance: their neighbours are no values
+            np.isin(numbers, column).mean() >= _NAMES > 2 * np.isin(numbers + 1, column).mean() for column in own
+        )
+
     def find_rows(self, arrays: list[Array], may_be_scaled: Callable[[Array], bool]) -> list[Bool]:
         """Return which records each array holds, bool of shape (n,): as they are first, then as scalers make them."""
         held, alike = [np.zeros(self.n, dtype=bool) for _ in arrays], dict[tuple[Any, bool], list[int]]()
@@ -102,10 +115,7 @@ class Records:
         return held
 
     def find_texts(self, passages: list[str]) -> Bool:
-        """Return which texts stand in passages, whatever their letters' case and what stands between words.
-
-        Passages stand in their order, and an empty one ends a passage. The result has shape (n,).
-        """
+        """Return which texts stand in passages, bool of shape (n,), whatever their case and what is between words."""
         held = np.zeros(self.n, dtype=bool)
         for place, column in enumerate(self.texts):
             common = Counter(filter(None, column))
@@ -191,10 +201,7 @@ def _read_first_values(X: Any) -> Float:
 
 
 class _RecordSpace:
-    """Records as they may have been written, each column's values in order, to be looked up.
-
-    ``ulps`` allow for rounding: of printed numbers, and of arithmetic that scaled them.
-    """
+    """Records as they may have been written, to be looked up; ``ulps`` allow for rounding by print and arithmetic."""
 
     def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
         with np.errstate(all="ignore"):
@@ -247,6 +254,9 @@ class _RecordSpace:
             for k in range(0, len(start), _WINDOWS):
                 table = flat[start[k : k + _WINDOWS, None] + np.arange(width)]
                 held |= self._find_rows(table, [(j, j) for j in self.rarest], straight=True)
+        for wide in (width + 1, width + 2):  # printed with other numbers beside, and before the first row
+            if a.text and a.values.ndim == 1 and a.values.size >= 2 * wide and not held.any():
+                held = self.find_in(replace(a, values=a.values[a.values.size % wide :].reshape(-1, wide)))
         return held
 
     def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]], *, straight: bool) -> Bool:
@@ -300,7 +310,6 @@ class _RecordSpace:
         return pairs
 
     def _share(self, column: Float) -> float:
-        """Return which share of these values are some column's at all."""
         return float((self._place(self.every, column, max(self.small)) >= 0).mean())
 
     def _code(self, j: int, column: Float) -> NDArray[np.int64]:
@@ -308,7 +317,6 @@ class _RecordSpace:
 
     @np.errstate(all="ignore")
     def _place(self, own: Float, column: Float, small: float) -> NDArray[np.int64]:
-        """Return the place of each value among others that are in order, -1 where it is none of them."""
         at = np.clip(np.searchsorted(own, column), 0, len(own) - 1)
         if self.near:
             before = np.maximum(at - 1, 0)
@@ -319,15 +327,12 @@ class _RecordSpace:
 
 @np.errstate(all="ignore")
 def _plain(values: NDArray[Any]) -> Float:
-    """Return numbers as float64, what is missing as a number that nothing else is."""
     return np.asarray(np.nan_to_num(values.astype(np.float64), nan=_MISSING))
 
 
 def _compare(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
-    """Return which rows of mine are among theirs, and how many rows of theirs are among mine.
-
-    Of each row 64 bits are compared: that two others have the same, chance brings about once in 10^19 pairs.
-    """
+    """Return which rows of mine are among theirs, and how many rows of theirs are among mine."""
+    # 64 bits of each row: two others have the same once in 10^19 pairs
     mix = 0x1E3779B97F4A7C15 ** np.arange(1, mine.shape[1] + 1, dtype=np.int64)
     own, rows = mine @ mix, theirs[(theirs >= 0).all(axis=1)] @ mix
     return np.isin(own, rows), int(np.isin(rows, own).sum())

@@ -48,10 +48,7 @@ class GuardedRows:
         return found
 
     def _privgate_row(self, name: str, version: str) -> tuple[Row, Mapping[str, str]]:
-        """Return a row and its tags.
-
-        An SQL store is asked for just these: its public methods read aliases and all else too, three times as long.
-        """
+        """Return a row and its tags; public methods of an SQL store read all else too, three times as long."""
         sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
         if sessions is None or find is None:
             held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin

@@ -191,10 +191,7 @@ def conditions(subject: Mapping[str, Any]) -> set[str]:
 
 
 def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
-    """Return the finding, a warning at best where nothing could have broken the rule, and said before its numbers.
-
-    Where that holds for everything that is enforced nothing was shown at all, which is inconclusive.
-    """
+    """Return the finding, a warning at best where nothing could break the rule; inconclusive where none could."""
     why = rule.vacuous(facts)
     if not why:
         return finding
@@ -314,10 +311,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
 
 
 def _seeds(run: RunPart) -> int:
-    """Return the number of runs of a recipe without a seed, or of seeds that were compared with the released ones.
-
-    Evidence that does not say how many were compared rests on one pair.
-    """
+    """Return the number of runs of a recipe without a seed, or of seeds that were compared; 1 if it is not said."""
     own = run.trace is not None and len(run.trace.seeds) == 1 and run.trace.seeds[0] is not None
     if run.seeds is not None and (own or not run.seeds.dependent):
         # where nothing reads a seed, all of them give the same model

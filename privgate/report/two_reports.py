@@ -121,11 +121,7 @@ def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
 
 
 def _code(old: ReportDocument, new: ReportDocument) -> bool | None:
-    """Return whether the training code changed; None where the reports cannot tell.
-
-    The recipe's digest covers its sources and its parameters: equal digests mean equal code, different digests beside
-    equal parameters mean changed code, and otherwise only names tell.
-    """
+    """Return whether the training code changed, by the recipe's digest, which covers sources and parameters."""
     a, b = (d.subject.digests.get("recipe") for d in (old, new))
     if a is None or b is None:
         return None

@@ -327,8 +327,8 @@ def plain(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def like(others: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of candidates in the type of ``y`` where that changes none of them.
+def like(others: NDArray[Any], y: NDArray[Any], what: str = "labels", ours: str = "y") -> NDArray[Any]:
+    """Return labels or names of candidates in the type of ``y``, our own ones, where that changes none of them.
 
     Raises
     ------
@@ -336,7 +336,8 @@ def like(others: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         One side is text and the other is not.
     """
     if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
-        raise SubjectError(f"labels of candidates are {others.dtype} and those of y {y.dtype}; give both one type")
+        kinds = ["text" if side.dtype.kind in "US" else "numbers" for side in (others, y)]
+        raise SubjectError(f"{what} of candidates are {kinds[0]} and {ours} is {kinds[1]}; give both as {kinds[1]}")
     if others.dtype != y.dtype and y.dtype.kind in "biu" and others.dtype.kind in "biuf":
         cast = others.astype(y.dtype)
         return cast if np.array_equal(cast, others) else others

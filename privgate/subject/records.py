@@ -141,7 +141,7 @@ class Records:
                 raise SubjectError(f"candidates: people has shape {people.shape} but y has {y_out.shape}")
             if self.groups is None:
                 raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
-            people = containers.like(people, self.groups)
+            people = containers.like(people, self.groups, "names of people", "groups=")
             others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # who is no member
             theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
         object.__setattr__(self, "candidates", (theirs, y_out, *names))

@@ -11,9 +11,11 @@ import zlib
 from collections import Counter, defaultdict
 from types import SimpleNamespace
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -45,15 +47,7 @@ def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     return record_keys.find_keys(contents, data, y, record_search.Records.of(data), recipe)
 
 
-def skops(model):
-    import skops.io
-
-    return skops.io.dumps(model)
-
-
-def joblib(model):
-    import joblib
-
+def pack(model):
     made = io.BytesIO()
     joblib.dump(model, made, compress=3)
     return made.getvalue()
@@ -81,7 +75,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "written"), [*((n, pickle.dumps) for n in TABLES), ("whole numbers", skops), ("base 16", joblib)]
+    ("name", "written"), [*((n, pickle.dumps) for n in TABLES), ("whole numbers", skops.io.dumps), ("base 16", pack)]
 )
 def test_a_table_of_keys_is_seen_in_every_file(name, written):
     (said,) = found(holding(TABLES[name]), written=written)
@@ -103,16 +97,13 @@ SMALL = {
     "words with a sign": {f"feature{chr(97 + k)}_id=": 1 for k in range(26)},
     "single precision": (RNG.normal(size=400) * 1e12).astype(np.float32),
     "of a library": np.random.default_rng(3),
+    "a forest": RandomForestClassifier(300, random_state=1).fit(X, Y),
 }
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_what_is_no_key_is_left_alone(name):
     assert not found(holding(SMALL[name]))
-
-
-def test_a_forest_keeps_none():
-    assert not found(RandomForestClassifier(300, random_state=1).fit(X, Y))
 
 
 def test_values_of_the_data_are_no_keys():
@@ -129,19 +120,11 @@ def test_values_of_the_data_are_no_keys():
 
 def test_values_are_values_whatever_column_they_stand_in():
     codes = [str(10**12 + 7919 * k) for k in range(400)]
-    frame = pd.DataFrame(
-        {
-            "code": codes,
-            "kind": pd.Categorical([int(c) for c in codes]),
-            "texts": [f"{d.hex()[:8]} etc." for d in DIGESTS],
-        }
-    )
+    frame = pd.DataFrame({"code": codes, "kind": pd.Categorical([int(c) for c in codes])})
+    frame["texts"] = [f"{d.hex()[:8]} etc." for d in DIGESTS]
     frame["lists"] = [[1, k] for k in range(400)]
-    table = {
-        "codes": dict.fromkeys(codes, 1),
-        "kinds": dict.fromkeys(map(int, codes), 1),
-        "words": [d.hex()[:8] for d in DIGESTS],
-    }
+    table = {"codes": dict.fromkeys(codes, 1), "kinds": dict.fromkeys(map(int, codes), 1)}
+    table["words"] = [d.hex()[:8] for d in DIGESTS]
     assert not found(holding(table), frame)
     assert not found(holding({int(c): 1 for c in codes}), X, y=np.array([int(c) for c in codes]))
 

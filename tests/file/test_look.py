@@ -150,6 +150,7 @@ WAYS = {
 SWAPPED = bytes(b ^ 85 for b in KEPT.tobytes())
 HUGE = np.where((np.arange(300) == 0)[:, None] & (np.arange(6) == 2), 1e300, KEPT)
 WHOLE = RNG.integers(0, 1 << 20, size=(200, 5))
+SPARSE, EIGHTY = sparse.random(300, 400, density=0.1, random_state=1, format="csr"), RNG.normal(size=(300, 80))
 
 
 def tensors(*spans):
@@ -178,6 +179,19 @@ UNKNOWN = {
     "array of letters": npy(KEPT.astype("U32")),
     "a text of each number": pickle.dumps([[str(v) for v in r] for r in KEPT.tolist()]),
     "texts of whole numbers": (pickle.dumps([str(v) for v in WHOLE.ravel()]), WHOLE.astype(float)),
+    "sparse, columns first": (pickle.dumps(SPARSE.tocsc()), SPARSE),
+    "sparse, half, changed": (pickle.dumps(SPARSE[:150].log1p()), SPARSE),
+    "bfloat16 as a buffer": pickle.dumps({"w": torch.tensor(KEPT, dtype=torch.bfloat16)}),
+    "half, scaled by itself, torch": saved(
+        lambda f: torch.save(torch.tensor(StandardScaler().fit_transform(KEPT[:150])), f)
+    ),
+    "half, decimal commas": FRAME[:150].to_csv(sep=";", decimal=",").encode(),
+    "half, YAML": "".join(
+        f"- a: {r[0]}\n  new: {r[0] ** 3}\n" + "".join(f"  c: {v}\n" for v in r[1:]) for r in KEPT[:150]
+    ).encode(),
+    "half of one column": (pickle.dumps(dict.fromkeys(EIGHTY[:150, 3].tolist(), 1)), EIGHTY),
+    "changed, one by one": pickle.dumps([np.log1p(r - KEPT.min()) for r in KEPT]),
+    "part of few whole numbers": (pickle.dumps(WHOLE[:16, :3] % 6), WHOLE[:20, :3] % 6),
     "among other rows": npy(np.concatenate([KEPT, RNG.normal(size=(350, 6))])),
     "among other rows, columns permuted": npy(np.concatenate([KEPT[:, ::-1], RNG.normal(size=(350, 6))])),
     "among many other rows": pickle.dumps(np.concatenate([KEPT[:20], RNG.normal(size=(9000, 6))])),
@@ -204,12 +218,10 @@ def test_one_record_that_is_no_whole_number_hides_no_others():
 
 
 def test_sparse_records_are_found():
-    X = sparse.random(300, 400, density=0.1, random_state=1, format="csr")
-    assert seen(pickle.dumps({"kept": X}), X)[0] >= 290
+    assert seen(pickle.dumps({"kept": SPARSE}), SPARSE)[0] >= 290
 
 
 # Models: those that are their data are named, ordinary ones hold nothing.
-
 
 CANCER = load_breast_cancer(return_X_y=True)
 CODES = RNG.integers(0, 40, size=(400, 6)).astype(str).astype(object)
@@ -265,6 +277,7 @@ _KEEPS = "it keeps its training records: "
         (f"{_KEEPS}NearestNeighbors, in the fitted sampler SMOTE", "without its", "keeps no records"),
         (f"{_KEEPS}SVC", "keeps no records", "sampler"),
         (f"file input_example.json, {_KEEPS}SVC", "invented input_example", "sampler"),
+        ("file code/people.csv", "without that file among its code_paths", "keeps no records"),
     ],
 )
 def test_the_step_takes_out_what_was_found(where, wanted, not_said):

@@ -260,6 +260,10 @@ def test_candidates_who_are_members_are_dropped_and_each_other_is_one_trial(kind
     [
         ({"groups": np.arange(12), "one_record_each": True}, "contradict each other"),
         ({"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
+        (
+            {"groups": np.arange(12), "candidates": (X[:2], Y[:2], Y[:2])},
+            "people of candidates are text and groups= is n",
+        ),
         ({"groups": np.arange(12), "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
     ],
 )

@@ -41,6 +41,7 @@ METRIC = Metric(
     needs=frozenset({Need.LOOKED}),
     answers=ANY_ANSWERS,
 )
+_WITHOUT_CODE = "log the model without that file among its code_paths"
 
 
 class FileRecords(Rule):
@@ -90,10 +91,12 @@ class FileRecords(Rule):
         if outcome is Outcome.FAILED or self.broken(measurement):  # a rule that only warns warns of the same
             steps = ["log the model with another, invented input_example"] * ("input_example" in measurement.where)
             steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)
+            steps += [_WITHOUT_CODE] * ("file code/" in measurement.where)
             if not steps or measurement.where.count("keeps its") > measurement.where.count("sampler"):
                 steps += [next_step("file")]
             return "; ".join(steps)
-        return (
-            "store the model by its library's own flavor, without the part that the message names; or the operator "
-            "states that the file is not downloadable"
-        )
+        step = "store weights as torch's state_dict or scikit-learn's estimator, without what the message names"
+        if "one row a record" in measurement.where:
+            step = "leave that part out, or give a layer of weights another width than there are records"
+        step = _WITHOUT_CODE if "file code/" in measurement.where else step
+        return f"{step}; or the operator states that the file is not downloadable"

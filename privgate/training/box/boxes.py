@@ -260,10 +260,7 @@ class BoxPool:
     def _ask_model(
         self, payload: Payload, read: Callable[[bytes, bytes], tuple[Any, bool]], *call: Any, **bounds: Any
     ) -> Any:
-        """Return what the worker of a stored model replies, which trains nothing; None where it died or lied.
-
-        ``read`` also says whether all went well: an import that was cut short stays half made, so that worker ends.
-        """
+        """Return what the worker of a stored model replies; None where it died or lied; it ends if ``read`` failed."""
         lane = self._find_lane(f"model:{Path(payload.folder).parent}:{payload.model}", payload, opens=True)
         try:
             reply, good = read(lane.worker.ask(*call, **bounds), lane.worker.nonce)
