@@ -55,7 +55,7 @@ def experiment(  # noqa: PLR0917  click passes each option by its name
     before = {row["name"]: row for row in kept.read(keep)} if keep else {}
     late = time.monotonic() + 60 * most_minutes if most_minutes else math.inf
     failed, remaining = list[str](), list[str]()
-    with Fleet(jobs=jobs) as fleet:
+    with Fleet(jobs=jobs, isolate="none") as fleet:
         for one in EXPERIMENTS if name == "all" else (name,):
             rests = _rests(one, data) if keep else {}
             why = kept.stale(before.get(one), rests)

@@ -142,11 +142,12 @@ def _by_value(thing: Any) -> Iterator[None]:
     """Mark the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
     import cloudpickle
 
-    parts, named = [thing], list[str]()
+    parts, named, helpers = [thing], list[str](), set[str]()
     if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters, too
         parts += [thing.training, thing.predict, *thing.made_by.values()]
         named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
-    names = {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
+        helpers = {p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in thing.snapshot}
+    names = helpers | {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
     names |= {reference.partition(":")[0] for reference in named}
     marked = [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
     for module in marked:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import pickle
@@ -429,6 +430,20 @@ def test_answers_are_the_same_in_a_box(tmp_path):
         with Fleet(jobs=2, ledger="none", isolate=way) as fleet:
             answers.append([a.log_p for a in fleet.fits(forest, out(*range(6)))])
     np.testing.assert_array_equal(*answers)
+
+
+@boxes
+def test_a_package_whose_modules_use_each_other_travels_whole(tmp_path, monkeypatch):
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "__init__.py").touch()
+    (tmp_path / "packed" / "tools.py").write_text("def double(X):\n    return 2 * X\n")
+    (tmp_path / "packed" / "fitting.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\nfrom packed import tools\n\n\n"
+        "def fit(X, y, *, seed):\n    return GaussianNB().fit(tools.double(X), y)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Fleet(jobs=1, ledger="none", isolate="bubblewrap") as fleet:
+        assert not fleet.fits(subject(importlib.import_module("packed.fitting").fit), out(1))[0].problem
 
 
 # without a box
