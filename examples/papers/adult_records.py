@@ -78,8 +78,8 @@ def of(kind: str, data: Data, fleet: Fleet, say: Say) -> list[Row]:
         Row(f"{kind}: records whose Holm lower limit is above 0.70, of all {len(data.y)}", None, float(len(above))),
         Row(f"{kind}: of these, alone or two in their class with one of their values", None,
             float(rare[above].sum()), f"{int(rare.sum())} of {len(data.y)} records are"),
-        Row(f"{kind}: largest Holm lower limit of all other records", LIMIT, float(every[:, ~rare].max())),
-        Row(f"{kind}: largest Holm lower limit, guesses that know nothing", 0.5, float(none.max())),
+        Row(f"{kind}: largest Holm lower limit of all other records", None, float(every[:, ~rare].max())),
+        Row(f"{kind}: largest Holm lower limit, guesses that know nothing", None, float(none.max()), due=0.5),
     ]  # fmt: skip
     return rows + confirmed(kind, data, above, (counts, targets, answered), fleet)
 

@@ -161,19 +161,19 @@ class BothWays:
             c = compare(guesses, self.own, self.sets)
             spread = 1.96 * float(c.difference.std(ddof=1)) / len(c.one) ** 0.5
             rows += [
-                Row(f"{words}: mean accuracy", float(c.other.mean()), float(c.one.mean()),
-                    f"difference {c.difference.mean():+.4f} +- {spread:.4f}"),
-                Row(f"{words}: share of records whose 95 % interval of the difference excludes 0", 0.05,
-                    float(c.outside.mean()), f"so many or more by chance: p = {c.too_many:.2g}"),
-                Row(f"{words}: share with p < 0.05 on the same targets", 0.05,
-                    float((c.p < 0.05).mean()), f"{int(c.rejected.sum())} by Holm over {len(c.p)} records"),
+                Row(f"{words}: mean accuracy", None, float(c.one.mean()),
+                    f"difference {c.difference.mean():+.4f} +- {spread:.4f}", float(c.other.mean())),
+                Row(f"{words}: share of records whose 95 % interval of the difference excludes 0", None,
+                    float(c.outside.mean()), f"so many or more by chance: p = {c.too_many:.2g}", 0.05),
+                Row(f"{words}: share with p < 0.05 on the same targets", None,
+                    float((c.p < 0.05).mean()), f"{int(c.rejected.sum())} by Holm over {len(c.p)} records", 0.05),
                 Row(f"{words}: correlation of the accuracies", None, _correlation(c)),
                 Row(f"{words}: largest difference", None, float(np.abs(c.difference).max())),
             ]  # fmt: skip
         each = "one a target, as in the paper" if self.sets == TARGETS else f"{TARGETS // self.sets} targets each"
         notes = (
             f"{self.kind} on {self.data.name}, distance-based attack, {TARGETS} target models",
-            f"{len(self.records)} random records; first column: the paper's scheme, or what chance gives",
+            f"{len(self.records)} random records; due: the paper's scheme as trained here, or what chance gives",
             f"{self.sets} sets of ten models of each record's own: {each}",
             "pairs of the paper differ by the record alone; shared models where it is added to and taken from each",
             "lira_online: the strongest attack on shared models, beside the paper's attack with models of its own",

@@ -111,4 +111,4 @@ def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
 
 
 def _row(what: str, due: float, found: float) -> Row:
-    return Row(what, due, found, f"{(found - due) / ERROR:+.1f} standard errors")
+    return Row(what, None, found, f"{(found - due) / ERROR:+.1f} standard errors", due)

@@ -20,12 +20,15 @@ class Row:
     obtained : float or None
         None where it was not measured, and ``note`` says why.
     note : str
+    due : float or None
+        What a theorem of the paper, or chance, gives; printed nowhere.
     """
 
     what: str
     published: float | None
     obtained: float | None
     note: str = ""
+    due: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,19 @@ class Table:
 
     def text(self) -> str:
         """Return the table as Markdown."""
-        lines = [f"### {self.title}", "", "| figure | published | obtained | |", "| --- | ---: | ---: | --- |"]
-        lines += [f"| {r.what} | {shown(r.published)} | {shown(r.obtained)} | {r.note} |" for r in self.rows]
+        theory = any(r.due is not None for r in self.rows)
+        lines = [f"### {self.title}", "", f"| figure | published |{' due |' * theory} obtained | |"]
+        lines.append(f"| --- | ---: |{' ---: |' * theory} ---: | --- |")
+        for r in self.rows:
+            due = f" {shown(r.due)} |" * theory
+            lines.append(f"| {r.what} | {shown(r.published)} |{due} {shown(r.obtained)} | {r.note} |")
         lines += ["", *(f"- {n}" for n in self.notes)]
         return "\n".join(lines) + "\n"
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
-        rows = [{"what": r.what, "published": r.published, "obtained": r.obtained, "note": r.note} for r in self.rows]
+        rows = [{"what": r.what, "published": r.published, "obtained": r.obtained, "note": r.note, "due": r.due}
+                for r in self.rows]  # fmt: skip
         drawn = {"picture": self.picture.payload()} if self.picture else {}
         return {"title": self.title, "rows": rows, "notes": list(self.notes)} | drawn
 

@@ -72,14 +72,14 @@ def figure_2(e: Float) -> Table:
         "Sablayrolles": partial(published.sablayrolles_positive_accuracy, prior=0.5),
     }
     printed = {1.0: (0.7311, 0.8161, 0.75), 2.0: (0.8808, 0.9323, 1.0)}
-    rows = [Row(f"{name}: epsilon = {v:g}", due, f(v)) for v, dues in printed.items()
+    rows = [Row(f"{name}: epsilon = {v:g}", None, f(v), due=due) for v, dues in printed.items()
             for (name, f), due in zip(bounds.items(), dues, strict=True)]  # fmt: skip
     dots = Series("published", [v for v in printed for _ in bounds], [d for dues in printed.values() for d in dues],
                   "dots")  # fmt: skip
     return figure("2: bounds on accuracy, p = 1/2", rows,
                   Picture("thudi-2", "epsilon, nats", "largest accuracy",
                           [*(line(name, e, f) for name, f in bounds.items()), dots]),
-                  "published: section 6.1, as a reference has it; the stored text lost its numbers")  # fmt: skip
+                  "due: section 6.1 as a reference has it; the stored text lost its numbers")  # fmt: skip
 
 
 def line(name: str, x: Float, of: Curve) -> Series:

@@ -22,6 +22,8 @@ Say = Callable[[str], None]
 
 #: random splits in halves, of which figures are means
 SPLITS = 5
+#: members who are replaced, one after another, for the stability of Definition 1
+REPLACED = 100
 SHAPE = (
     "The paper draws curves and prints no figure: advantage grows with sigma_D / sigma_S, Adversary 7 does better than "
     "Adversary 6, and better than Adversary 4 where trees are deep."
@@ -67,10 +69,10 @@ def together(models: dict[str, dict[str, float]]) -> Table:
     series += [Series(w, ratios, [s[w] for s in seen], "dots") for w in seen[0] if w.startswith("Adversary")]
     series.append(Series(SIMULATED, ratios, [s[SIMULATED] for s in seen], "dots"))
     densities = "Adversary 2, error_densities: advantage"
-    rows = [Row(f"{name}: {densities}", theorem_3(max(r, 1.0)), s[densities])
+    rows = [Row(f"{name}: {densities}", None, s[densities], due=theorem_3(max(r, 1.0)))
             for (name, s), r in zip(models.items(), ratios, strict=True)]  # fmt: skip
     return Table("Yeom et al. (2020), Figures 2a, 2b and 5, warfarin dosing, all models", rows,
-                 ("first column: Theorem 3 at the model's own sigma_D / sigma_S",),
+                 ("due: Theorem 3 at the model's own sigma_D / sigma_S",),
                  Picture("yeom-2-5", "sigma_D / sigma_S", "advantage", series))  # fmt: skip
 
 
@@ -93,7 +95,8 @@ def figures(
     other = y - make().fit(X[~members], y[~members]).predict(X)
     signals = Signals(residual[:, None], np.zeros(len(y), dtype=np.int64), np.stack([other, residual])[..., None],
                       np.stack([~members, members]), training_loss=inside)  # fmt: skip
-    found = {"sigma_D / sigma_S": outside / inside}
+    found = {"sigma_D / sigma_S": outside / inside, "average generalization error": outside**2 - inside**2}
+    found["ARO stability (Definition 1)"] = aro_stability(make, X, y, members, rng)
     for adversary in ("error_threshold", "error_densities"):
         decided = BY_NAME[adversary].scores(signals, rng) > 0
         found[f"Adversary 2, {adversary}: advantage"] = Decisions.of(decided, members).advantage
@@ -120,3 +123,20 @@ def figures(
         if "Adversary 4" in one.source:
             found[SIMULATED] = float(right[members].mean()) - simulated
     return found
+
+
+def aro_stability(
+    make: Callable[[], Any], X: Float, y: Float, members: NDArray[np.bool_], rng: np.random.Generator
+) -> float:
+    """Return the mean rise of squared loss at a member who is replaced by somebody outside, over ``REPLACED`` of them.
+
+    Definition 1 of Yeom et al.; over all training sets it equals the average generalization error (Shalev-Shwartz).
+    """
+    inside, outside = np.flatnonzero(members), np.flatnonzero(~members)
+    whole, rises = make().fit(X[inside], y[inside]), []
+    for member, other in zip(rng.permutation(inside)[:REPLACED], rng.permutation(outside)[:REPLACED], strict=True):
+        rows = np.where(inside == member, other, inside)
+        model, own = make().fit(X[rows], y[rows]), X[member : member + 1]
+        before, after = (float((y[member] - m.predict(own)[0]) ** 2) for m in (whole, model))
+        rises.append(after - before)
+    return float(np.mean(rises))

@@ -85,7 +85,7 @@ def figure_2c(say: Callable[[str], None]) -> Table:
         advantage = float(Decisions.of(loss <= loss[inside].mean(), inside).advantage)
         points.append((ratio, advantage))
         what = f"{noise:.0%} of labels replaced, {epochs} epochs: ratio {ratio:.3g}: advantage"
-        rows.append(Row(what, theorem_3(ratio) if ratio > 1 else None, advantage))
+        rows.append(Row(what, None, advantage, due=theorem_3(ratio) if ratio > 1 else None))
         say(f"a network on digits, {noise:.0%} of labels replaced, {epochs} epochs")
     ratios = np.geomspace(1.01, max(10.0, *(r for r, _ in points)), 60)
     series = [Series("Theorem 3", ratios.tolist(), [theorem_3(float(r)) for r in ratios]),

@@ -44,7 +44,7 @@ def test_the_page_shows_every_picture_and_every_picture_is_small():
 
 def test_closed_forms_are_the_papers(thudi):
     for row in thudi["thudi-2"].rows:
-        assert row.obtained == pytest.approx(row.published, abs=5e-5), row.what
+        assert row.obtained == pytest.approx(row.due, abs=5e-5), row.what
     assert min(r.obtained for r in thudi["thudi-5"].rows) > 0
     for row in thudi["thudi-6"].rows:
         assert row.obtained == pytest.approx(float(row.note.split()[-1]), abs=1e-4), row.what
