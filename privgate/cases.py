@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.documents import DocumentError, DocumentLimits, strict_json
 from privgate.kernel import Case
-from privgate.kernel.sample import Looks, exceeding_limit, quantile_rank
+from privgate.kernel.sample import exceeding_limit, plan_looks, quantile_rank
 
 FILE = "cases.npz"
 #: families of the kernel that went with 0.1.0, and what they were about
@@ -183,21 +183,18 @@ class Yes:
         upper = upper / self.unit + self.apart
         if how == "share_above":
             above = n - int((upper <= float(self.options["threshold"])).sum())
-            return (
-                exceeding_limit(above - (n - asked), asked, n, alpha=self._alpha(asked, n)) if asked < n else above
-            ) / n
+            return (above if asked >= n else self._exceeding(above - (n - asked), asked, n)) / n
         if how == "quantile":
             q = float(self.options["q"])
             rank = quantile_rank(asked, q, alpha=_ALPHA) if asked < n else int(np.ceil(q * n))
             return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
         return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
 
-    def _alpha(self, asked: int, people: int) -> float:
-        """Return what a first look at fewer people leaves of the level, where the sample grew."""
-        first, then = self.options.get("sample"), self.options.get("up_to")
-        if not first or not then or not int(first) < asked == min(int(then), people):
-            return _ALPHA
-        return max(Looks((int(first), asked), people, int(self.limit * people + 1e-9), _ALPHA).left()[0], 1e-12)
+    def _exceeding(self, above: int, asked: int, people: int) -> int:
+        """Return how many exceed at most, by the planned looks; by a sample of the rule's own in earlier reports."""
+        if self.options.get("sample"):
+            return exceeding_limit(above, asked, people, alpha=_ALPHA)
+        return plan_looks(people, min(people - 1, int(self.limit * people + 1e-9))).share(0, above, asked)[1]
 
 
 def at_most(found: float, stated: float) -> bool:

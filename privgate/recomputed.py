@@ -48,6 +48,7 @@ def by_theorem(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
 def _unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) -> float:
     """Return what one of a finding's units is in the case's: nats of both, or deviations of a regressor's targets."""
     targets = [float(k.case.arrays["y"].std()) for k in kept if k.case.family == "squares"]
+    targets += [float(k.case.settings["deviation"]) for k in kept if "deviation" in k.case.settings]
     if not targets:
         return 1.0
     told = evidence["influence"]["sensitivity"] if named == "residual deviations" else None

@@ -51,8 +51,8 @@ SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: files of which a parameter decides whether a server is asked for
 BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
-LONGEST = ("registry", "guarded_server", "check", "influence", "claims", "membership", "training", "families",
-           "families/logistic", "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
+LONGEST = ("registry", "guarded_server", "check", "influence", "claims", "membership", "training", "theorems",
+           "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
 
 
 def _hide(config: pytest.Config) -> None:

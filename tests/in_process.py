@@ -3,11 +3,13 @@
 import warnings
 from copy import copy
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 
 from privgate.errors import SubjectError
 from privgate.subject.containers import take
+from privgate.theorems import affine_scores
 from privgate.training.fit import Answer, Rows
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
@@ -50,6 +52,11 @@ class InProcess(Fleet):
                 p = subject.recipe.probabilities(model, take(X, fit.queries), subject.classes)
                 with np.errstate(divide="ignore"):
                     log_p = np.log(p)
+            if fit.reads[1]:
+                opened = SimpleNamespace(
+                    recipe=subject.recipe, classes=subject.classes, X=X, domain=subject.data.domain.payload()
+                )
+                log_p = np.concatenate([log_p, affine_scores.table(opened, model, fit.reads[1])])
         except RAISED as exc:
             return Answer(np.zeros((0, 0)), problem=f"{type(exc).__name__}: {exc}")
         return Answer(log_p)

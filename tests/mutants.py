@@ -32,7 +32,7 @@ MODULES = {
     "policy/judging.py": "policy",
     "guard/checks.py": "guard",
     "guard/statement.py": "guard",
-    "families/recheck.py": "families",
+    "run/refit.py": "run",
     "claims/accounting.py": "claims",
     "evidence/telling.py": "report",
     "documents/strict_json.py": "documents",

@@ -15,8 +15,8 @@ PEOPLE = re.compile(
 #: how many were looked at, and how many there are: (file, what is counted)
 NOBODY = {
     # drawn for a control, a comparison or a refit
-    ("families/recheck.py", "len(chosen)"),
-    ("families/recheck.py", "len(made.units)"),
+    ("run/refit.py", "len(compared)"),
+    ("run/refit.py", "len(answers.units)"),
     ("influence/sensitivities.py", "all_units"),
     ("controls/served.py", "len(rows)"),
     ("controls/served.py", "total - questions"),

@@ -10,8 +10,8 @@ from papers import networks, per_target, worst
 from papers.candidate_set import MODELS, Say, halves, settings_of, subject_of
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.families import refit
 from privgate.membership.attacks import BY_NAME, Signals
+from privgate.run import refit
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
@@ -194,7 +194,7 @@ def models(kind: str, data: Data, masks: Bool, fleet: Fleet, *, seed: int) -> Fl
         return networks.train(data.X, data.y, masks, settings, n_classes=data.n_classes, seed=seed, fleet=fleet)
     half = len(data.y) // 2
     subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-    return refit.ENGINE.subsets(subject, masks, (None,) * len(masks), fleet).log_p
+    return refit.train_on_subsets(subject, masks, (None,) * len(masks), fleet).log_p
 
 
 def both_ways(kind: str, data: Data, fleet: Fleet, say: Say, *, records: int = 100, sets: int = TARGETS) -> BothWays:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from papers import networks, regressions
 from papers.datasets import Data
 from papers.memory import recalled
 from privgate import digest
-from privgate.families import answering as families
-from privgate.families import refit
-from privgate.families.engine import Asked, Declined
-from privgate.families.logistic.logistic_engine import LARGEST
+from privgate.run import refit
 from privgate.statistics import leakage
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
+from privgate.theorems.catalogue import find_closed_form
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.newton import LARGEST
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
@@ -129,7 +129,7 @@ def train(kind: str, data: Data, fleet: Fleet, rng: Generator, say: Say, *, mode
     else:
         half = len(data.y) // 2
         subject = subject_of(kind, data, np.arange(half), np.arange(half, len(data.y)))
-        log_p = refit.ENGINE.subsets(subject, masks, (None,) * models, fleet).log_p
+        log_p = refit.train_on_subsets(subject, masks, (None,) * models, fleet).log_p
     seconds = time.process_time() - started
     say(f"{data.name} {kind}: {models} shared models in {seconds:.1f} s of this process's CPU")
     pdtp = np.full((PARTITIONS, len(targets)), np.nan)
@@ -155,13 +155,16 @@ def measured_pdtp(
     seeds = (seed if kind == "NN" else None,)
 
     def made() -> Float:
-        first = next(e for e in families.ALL if not e.supports(subject))
-        try:
-            found, rest = first.answers(Asked(subject, units, seeds, fleet))
-        except Declined:
-            rest = units
-        if checked or len(rest):
-            found = families.answer(Asked(subject, units, seeds, fleet)).retrained
+        asked, engine = Asked(subject, units, seeds, fleet), find_closed_form(subject)[0]
+        computed = "none" if engine is None else refit.compute(engine, asked, changes=False)
+        if isinstance(computed, str) or len(computed.left):
+            found = refit.leave_out(asked)
+        else:
+            found = computed.answers
+            some = refit.leave_out(replace(asked, units=units[:59]))
+            whole = refit.train_on_all(subject, seeds, fleet)[0]
+            if checked and refit.compare(computed, some, whole).outcome != "passed":
+                found = refit.leave_out(asked)
         return leakage.largest_change(binned(found.log_with[0]), binned(found.log_without[0]))
 
     if kind != "NN":

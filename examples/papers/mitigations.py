@@ -10,7 +10,7 @@ from papers import datasets, networks
 from papers.memory import recalled
 from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
 from papers.table import Row, Table
-from privgate.families import refit
+from privgate.run import refit
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -94,7 +94,7 @@ def train(X: Float, y: Index, inside: Bool, recipe: Recipe, *, seed: int, fleet:
     for i in range(len(inside)):
 
         def trained(i: int = i) -> Float:
-            return refit.ENGINE.subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
+            return refit.train_on_subsets(subject, inside[i : i + 1], (seed + i,), fleet).log_p
 
         made[i] = recalled(fleet, (*parts, inside[i : i + 1], seed + i), trained)[0]
     return made

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from papers import networks
 from papers.candidate_set import settings_of, subject_of
 from papers.datasets import Data
-from privgate.families import refit
+from privgate.run import refit
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]
@@ -81,7 +81,7 @@ def answers(kind: str, data: Data, record: int, masks: Bool, fleet: Fleet, *, se
         )[:, 0]
     rows = np.arange(len(data.y))
     subject = subject_of(kind, data, rows[: len(rows) // 2], rows[len(rows) // 2 :])
-    return refit.ENGINE.subsets(subject, masks, (None,) * len(masks), fleet).log_p[:, record]
+    return refit.train_on_subsets(subject, masks, (None,) * len(masks), fleet).log_p[:, record]
 
 
 def counted(data: Data, record: int, masks: Bool) -> Float:

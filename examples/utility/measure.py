@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, roc_auc_score
 
 from privgate import PrivgateError, Recipe, Subject
-from privgate.families import answering as families
-from privgate.families import bound as bounds
-from privgate.families.engine import Asked
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.models import Sharded
 from privgate.statistics.roc import auc, tpr_at_fpr
+from privgate.theorems import catalogue
+from privgate.theorems.catalogue import find_closed_form
+from privgate.theorems.closed_form import Asked
 from utility.learners import DTP, Learner
 from utility.tables import Float, Index, Table
 
@@ -137,18 +137,20 @@ def proven(learner: Learner, table: Table, people: int) -> dict[str, Any]:
     everybody = len(subject.data.units)
     units = np.sort(np.random.default_rng(3).choice(everybody, min(people, everybody), replace=False)).astype(np.int64)
     started = time.process_time()
-    theorems = bounds.applicable(subject, attacked=True)[0]
+    theorems = catalogue.applicable(subject, attacked=True)[0]
     if not theorems:
         upper, lower = np.full(len(units), np.inf), seen(learner, table, units)
     else:
         made = None
         if all(t.needs_retrained for t in theorems):
-            engine = families.first(subject)[0]
-            nobody: Any = None  # engines that theorems rest on train where they are
-            made, left = engine.answers(Asked(subject, units, (0,), nobody, None, changes=True))
+            engine = find_closed_form(subject)[0]
+            nobody: Any = None  # closed forms that theorems rest on train nobody
+            if engine is None:
+                raise ArithmeticError(f"no closed form answers for {theorems[0].name}")
+            made, left = engine.answers(Asked(subject, units, (0,), nobody))
             if len(left):
                 raise ArithmeticError(f"{engine.name} left {len(left)} of {len(units)} people without an answer")
-        found = bounds.bound(subject, units, made, limit=DTP)[0]
+        found = catalogue.bound(subject, units, made, limit=DTP)[0]
         upper, lower = found.upper, found.lower
     return {
         "people": len(units),

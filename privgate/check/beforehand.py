@@ -182,8 +182,7 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
 
 def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     """Return the run that knows at which seeds it judges, and what was seen of them."""
-    people = min(run.limits.max_retrains or run.n_units, run.sample or run.n_units, run.n_units)
-    chosen = seeds.choose_seeds(run.subject, run.fleet, n_units=people, count=run.limits.seeds, glance=glance)
+    chosen = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds, glance=glance)
     control = SeedControl(
         dependent=chosen.dependent,
         paired=len(chosen.seeds) if chosen.dependent else 0,
@@ -193,7 +192,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
         coins=chosen.by,
         note=chosen.message,
     )
-    return replace(run, seeds=chosen.seeds, more_seeds=chosen.more, seed_control=control)
+    return replace(run, seeds=chosen.seeds, seed_control=control)
 
 
 def compares_last(run: Run) -> bool:

@@ -17,7 +17,7 @@ from privgate import recomputed
 from privgate.arrays import Index
 from privgate.cases import Kept
 from privgate.check import beforehand as preconditions
-from privgate.check import confirmed, questions
+from privgate.check import confirm, questions
 from privgate.check import plan as planning
 from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
@@ -35,11 +35,9 @@ from privgate.evidence import (
     RunTrace,
     TrainingPlan,
 )
-from privgate.families import answering as families
-from privgate.families import of_data
 from privgate.file import measure as file
 from privgate.influence import as_published as influence
-from privgate.influence import left_out, modes, per_unit, sensitivities
+from privgate.influence import left_out, per_unit, sensitivities
 from privgate.membership import attack_measures, distance, rotated, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
@@ -48,6 +46,8 @@ from privgate.policy.rules import METRICS, about
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Noted, Run
 from privgate.subject.subject import Subject
+from privgate.theorems import catalogue
+from privgate.theorems.pipelines import seen
 from privgate.training import budget, isolation
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Verdict
@@ -56,12 +56,11 @@ from privgate.version import __version__
 
 def _describe_run(run: Run, planned: TrainingPlan | None) -> RunPart:
     """Return what evidence says of the run itself, and what a reader needs to run it again."""
-    fleet, seeds, control = run.fleet, left_out.seeds(run), run.seed_control
+    fleet, seeds, control = run.fleet, left_out.get_seeds(run), run.seed_control
     if control is not None and control.dependent:
         control = control.model_copy(update={"paired": len(seeds)})
     python = {"privgate": __version__, "python": platform.python_version()}
     return RunPart(
-        mode=modes.told(run),
         cannot_conclude=run.cannot_conclude,
         plan=planned,
         seeds=control,
@@ -153,7 +152,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     checked += more
     return Evidence(
         subject=told,
-        preconditions=(*checked, *run.preconditions, *left_out.ranked_only(run)),
+        preconditions=(*checked, *run.preconditions),
         measurements=measurements,
         records=records,
         cases=kept,
@@ -168,7 +167,10 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
 
 
 def _note_first_steps(run: Run) -> Noted:
-    return Noted(families.understood(run.subject))
+    found = seen(run.subject)
+    if not found.steps:
+        return Noted(())
+    return Noted((Precondition("first_steps", "passed", found.words, {"steps": list(found.steps)}),))
 
 
 def _warnings(run: Run) -> Iterator[str]:
@@ -184,8 +186,8 @@ def _warnings(run: Run) -> Iterator[str]:
 
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
-    """Return attacks set against PDTP, where both were measured and everybody closely."""
-    if run.once(modes.used) != "all" or not run.made(boards.run) or not run.made(per_unit.table):
+    """Return attacks set against PDTP, where both were measured."""
+    if not run.made(boards.run) or not run.made(per_unit.table):
         return None
     return rotated.against_pdtp(run.once(boards.run), run.once(per_unit.table))
 
@@ -216,7 +218,7 @@ def judged(
     def looked(findings: Sequence[Finding]) -> Sequence[Finding]:
         if subject is None:
             return findings
-        return confirmed.confirmed(findings, policy.resolved, subject, evidence, order)
+        return confirm.confirm_findings(findings, policy.resolved, subject, evidence, order)
 
     named = {n: getattr(policy, n) for n in ("name", "version", "digest")}
     named |= {"path": policy.path.name, "source": policy.resolved}
@@ -258,12 +260,12 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: A
     said = dict[str, None]()
 
     def made_again(k: Kept) -> Kept:
-        if why := confirmed.canonical(subject, k):
-            if k.theorem not in of_data.ALL:
+        if why := confirm.canonical(subject, k):
+            if k.theorem not in catalogue.THEOREMS:
                 raise SubjectError(why)
             raise DigestMismatchError(f"{why}; the report rests on something else than these data")
         said[f"{k.theorem}: its arrays are what the data make"] = None
-        return confirmed.claimed(subject, k)
+        return confirm.claimed(subject, k)
 
     found = recomputed.again(document, folder, made_again)
     return [*said, *found]

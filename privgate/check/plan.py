@@ -35,7 +35,7 @@ def _reruns(run: Run) -> int:
 #: what a rule needs that is trained -> (what it is called, how many trainings)
 TRAINED: Mapping[Need, tuple[str, Callable[[Run], int]]] = {
     Need.SHADOWS: ("shadow models on random halves of the pool", lambda run: run.limits.shadow_models),
-    Need.LEAVE_ONE_OUT: ("without single people", left_out.trainings),
+    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings),
     Need.EVERY_QUERY: ("questions that tell more", indirect_queries.trainings),
     Need.RERUNS: ("reruns that are watched", _reruns),
     Need.AUDIT: ("audit of the claim", _audit),
@@ -53,8 +53,13 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         f"{TRAINED[need][0]}: at most {count} trainings (rules: {', '.join(dict.fromkeys(wanted[need]))})"
         for need, count in needed.items()
     ]
+    said += [
+        f"rule {r.name} names a sample; how many people are drawn is planned by its share instead"
+        for r in policy.rules
+        if getattr(r, "sample", None)
+    ]
     if Need.LEAVE_ONE_OUT in needed:
-        said += left_out.hints(run)
+        said += left_out.list_hints(run)
     total = sum(needed.values())
     planned = TrainingPlan(
         retrains=total,
@@ -123,11 +128,11 @@ def _alternatives(run: Run, known: Mapping[str, Any], each: float) -> list[str]:
     for name in shipped():
         if misfit(policy := Policy.load(name), run.subject):
             continue
-        other = prepare(policy, run.subject, fleet=run.fleet, limits=replace(run.limits, mode="all"), known=known)
+        other = prepare(policy, run.subject, fleet=run.fleet, limits=run.limits, known=known)
         binding = {r.name for r in policy.rules if r.binding}
         if any(why.partition(": ")[0] in binding for why in other.cannot_conclude):
             continue
-        other = replace(other, seeds=run.seeds, more_seeds=run.more_seeds, seed_control=run.seed_control)
+        other = replace(other, seeds=run.seeds, seed_control=run.seed_control)
         planned, _ = make(other, asked_of(policy, run.subject, other.theorems), each=each)
         said.append(
             f"{name} could approve this model: at most {planned.retrains} trainings beside the controls, "

@@ -8,21 +8,19 @@ from typing import Any
 from privgate.controls import served
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Request
-from privgate.evidence.telling import SMALL_CELL
-from privgate.families import bound as bounds
-from privgate.families import of_data
-from privgate.families.engine import DRAWN
-from privgate.families.least_squares import not_over_domain
-from privgate.influence import modes
+from privgate.influence.left_out import SEEDS
 from privgate.policy import Policy
+from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules.attacks import MembershipRule
-from privgate.policy.rules.leave_one_out import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
+from privgate.run.beside import CHECKED
 from privgate.run.needs import Need
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
+from privgate.theorems import catalogue
+from privgate.theorems.least_squares import not_over_domain
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
@@ -96,17 +94,25 @@ def _too_few(rule: Rule, limits: Budget) -> str:
     return said if level and limits.shadow_models < least else ""
 
 
-def _or_everybody(wanted: int | None, people: int) -> int | None:
-    """Return the size of a sample; everybody where so few would be left that their number may not be told."""
-    return people if wanted is not None and people - SMALL_CELL < wanted < people else wanted
-
-
 def by_theorem(policy: Policy) -> bool:
     """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     audit = policy.audit
-    enough = audit.min_coverage == 0 and audit.min_units <= modes.SAMPLE and audit.min_seeds <= modes.SEEDS
-    return enough and all(r.about.per_unit and Need.EVERYBODY not in r.about.needs for r in rules)
+    enough = audit.min_coverage == 0 and audit.min_units <= CHECKED and audit.min_seeds <= SEEDS
+    return enough and all(r.about.per_unit for r in rules)
+
+
+def find_share(policy: Policy) -> float | None:
+    """Return the share of people who may be above every limit on them; None where a rule needs everybody.
+
+    Of rules that answer one question one is enough: the one that lets most be above.
+    """
+    shares = dict[str, float]()
+    for rule in (r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs):
+        question = rule.either or rule.name
+        shares[question] = max(shares.get(question, 0.0), _allowed(rule) if rule.about.per_unit else 0.0)
+    least = min(shares.values(), default=0.0)
+    return least if least > 0 and policy.audit.min_coverage == 0 else None
 
 
 def prepare(
@@ -124,17 +130,16 @@ def prepare(
         raise SubjectError(why)
     if why := misfit(policy, subject):
         raise UsageError(why)
-    if subject.data.domain is not None and (bounds.applicable(subject)[0] or not not_over_domain(subject)):
+    if subject.release.floor and (policy.file == WITHHELD or (limits is not None and limits.file_withheld)):
+        subject = replace(subject, release=replace(subject.release, alone=True))
+    if subject.data.domain is not None and (catalogue.applicable(subject)[0] or not not_over_domain(subject)):
         subject = served.check_domain(subject, fleet)
     theorems: tuple[str, ...] = ()
     if any("theorem" in r.when for r in policy.rules):  # those that bound everybody without a training
-        theorems = tuple(c.name for c in bounds.applicable(subject)[0] if c.name in of_data.ALL)
+        theorems = tuple(c.name for c in catalogue.applicable(subject)[0] if c.name in catalogue.THEOREMS)
     policy = asked_of(policy, subject, theorems)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
     people = [r for r in policy.rules if r.about.per_unit]
-    drawn = [r.request() for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
-    sizes, n_units = {(r.option("sample"), r.option("up_to")) for r in drawn}, len(subject.data.units)
-    samples = {sample for sample, _ in sizes}
     run = Run(
         subject,
         fleet,
@@ -142,12 +147,9 @@ def prepare(
         breaks=breaks(policy),
         thresholds=tuple(sorted({_least(r) for r in people})),
         people=tuple(sorted({(_least(r), _allowed(r)) for r in people if r.mode == "enforce"})),
-        sample=_or_everybody(None if not samples or None in samples else max(samples), n_units),
-        up_to=_or_everybody(next(iter(sizes))[1] if len(sizes) == 1 else None, n_units),
+        share=find_share(policy),
         by_theorem=by_theorem(policy),
         trials=max(TRIALS, policy.audit.min_candidates),
-        # none of so many random people exceeds where every rule on a share of all is kept; at least 59
-        drawn=max([DRAWN, *(r.unseen for r in policy.rules if isinstance(r, LeaveOneOutRule))]),
         asked=needs,
         theorems=theorems,
         attacked=attacked(policy),
@@ -156,14 +158,11 @@ def prepare(
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}
-    refused = {
-        r.name: never[r.name] or modes.refusal(run, r.request(), r.about.needs) or _too_few(r, run.limits)
-        for r in policy.rules
-    }
+    refused = {r.name: never[r.name] or _too_few(r, run.limits) for r in policy.rules}
     open_ = {r.either for r in policy.rules if not refused[r.name]}  # another rule may be enough
     shut = [r for r in policy.rules if refused[r.name] and not (r.either and r.either in open_)]
     told = [f"{r.name}: {refused[r.name]}" for r in shut]
-    return replace(run, cannot_conclude=(*modes.never(run), *told))
+    return replace(run, cannot_conclude=tuple(told))
 
 
 def asked_of(policy: Policy, subject: Subject, theorems: tuple[str, ...]) -> Policy:
@@ -188,12 +187,12 @@ def misfit(policy: Policy, subject: Subject) -> str:
 
 def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
-    theorems, notes = bounds.applicable(subject, attacked=attacked)
+    theorems, notes = catalogue.applicable(subject, attacked=attacked)
     candidates = subject.data.candidates
     return {
         "certificates": [c.name for c in theorems],
-        "why_no_certificate": ([subject.beyond] if subject.beyond else bounds.reasons(notes))
-        or [bounds.no_theorem(subject)],
+        "why_no_certificate": ([subject.beyond] if subject.beyond else catalogue.reasons(notes))
+        or [catalogue.no_theorem(subject)],
         "n_units": len(subject.data.units),
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,

@@ -4,7 +4,6 @@ from importlib import import_module
 
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, Precondition, Request
-from privgate.influence import modes
 from privgate.policy.rules import METRICS
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -38,8 +37,6 @@ def measure(run: Run, request: Request) -> Measurement:
         wanted = " or ".join(sorted(metric.answers, reverse=True))
         what = f"{metric.name!r} is about {wanted}, and this model answers with {answers}{how}; nothing was measured"
         return Measurement(request, problem=what, applicable=False)
-    if why := modes.refusal(run, request, metric.needs):
-        raise MeasurementError(why)
     module, _, function = MEASURED[metric.name].partition(":")
     measured: Measurement = getattr(import_module(module), function)(run, request)
     return measured

@@ -26,22 +26,21 @@ def _documentation(thing: Any) -> str:
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import vocabulary
-    from privgate.families import answering as families
-    from privgate.families import certificates
     from privgate.influence import as_published
     from privgate.membership import attacks, numbers
     from privgate.policy import Policy, rules
     from privgate.policy.problems import shipped
+    from privgate.theorems.catalogue import CLOSED_FORMS, THEOREMS
 
-    named = [
-        ("rule", rules),
-        ("engine", families),
-        ("certificate", certificates),
-        ("attack", attacks),
-        ("attack", numbers),
+    named: list[tuple[str, Any]] = [
+        ("rule", rules.ALL),
+        ("engine", CLOSED_FORMS),
+        ("certificate", THEOREMS),
+        ("attack", attacks.ALL),
+        ("attack", numbers.ALL),
     ]
-    for kind, catalogue in named:
-        for entry in catalogue.ALL.values() if isinstance(catalogue.ALL, dict) else catalogue.ALL:
+    for kind, known in named:
+        for entry in known.values() if isinstance(known, dict) else known:
             name = entry.about.name if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             yield kind, str(name), _documentation(entry) + reach

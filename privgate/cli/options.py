@@ -1,6 +1,7 @@
 """Options that several commands share, and turning them into a policy, a subject and a fleet."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,7 +12,6 @@ import click
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.context_stated import hash_key
-from privgate.families.engine import Mode
 from privgate.policy import Policy
 from privgate.run.run import Budget, Precision
 from privgate.subject.subject import Subject
@@ -115,11 +115,9 @@ def run(command: F) -> F:
             ),
             click.option(
                 "--mode",
-                type=click.Choice(get_args(Mode)),
                 default="all",
-                show_default=True,
-                help="Who is left out: everybody, only who could hold the largest value, or a ranking, which never "
-                "approves.",
+                hidden=True,
+                help="Without effect; another than all warns.",
             ),
             click.option(
                 "--precision",
@@ -183,6 +181,10 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
     from privgate import registry
     from privgate.cli import console, outputs
 
+    if settings["mode"] != "all":
+        warnings.warn(
+            f"--mode {settings['mode']} has no effect any more: the policy says who is left out", stacklevel=1
+        )
     chosen = Policy.load(settings["policy_name"])
     if writes:
         outputs.check(settings)
@@ -191,7 +193,6 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
         shadow_models=settings["shadow_models"],
         seeds=settings["seeds"],
-        mode=settings["mode"],
         precision=settings["precision"],
         full=settings["full"],
         file_withheld=settings["file_withheld"],

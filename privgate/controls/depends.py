@@ -13,9 +13,8 @@ from numpy.random import Generator
 
 from privgate.arrays import Index
 from privgate.controls import reproduces
-from privgate.controls.reproduces import NOBODY, draws_noise, list_pool, plan_training
+from privgate.controls.reproduces import NOBODY, draws_noise, list_pool, no_answers, plan_training
 from privgate.evidence import Precondition
-from privgate.families.refit import no_answers
 from privgate.statistics import leakage
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit

@@ -1,5 +1,6 @@
 """The first control before any number about people counts: the recipe gives the registered model again."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -10,13 +11,12 @@ from numpy.random import Generator
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.families import listed
-from privgate.families.over_all_queries import applies
-from privgate.families.refit import no_answers
 from privgate.statistics import leakage
 from privgate.subject import released
 from privgate.subject.containers import stack, take
 from privgate.subject.subject import Subject
+from privgate.theorems import hypotheses
+from privgate.theorems.listed import hold, reach_of
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
@@ -30,6 +30,8 @@ DETERMINISTIC = 1e-6
 RUNS = 5
 #: a gap at a question outside the records' ranges may be so many times ``TOLERANCE`` at most
 MOST_STRETCH = 100.0
+#: domains of at most so many corners are asked at all of them; random questions of each kind
+_CORNERS, _RANDOM = 64, 64
 _LABEL = "checking the recipe"
 _doubt, _pass = (partial(Precondition, "reproduces", outcome) for outcome in ("inconclusive", "passed"))
 NOBODY: Index = np.zeros(0, dtype=np.int64)
@@ -40,6 +42,20 @@ def _number_rows(size: int) -> Index:
     rows = np.arange(size, dtype=np.int64)
     rows.setflags(write=False)  # all planned trainings share this array
     return rows
+
+
+def no_answers(problem: str) -> str:
+    """Return what it means that the training on all records ended with a problem, and what to do about it.
+
+    >>> no_answers("training raised ValueError")
+    'the recipe cannot be trained on its own complete data: training raised ValueError; mend fit, or what it lacks here'
+    >>> no_answers("Ridge has no predict_proba").partition(": ")[0]
+    'the model that the recipe gives on its own complete data cannot be asked'
+    """
+    if problem.startswith("training "):
+        return f"the recipe cannot be trained on its own complete data: {problem}; mend fit, or what it lacks here"
+    how = "let Recipe(predict=…) ask what fit returns, a PythonModel by model.predict(None, X)"
+    return f"the model that the recipe gives on its own complete data cannot be asked: {problem}; {how}"
 
 
 def list_pool(subject: Subject) -> Index:
@@ -149,23 +165,56 @@ def add_questions(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     return wide, size + np.arange(count, dtype=np.int64)
 
 
+def _mix_records(subject: Subject, rng: Generator) -> Float:
+    """Return corners, random points and mixed records of the domain, (Q, d); none where records are no numbers."""
+    X = hypotheses.dense(subject.data.X)
+    if X is None:
+        return np.zeros((0, 0))
+    mixed = np.column_stack([rng.choice(column, _RANDOM) for column in X.T])
+    reach = reach_of(subject)
+    if reach is None:
+        return mixed
+    d, made = X.shape[1], [mixed]
+    if reach.low is not None and reach.high is not None:
+        low, high = reach.low, reach.high
+        if 2**d <= _CORNERS:
+            made.append(np.array(list(itertools.product(*zip(low, high, strict=True)))))
+        else:
+            ends = rng.random((_CORNERS, d)) < 0.5
+            ends[:2] = [[False], [True]]
+            made.append(np.where(ends, high, low))
+        made.append(low + (high - low) * rng.random((_RANDOM, d)))
+    limit = reach.length if reach.length is not None else reach.norm
+    if limit is not None:
+        made.append(np.zeros((1, d)))
+        single = np.zeros((min(d, _CORNERS), d))
+        single[np.arange(len(single)), rng.permutation(d)[: len(single)]] = np.floor(limit)
+        made.append(single)
+        share = rng.dirichlet(np.full(d, 0.3), _RANDOM)
+        made.append(np.floor(limit * share) if reach.length is not None else limit * share)
+    rows = np.concatenate(made)
+    rows = np.floor(rows + 0.5) if reach.whole else rows
+    listing = None if subject.accepted is None else subject.accepted.queries
+    return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
+
+
 def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
-    X, rows = subject.data.X, listed.shared(subject, rng)
+    X, rows = subject.data.X, _mix_records(subject, rng)
     if rows.size:
-        container, kept = listed.asked(subject, rows)
+        container, kept = hold(subject, rows)
         return (container, int(kept.sum())) if kept.any() else None
     if not hasattr(X, "columns"):
         return None
-    sources = rng.integers(0, subject.data.n, (len(X.columns), listed.RANDOM))
+    sources = rng.integers(0, subject.data.n, (len(X.columns), _RANDOM))
     mixed = take(X, sources[0]).copy()  # a copy, because pandas 2 warns where a part of a frame is changed
     for j, column in enumerate(X.columns):
         mixed[column] = X[column].take(sources[j]).set_axis(mixed.index)
-    return mixed, listed.RANDOM
+    return mixed, _RANDOM
 
 
 def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
     # answers of two machines' models differ by more, the further a question lies outside the records' ranges
-    X, questions = applies.dense(subject.data.X), applies.dense(wide.data.at(rows))
+    X, questions = hypotheses.dense(subject.data.X), hypotheses.dense(wide.data.at(rows))
     if X is None or questions is None:
         return np.ones(len(rows))
     off, half = np.abs(questions - (X.max(axis=0) + X.min(axis=0)) / 2), np.ptp(X, axis=0) / 2

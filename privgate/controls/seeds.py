@@ -4,7 +4,6 @@ An author may have chosen the recorded seed as the best of many. So the gate dra
 without reading its argument, the gate draws other orders of the records. Section 9.4 of docs/mathematics.md.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,10 +12,17 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.controls import depends
-from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, make_generator, measure_gap, plan_training
+from privgate.controls.reproduces import (
+    DETERMINISTIC,
+    NOBODY,
+    list_pool,
+    make_generator,
+    measure_gap,
+    no_answers,
+    plan_training,
+)
 from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
-from privgate.families.refit import no_answers
 from privgate.statistics import leakage
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
 from privgate.subject.recipe import Recipe
@@ -28,8 +34,6 @@ from privgate.training.fleet import Fleet
 COMPARED = 19
 #: other seeds at which a person above a limit is refitted
 PAIRED = 5
-#: runs of a recipe without a seed, with and without each person; fewer than the first have no power to refuse
-LEAST_RUNS, MOST_RUNS = 10, 20
 #: which seed every report's verdict is about
 JUDGED_AT = "judged is this code at this seed, no other"
 _LABEL = "comparing seeds"
@@ -53,8 +57,6 @@ class Seeds:
     message: str
     #: the order where a function draws without reading its argument
     by: By = "seed"
-    #: further runs for an upper limit, made where no lower limit has refused
-    more: tuple[int | None, ...] = ()
     #: no part of the estimator reads a seed, so that none was compared
     unread: bool = False
 
@@ -77,17 +79,15 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
     return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
 
 
-def choose_seeds(
-    subject: Subject, fleet: Fleet, *, n_units: int | None = None, count: int | None = None, glance: bool = False
-) -> Seeds:
+def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None, glance: bool = False) -> Seeds:
     """Return the seeds to judge a subject at, and whether its training depends on them.
 
     The gate compares two other seeds, and one other order of a function's records. The recipe's own seed is judged
-    either way. A recipe without a seed has runs with and without each person, see ``_pair_runs``.
+    either way. A recipe without a seed has runs with and without each person, as many as an upper limit takes.
 
-    ``n_units`` people will be left out, all if absent. ``count`` is the number of runs of a recipe without a seed; it
-    has seeds compared even where no part reads one. ``glance`` compares a single other seed, for a plan. Where training
-    on everybody fails, ``MeasurementError`` is raised.
+    ``count`` is another number of runs of a recipe without a seed; it has seeds compared even where no part reads one.
+    ``glance`` compares a single other seed, for a plan. Where training on everybody fails, ``MeasurementError`` is
+    raised.
     """
     own = subject.recipe.seed
     if count is None and reads_no_seed(subject.recipe):
@@ -105,7 +105,7 @@ def choose_seeds(
     kind: By = "seed" if moved["seed"] > DETERMINISTIC else "order"
     dependent = max(moved.values()) > DETERMINISTIC
     if dependent and own is None:
-        return _pair_runs(moved["seed"], compared, count, len(subject.data.units) if n_units is None else n_units)
+        return _pair_runs(moved["seed"], compared, SEEDS_FOR_A_LIMIT if count is None else count)
     if dependent:
         text = describe_dependence(moved[kind], kind)
     else:
@@ -120,20 +120,14 @@ def describe_dependence(moved: float, by: str = "seed") -> str:
     return f"{what} moves predictions by up to {moved:.2g}; {JUDGED_AT}"
 
 
-def _pair_runs(moved: float, compared: int, count: int | None, people: int) -> Seeds:
-    # N people can be refused from 1 + log2(N / 0.05) paired runs on; docs/mathematics.md, section 9.4
-    least = math.ceil(1 + math.log2(max(1, people) / 0.05))
-    pairs = min(MOST_RUNS, max(LEAST_RUNS, least)) if count is None else count
-    judged, more = f"everybody is judged on {pairs} runs with and without", SEEDS_FOR_A_LIMIT if count is None else 0
-    if more:
-        judged += f", and on {more} where these do not refuse"
-    elif pairs == 1:
+def _pair_runs(moved: float, compared: int, pairs: int) -> Seeds:
+    judged = f"everybody is judged on {pairs} runs with and without"
+    if pairs == 1:
         judged = "a single run neither refuses nor approves"
     elif pairs < SEEDS_FOR_A_LIMIT:
         judged += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
     text = f"another run moves predictions by up to {moved:.2g}; {judged}"
-    none = (None,)
-    return Seeds(none * pairs, dependent=True, moved_by=moved, compared=compared, message=text, more=none * more)
+    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text)
 
 
 def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[tuple[By, Fit, Fit]]:

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import reproduces
+from privgate.controls.odd_questions import make_odd_questions
 from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
-from privgate.families import listed
 from privgate.subject.accepted_questions import AcceptedQuestions
 from privgate.subject.containers import length, stack, take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
+from privgate.theorems.listed import make_like
 from privgate.training.fleet import Fleet
 
 #: records that the served model is asked about at once at most
@@ -208,6 +209,8 @@ def describe_release(release: Release) -> str:
         "top_k": few,
         "label": "labels alone",
     }[release.form]
+    if isinstance(release.floor, tuple):
+        text = f"{text.removeprefix('exact ')} of {min(release.floor):.3g} or more"
     return text if release.temperature == 1 else f"{text} at temperature {release.temperature:g}"
 
 
@@ -248,14 +251,14 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
 def ask_outside(opened: Any) -> dict[str, Any]:
     """Ask the stored model in a worker questions outside of the domain; return how many it answered."""
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
-    outside = [(what, X) for what, X in listed.odd(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
+    outside = [(what, X) for what, X in make_odd_questions(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     outside = [outside[k] for k in rng.permutation(len(outside))[:MOST_OUTSIDE]]
     inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
     if not (len(inside) or listing):
         return {"problem": "no record of the data lies inside of it"}
     if not outside:
         return {"problem": "no question outside of it could be made up"}
-    known = take(opened.X, inside) if listing is None else listed.made_like(np.array(listing[:1]), opened.X)
+    known = take(opened.X, inside) if listing is None else make_like(np.array(listing[:1]), opened.X)
     answers_known, *answered = opened.stored.answering([known, *(_put_behind(known, X) for _, X in outside)])
     if not answers_known:
         return {"problem": "the served model did not answer about a record inside of it either"}

@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, str] = {
     "noise_floor": "change seen between seeds with nobody removed, nats; 0 for training without randomness",
     "seeds": "number of paired seeds behind the figures",
     "engine": "how the retrained model was obtained",
-    "status": "exact, converged, screened, failed or undefined; the last two mean infinite leakage",
+    "status": "exact, converged, failed or undefined; the last two mean infinite leakage",
 }
 
 #: columns of a regressor's table, with their meaning; with Laplace noise on the answers those of ``COLUMNS`` as well

@@ -24,21 +24,12 @@ from privgate.evidence.telling import (
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
 
 
-class ModeUsed(EvidenceModel):
-    """How closely leave-one-out answered."""
-
-    asked: Literal["all", "max", "screen"] = Field(description="What the operator asked for.")
-    used: Literal["all", "max", "screen"] = Field(description="What was done: a cheaper way needs an engine for it.")
-    precision: Literal["full", "mixed"] = Field(default="full", description="mixed: networks in half the bits.")
-    note: str = Field(default="", description="What that means for this subject, one sentence; empty for all.")
-
-
 class TrainingPlan(EvidenceModel):
     """What was to be trained, counted before it started."""
 
+    earlier = frozenset({"ranking"})
     retrains: int = Field(description="Trainings planned, all together.")
     leave_one_out: int = Field(default=0, description="Of these, without one person.")
-    ranking: int = Field(default=0, description="Of these, to rank people (mode screen).")
     shadows: int = Field(default=0, description="Of these, on random halves of the pool.")
     seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
 
@@ -89,8 +80,7 @@ class Remembered(EvidenceModel):
 class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
-    earlier = frozenset({"removals", "single_median"})
-    mode: ModeUsed | None = Field(default=None, description="How closely leave-one-out answered.")
+    earlier = frozenset({"removals", "single_median", "mode"})
     cannot_conclude: tuple[str, ...] = Field(
         default=(), description="What the policy can never conclude for this model."
     )
@@ -131,8 +121,9 @@ class UnitCoverage(EvidenceModel):
 
 
 class RecheckRow(EvidenceModel):
-    """One fast engine compared with real training in this run."""
+    """One closed form compared with refits in this run."""
 
+    earlier = frozenset({"estimates"})
     engine: str
     checked: int = Field(description="People retrained for the comparison.")
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
@@ -141,7 +132,6 @@ class RecheckRow(EvidenceModel):
         default_factory=dict,
         description="What the engine says of the delivered model.",
     )
-    estimates: str = Field(default="", description="What an engine whose answers are draws estimates; else empty.")
 
 
 class EngineShare(EvidenceModel):
@@ -218,13 +208,6 @@ class CaseNote(EvidenceModel):
         return cls(digest=kept.digest(), **told, low=low, high=high)
 
 
-class CertificatesCompared(EvidenceModel):
-    """Theorems held against real models, at the questions where they say that models differ most."""
-
-    units: int = Field(description="People whose real models were asked.")
-    questions: int = Field(description="Questions asked, over all people.")
-
-
 class IndirectQueries(EvidenceModel):
     """The search for questions that tell more about a person than the person's own features."""
 
@@ -265,14 +248,13 @@ class SensitivityFigures(EvidenceModel):
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered"})
+    earlier = frozenset({"registered", "certificates_compared"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
-    certificates_compared: CertificatesCompared | None = Field(default=None, description="null where none applied.")
     indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")

@@ -1,11 +1,12 @@
 """What the first question tells beside its numbers, the paper's propositions as published among it; none approves."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from privgate.evidence import CaseNote, CertificatesCompared, InfluencePart, PublishedBound
-from privgate.influence import left_out, per_unit, sensitivities
+from privgate.evidence import CaseNote, InfluencePart, PublishedBound
+from privgate.influence import extent, left_out, per_unit, sensitivities
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -89,7 +90,8 @@ ALL: tuple[Proposition, ...] = (
         "DTP <= L ||u_T - u_T'|| for a model that is L-Lipschitz in its parameters, if training is deterministic",
         "true, and loose: 5 to 800 times the worst query found",
         "none; a stated constant proves nothing, only one derived for the model and the domain",
-        "certificate newton, from the minimum and its curvature; nothing applies the theorem itself",
+        "certificate linear, from both fitted models and the declared domain, without a constant; "
+        "certificate newton, from the minimum and its curvature",
     ),
 )
 
@@ -146,17 +148,10 @@ def part(run: Run) -> InfluencePart | None:
         return _of_regressor(run)
     if not run.made(per_unit.table):
         return None
-    answered, witness = run.once(left_out.found).answered, run.once(left_out.found).witness
     return InfluencePart(
-        coverage=left_out.coverage(run),
-        engines=answered.shares,
-        declined=answered.declined,
-        recheck=tuple(left_out.recheck_row(p) for p in answered.rechecks),
+        **_describe_leaving_out(run),
         noise=per_unit.noise(run),
         certificates=run.once(per_unit.certificate_notes),
-        certificates_compared=None
-        if witness is None
-        else CertificatesCompared(units=len(witness.seen), questions=witness.questions),
         indirect_queries=run.once(per_unit.over_all_queries)[2],
         as_published=rows(run) if Need.EVERY_QUERY in run.asked else (),
         cases=tuple(CaseNote.of(k) for k in run.once(per_unit.cases)),
@@ -164,12 +159,18 @@ def part(run: Run) -> InfluencePart | None:
 
 
 def _of_regressor(run: Run) -> InfluencePart:
-    answered = run.once(left_out.found).answered
     return InfluencePart(
-        coverage=left_out.coverage(run),
-        engines=answered.shares,
-        declined=answered.declined,
-        recheck=tuple(left_out.recheck_row(p) for p in answered.rechecks),
+        **_describe_leaving_out(run),
         sensitivity=sensitivities.figures(run),
         cases=tuple(CaseNote.of(k) for k in sensitivities.cases(run)),
     )
+
+
+def _describe_leaving_out(run: Run) -> dict[str, Any]:
+    made = run.once(left_out.leave_out)
+    return {
+        "coverage": extent.describe_coverage(run),
+        "engines": made.shares,
+        "declined": made.declined,
+        "recheck": extent.list_rechecks(run),
+    }

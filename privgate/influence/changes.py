@@ -1,126 +1,16 @@
 """What models with and without a person say differently about that person, with limits."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.evidence import EngineShare
-from privgate.families import answering as families
-from privgate.families import designs, refit
-from privgate.families.engine import TOLERANCE, Asked
-from privgate.families.retrained import Retrained, Shown, Status
-from privgate.run import beside
-from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject import released
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
-
-# Declared releases of people whose answer lies next to an edge: their models are trained, not computed.
-#
-# Rounding, bins, lists and labels make a whole step of an error far below any limit. A fast engine's answer is
-# therefore carried through the release with its error, outward; who touches an edge within it is retrained, whose
-# error is 0.
-
-#: why a fast engine's units are handed on after all
-WHY = "what is released lies on an edge within the engine's error"
-
-_TOLERANCE = {e.name: e.tolerance for e in families.ALL}
-
-
-def error(found: Retrained) -> Float:
-    """Return by how much each log-probability may be off, shape (U,), nats; infinite where nobody knows.
-
-    A re-check lets a fast engine pass that is off by its tolerance beyond its stated error; only a real model has none.
-    """
-    seen = np.isin(found.shown, (Shown.DRAWN, Shown.CHOSEN)) & (found.error == 0) & (len(found.seeds) == 1)
-    real = (found.engine == refit.ENGINE.name) | seen
-    slack = np.array([_TOLERANCE.get(str(name), TOLERANCE) for name in found.engine])
-    return np.asarray(np.where(real, 0.0, np.nan_to_num(found.error, nan=np.inf) + slack))
-
-
-def bounds(found: Retrained, release: Release, live: NDArray[np.bool_]) -> released.Bounds:
-    """Return the changes of what is released at the rows where ``live`` (R,) is true, for every seed: shape (S, R')."""
-    return released.bounds(
-        found.log_with[:, live], found.log_without[:, live], release, error(found)[found.row_unit][live]
-    )
-
-
-def refitted(run: Run, answered: families.Answered) -> families.Answered:
-    """Return the same answers with real models for the units whose release hangs on the engine's error.
-
-    With a budget of retrains no more are made than it allows, those with the largest change of exact probabilities
-    first; the others keep the worst that their error leaves possible.
-    """
-    release, found = run.subject.release, answered.retrained
-    if release.exact or not len(found.units):
-        return answered
-    known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
-    live = known[found.row_unit]
-    shown = bounds(found, release, live)
-    touching = np.zeros(len(found.units), dtype=bool)
-    np.logical_or.at(touching, found.row_unit[live], shown.touches.any(axis=0))
-    some = _affordable(run, found, touching)
-    if not some.any():
-        return answered
-    near, units = run.once(beside.of_people), found.units[some]
-    put = Asked(near.asked, units, found.seeds, run.fleet, near.queries(units), engines=(refit.ENGINE,))
-    made = families.answer(put)
-    return replace(
-        answered,
-        retrained=Retrained.concatenate([found.select(~some), replace(made.retrained, changes={})]),
-        shares=_shares(answered, made.shares, found.engine[some]),
-    )
-
-
-def _affordable(run: Run, found: Retrained, touching: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    most = run.limits.max_retrains
-    if most is None or touching.sum() * len(found.seeds) <= most:
-        return touching
-    with np.errstate(invalid="ignore"):
-        change = np.abs(np.nan_to_num(found.log_with - found.log_without, nan=0.0)).max(axis=(0, 2))
-    largest = np.zeros(len(found.units))
-    np.maximum.at(largest, found.row_unit, change)
-    order = np.argsort(-np.where(touching, largest, -1.0), kind="stable")[: most // len(found.seeds)]
-    some = np.zeros(len(touching), dtype=bool)
-    some[order] = touching[order]
-    return some
-
-
-def _shares(
-    answered: families.Answered, refits: tuple[EngineShare, ...], engines: NDArray[Any]
-) -> tuple[EngineShare, ...]:
-    """Return who answered for how many people, those handed on after all counted where they went."""
-    found = []
-    for share in answered.shares:
-        gone = int((engines == share.engine).sum())
-        why = {**share.why, WHY: gone}
-        found.append(
-            EngineShare.of(share.engine, share.asked, (share.answered or 0) - gone, why, share.without_limit)
-            if gone
-            else share
-        )
-    for share in refits:
-        place = next((k for k, known in enumerate(found) if known.engine == share.engine), None)
-        if place is None:
-            found.append(share)
-            continue
-        known = found[place]
-        limitless = {
-            r: (known.without_limit.get(r) or 0) + (share.without_limit.get(r) or 0)
-            for r in {**known.without_limit, **share.without_limit}
-        }
-        asked, answers = (
-            (a or 0) + (b or 0) for a, b in ((known.asked, share.asked), (known.answered, share.answered))
-        )
-        found[place] = EngineShare.of(known.engine, asked, answers, known.why, limitless)
-    return tuple(found)
-
-
-# What models with and without a person say differently about that person, with limits.
+from privgate.theorems import hypotheses
+from privgate.theorems.retrained import Retrained
 
 
 def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
@@ -141,8 +31,7 @@ def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str
     than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
     """
     rows, n_units = found.row_unit, len(found.units)
-    lost = without_model(found)
-    live = ~lost[rows]
+    live = ~found.lost[rows]
     change = np.zeros(found.log_with.shape)
     change[:, live] = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
     tested = max(people, n_units)
@@ -156,11 +45,10 @@ def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str
         return out
 
     error = 2 * np.nan_to_num(found.error, nan=np.inf)
-    screened = np.array([s == Status.SCREENED for s in found.status], dtype=bool)
     columns = {
         "pdtp": worst(estimate.value),
-        "pdtp_low": np.where(screened, 0.0, np.maximum(worst(estimate.low) - error, 0.0)),
-        "pdtp_high": np.where(screened, np.inf, worst(estimate.high + apart) + error),
+        "pdtp_low": np.maximum(worst(estimate.low) - error, 0.0),
+        "pdtp_high": worst(estimate.high + apart) + error,
         "noise_floor": worst(noise),
     }
     if len(found.seeds) == 1:  # further seeds are trained, and what was asked of a model is what it releases
@@ -169,27 +57,22 @@ def per_unit(found: Retrained, release: Release, *, people: int = 0) -> dict[str
         columns["pdtp_high"] = np.maximum(columns["pdtp_high"], worst(vague))
     if not release.exact:
         low, nominal, high = np.zeros((3, *found.log_with.shape[:2]))
-        shown = bounds(found, release, live)
-        low[:, live], high[:, live] = shown.low, shown.high
-        exactly = released.changes(found.log_with[:, live], found.log_without[:, live], release)
-        nominal[:, live] = np.clip(exactly, shown.low, shown.high)
+        both = found.log_with[:, live], found.log_without[:, live]
+        low[:, live], high[:, live] = released.bounds(*both, release)  # no closed form answers about such releases
+        exactly = released.changes(*both, release)
+        nominal[:, live] = np.clip(exactly, low[:, live], high[:, live])
         seen = limited(nominal[:, :, None], tested).value
         # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
         least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)
         most = limited(high[:, :, None], tested).high
         for name, figure in (("pdtp", seen), ("pdtp_low", least), ("pdtp_high", most)):
-            columns[name] = np.maximum(columns[name], worst(figure))
+            columns[name] = worst(figure) if release.alone else np.maximum(columns[name], worst(figure))
     return columns
 
 
 def limited(change: Float, n_units: int) -> leakage.MeanChange:
-    """Return mean changes over seeds with their limits; half of the error for each of two looks, early and late."""
+    """Return mean changes over seeds with their limits, corrected for all people."""
     return leakage.mean_changes(change, n_tests=2 * n_units)
-
-
-def without_model(found: Retrained) -> NDArray[np.bool_]:
-    """Return which units have no model without them, shape (U,): their change has no limit."""
-    return np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
 
 
 # What leaving one person out does to a regressor's answer, in units of its residual deviation. Sensitivity is not DTP.
@@ -237,7 +120,7 @@ def widest(subject: Subject) -> float | None:
 
     An answer that lies among the targets misses none of them by more than the farther end.
     """
-    if subject.task != "regression" or not any(designs.estimator_of(subject, name) is not None for name in _AMONG):
+    if subject.task != "regression" or not any(hypotheses.estimator_of(subject, name) is not None for name in _AMONG):
         return None
     y = subject.data.y.astype(np.float64)
     return float(np.sqrt(np.mean(np.maximum(y - y.min(), y.max() - y) ** 2)) / subject.scale[1])
@@ -246,7 +129,7 @@ def widest(subject: Subject) -> float | None:
 def of(subject: Subject, found: Retrained) -> Changes:
     """Return the changes of a subject's answers when each unit is left out."""
     rows, n_units = found.row_unit, len(found.units)
-    lost = np.isin(found.status, (Status.FAILED, Status.UNDEFINED))
+    lost = found.lost
     live = ~lost[rows]
     change = np.where(live[None, :, None], found.log_with - np.nan_to_num(found.log_without), 0.0)
     estimate = leakage.mean_changes(change, n_tests=2 * n_units)

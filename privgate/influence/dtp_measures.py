@@ -3,18 +3,20 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privgate.arrays import Float
+from privgate.arrays import Float, Index
 from privgate.controls.seeds import JUDGED_AT
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
-from privgate.families import bound as bounds
-from privgate.families.retrained import Shown, Status
-from privgate.influence import aggregate, left_out, modes, per_unit, sensitivities
+from privgate.influence import aggregate, extent, left_out, per_unit, sensitivities
+from privgate.influence.other_seeds import describe_seeds
 from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
+from privgate.theorems import catalogue
+
+#: nats by which a real change may exceed a theorem's limit: rounding of the comparison
+_ROUNDING = 1e-9
 
 
 def every_query(run: Run, request: Request) -> Measurement:
@@ -37,21 +39,17 @@ def direct_queries(run: Run, request: Request) -> Measurement:
 
 def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, every: bool) -> Measurement:
     """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
-    records, ranks = run.once(per_unit.table), run.once(per_unit.ranks)
+    records = run.once(per_unit.table)
     if len(records["unit"]) == 0:
         raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
-    value, low, high = (np.asarray(ranks[name], dtype=np.float64) for name in columns)
-    left = run.once(left_out.left)
+    value, low, high = (np.asarray(records[name], dtype=np.float64) for name in columns)
+    left, units = left_out.count_missing(run), run.once(left_out.retrained).units
     run.once(per_unit.contradicted)
-    low, high, limited = _by_theorem(run, low, high, every=every)
-    low, high, others = modes.of(run.once(left_out.proven), run.once(left_out.retrained).units, low, high)
+    high, least, others = _limit(run, units, low, high, every=every)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
     high, others = high + apart, others + apart
-    nothing = np.zeros(len(others))
-    padded = (np.append(c, o) for c, o in ((value, nothing), (low, nothing), (high, others)))
-    more, grew = len(others) + len(left), left_out.grew(run)
-    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, more, grew=grew)
-    found = aggregate.asked(request, *left_out.with_left(len(left), *padded), run.n_units, ranking=ranking)
+    padded = (np.append(c, o) for c, o in ((value, least), (low, least), (high, others)))
+    found = left_out.summarize(run, request, *left_out.pad_missing(left, *padded))
     where = str(records["unit"][found.where]) if 0 <= found.where < len(low) else ""
     return Measurement(
         request,
@@ -61,29 +59,32 @@ def _measured(run: Run, request: Request, columns: tuple[str, str, str], *, ever
         unit="nats" if request.option("aggregate", "max") != "share_above" else "fraction",
         kind=_kind(run, found, every=every),
         confidence=_confidence(found.confidence, 0.95 if run.averaged else None),
-        n=int((np.asarray(records["status"]) != Status.SCREENED).sum()),
+        n=len(units),
         population=run.n_units,
         where=where,
         assumptions=tuple(_assumptions(run, every=every)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or modes.said(run.once(left_out.proven)) or found.claim,
+            claim=extent.describe_end(run) or extent.describe_theorem(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
-            **({"not_computed": len(left), "decided_by": left_out.decided_by(run)} if len(left) else {}),
+            **extent.describe_missing(run),
             **({"why_no_certificate": _why_none(run)} if every else {}),
         ),
     )
 
 
-def _by_theorem(run: Run, low: Float, high: Float, *, every: bool) -> tuple[Float, Float, NDArray[np.bool_]]:
-    """Return (low, high), with what theorems say of whom engines only ranked, and whom theorems limit."""
-    shown, limited = run.once(left_out.retrained).shown, run.once(per_unit.limited)
-    upper = np.asarray(run.once(per_unit.ranks)["dtp_upper"], dtype=np.float64)
-    if every:  # what an engine says of direct questions is no change that was seen
-        return np.where((shown == Shown.RANKED) & limited, run.once(per_unit.certified).lower, low), high, limited
-    limited = limited & (upper <= min(run.thresholds, default=np.inf)) & (shown != Shown.LIMITED)
-    return np.where(limited & (shown == Shown.RANKED), 0.0, low), np.where(limited, upper, high), limited
+def _limit(run: Run, units: Index, low: Float, high: Float, *, every: bool) -> tuple[Float, Float, Float]:
+    """Return upper limits of those measured, and lower and upper ones of others, where a theorem limits everybody.
+
+    A theorem that a real change contradicts limits nobody: then the others have no limit.
+    """
+    if (limits := run.once(left_out.limit_everybody)) is None:
+        return high, np.zeros(0), np.zeros(0)
+    least, most = (np.delete(side, units) for side in (limits.lower, limits.upper))
+    if (low > limits.upper[units] + _ROUNDING).any():
+        return high, 0 * least, np.full(len(most), np.inf)
+    return np.maximum(np.minimum(high, limits.upper[units]), low), least if every else 0 * least, most
 
 
 def _why_none(run: Run) -> list[str]:
@@ -91,7 +92,7 @@ def _why_none(run: Run) -> list[str]:
     notes = run.once(per_unit.certificate_notes)
     if any(n.applies for n in notes):
         return []
-    return bounds.reasons(n.because for n in notes)
+    return catalogue.reasons(n.because for n in notes)
 
 
 def _paired(run: Run) -> int:
@@ -117,7 +118,7 @@ def _kind(run: Run, found: aggregate.Aggregated, *, every: bool) -> Kind:
 def _seeds(run: Run) -> dict[str, Any]:
     """Return over how many runs the figure is averaged, or that it is about the released seed."""
     if run.at_seed:
-        return left_out.describe_seeds(run)
+        return describe_seeds(run)
     return {"paired_seeds": _paired(run), "unseen": leakage.unseen(_paired(run))} if run.averaged else {}
 
 
@@ -125,7 +126,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
     same = "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     if run.averaged:
-        said += _over_seeds(_paired(run), limited=bool(modes.said(run.once(left_out.proven))))
+        said += _over_seeds(_paired(run), limited=bool(extent.describe_theorem(run)))
     elif run.at_seed:
         said.append(JUDGED_AT)
     elif run.seed_control is not None:
@@ -134,7 +135,7 @@ def _assumptions(run: Run, *, every: bool) -> list[str]:
         said.append(f"this very model's seed; {alike}")
     if (apart := run.registered_apart[int(every)]) > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
-    if why := modes.said(run.once(left_out.proven)):
+    if why := extent.describe_theorem(run):
         said.append(why)
     if not every:
         said.append(f"direct queries only: each person is asked about {beside.asked_at(run)}")

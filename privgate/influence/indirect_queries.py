@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.evidence import IndirectQueries
-from privgate.families import answering as families
-from privgate.families import bound as bounds
-from privgate.families.engine import Asked
-from privgate.families.retrained import Retrained, Seeds, Shown, Status
+from privgate.run import refit
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.containers import stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
+from privgate.theorems import catalogue
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.retrained import Retrained, Seeds
 from privgate.training.fleet import Fleet
 
 # Which questions to ask next about a unit: others' records and the domain first, then around the best so far.
@@ -227,8 +227,6 @@ def search(
     subject : Subject
     units : int64 array of shape (U,)
         Positions in ``subject.data.units``, each once.
-    fleet : Fleet
-        Trains, and re-checks what closed forms say.
     rng : Generator
     seeds : tuple
         Paired seeds, as in ``Retrained``; changes of log-probability are averaged over them, and what is reported is
@@ -292,7 +290,7 @@ class _State:
         pool_rows = np.concatenate(mine)
         asked_for = (row_unit, pool_rows)
         put = Asked(subject, self.units, self.seeds, self.fleet, asked_for)
-        found = families.answer(put).retrained
+        found = refit.leave_out(put)
         self.asked += len(pool_rows)
         value, pool = per_query(found), subject.data.pool()[0]
         for k in range(len(self.units)):
@@ -313,15 +311,13 @@ def per_query(found: Retrained) -> Float:
 
     Rows of units without a model are infinite: the unit cannot be left out at all.
     """
-    lost = np.array([s in (Status.FAILED, Status.UNDEFINED) for s in found.status], dtype=bool)
-    live = ~lost[found.row_unit]
+    live = ~found.lost[found.row_unit]
     change = leakage.label_changes(found.log_with[:, live], found.log_without[:, live])
     estimate = leakage.mean_changes(change, n_tests=max(1, int(live.sum())))
     error = 2 * np.nan_to_num(found.error, nan=np.inf)[found.row_unit]  # both models may be off
     value = np.full(len(found.row_unit), np.inf)
     value[live] = np.maximum(estimate.low - error[live], 0.0)
-    ranked = (found.status == Status.SCREENED) | (found.shown == Shown.RANKED)
-    return np.where(ranked[found.row_unit], 0.0, value)
+    return value
 
 
 def _with_row(rows: Any, k: int, source: Any, row: int) -> Any:
@@ -341,7 +337,7 @@ SEEDS = 20
 
 def trainings(run: Run) -> int:
     """Return how many trainings the search takes at most; none where a theorem bounds every answer."""
-    if bounds.applicable(run.subject)[0]:
+    if catalogue.applicable(run.subject)[0]:
         return 0
     rounds = QueryEffort().rounds if run.subject.data.effective_domain is not None else 1
     return rounds * (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
@@ -358,7 +354,7 @@ def raised(
     units : int64 array of shape (U,)
         Positions in ``subject.data.units``.
     pdtp, lower, upper : float64 arrays of shape (U,)
-        Nats; a unit is open if no certificate bounds it, or the policy's limit lies between its bounds.
+        Nats; a unit is open if no certificate bounds it, or the policy's limit lies between its catalogue.
 
     Notes
     -----
@@ -367,6 +363,7 @@ def raised(
     """
     limit = max(run.thresholds, default=1.0)
     open_ = (lower <= limit) & (upper > limit) & np.isfinite(lower)
+    open_ &= not run.subject.release.alone  # the search compares exact numbers, which nobody gets there
     chosen = np.flatnonzero(open_)
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:

@@ -1,464 +1,382 @@
-"""Models with and without each person, as many as the verdict needs: who is left out, by which engine, until when."""
+"""Who is left out: nobody else where a theorem limits everybody, all where a rule needs all, a random sample else.
 
+A theorem about recipe and data limits everybody. Else people are left out, by closed form or refit: everybody where the
+policy asks for everybody, else a random sample with two planned looks, its riskiest first so that a refusal comes
+early. What ranks people is fixed before they are drawn, and the draw is a function of the operator's secret, data and
+code only. One sample serves the rule on a share, the comparison of a closed form, and the refusal; nobody draws again.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.controls.seeds import PAIRED, draw_others, plan_other
-from privgate.evidence import Count, Kind, Measurement, Precondition, RecheckRow, UnitCoverage
-from privgate.families import answering as families
-from privgate.families import bound as bounds
-from privgate.families import recheck, refit
-from privgate.families.bound import Witness
-from privgate.families.certificate import Certified
-from privgate.families.engine import Asked
-from privgate.families.recheck import observe
-from privgate.families.retrained import Retrained, Seeds, Status
-from privgate.influence import aggregate, changes, modes
-from privgate.influence import changes as on_edges
-from privgate.influence import changes as residuals
-from privgate.run import beside
+from privgate.evidence import EngineShare, Kind, Measurement, Precondition, Request
+from privgate.evidence.telling import sampled
+from privgate.influence import aggregate, changes, riskiest
+from privgate.influence.other_seeds import confirm_at_other_seeds
+from privgate.kernel.sample import Looks, exceeding_limit, plan_looks
+from privgate.run import refit
+from privgate.run.beside import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
+from privgate.theorems import catalogue, two_models
+from privgate.theorems.certificate import Certified
+from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training import budget
+from privgate.training.ledger import digest_code
 
-#: people above a limit who are refitted at other seeds
-MOST_PAIRED = 30
+#: of whom a closed form says that they matter most, refitted beside these
+WORST = 5
+#: paired seeds of whoever is to contradict a theorem, which holds under every seed
+SEEDS = 2
 
 
-def selection(run: Run) -> budget.Selection:
-    """Return the units to measure: all, or a random sample fixed before anything is looked at.
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who is to be left out, before anybody is.
 
-    A closed form costs no retraining, so neither a budget of retrains nor a rule's sample cuts it.
+    Parameters
+    ----------
+    order : int64 array of shape (n_units,)
+        Everybody as they are drawn.
+    sizes : tuple of int
+        How many of them each look takes.
+    looks : Looks, optional
+        What follows from the looks; None where everybody is asked for.
+    lost : str
+        What a budget gives up, one sentence.
     """
-    limits = run.limits
-    if run.once(modes.limits) is not None:
-        return budget.select(run.subject, run.fleet, run.seeds, sample=modes.SAMPLE)
-    unlimited = limits.max_retrains is None and limits.budget_seconds is None
-    if (unlimited and (run.sample is None or run.sample >= run.n_units)) or beside.costs_no_fits(run):
-        return budget.Selection(np.arange(run.n_units, dtype=np.int64), run.n_units, "")
-    return budget.select(
-        run.subject,
-        run.fleet,
-        run.seeds,
-        max_retrains=limits.max_retrains,
-        budget_seconds=limits.budget_seconds,
-        sample=run.sample,
+
+    order: Index
+    sizes: tuple[int, ...]
+    looks: Looks | None = None
+    lost: str = ""
+
+
+def limit_everybody(run: Run) -> Certified | None:
+    """Return what theorems say of everybody, where that keeps every limit; None where people are to be left out."""
+    asked = run.limits
+    if not (run.by_theorem and run.thresholds) or asked.full or not run.subject.release.exact:
+        return None
+    if not (asked.max_retrains is None and asked.budget_seconds is None):
+        return None  # the operator says how many
+    if run.subject.task != "classification":
+        return None
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    attacked = Need.SHADOWS in run.asked
+    found = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
+    return found if found.upper.max() <= min(run.thresholds) else None
+
+
+def plan_looks_of(run: Run) -> Looks | None:
+    """Return the planned looks; None where everybody has to be left out, or only theorems are to be contradicted."""
+    if run.share is None or run.once(limit_everybody) is not None:
+        return None
+    return plan_looks(run.n_units, min(run.n_units - 1, int(run.share * run.n_units + 1e-9)))
+
+
+def plan_people(run: Run) -> Plan:
+    """Return who is to be refitted, of whom a closed form compares its answers where it answers for everybody."""
+    return plan_refits(run, computed=computes_everybody(run))
+
+
+def plan_refits(run: Run, *, computed: bool = False) -> Plan:
+    """Return who is to be refitted; a budget takes the first of them, and then a share is approved by planned looks."""
+    n, looks = run.n_units, run.once(plan_looks_of)
+    order = budget.order(run.subject, run.fleet)
+    if run.once(limit_everybody) is not None:
+        return Plan(order, (tell_size(CHECKED, n),))
+    sizes = (n,) if looks is None else run.once(plan_looks_at)
+    if computed:
+        return Plan(order, sizes[:1] if looks else (tell_size(CHECKED, n),), looks)
+    allowed = {name: getattr(run.limits, name) for name in ("max_retrains", "budget_seconds")}
+    affordable = budget.count_affordable(run.subject, run.fleet, run.seeds, **allowed)
+    if affordable >= sizes[-1]:
+        return Plan(order, sizes, looks)
+    sizes = tuple(size for size in sizes if size <= affordable) or (affordable,)
+    lost = (
+        f"{sampled(sizes[-1], n)}, drawn at random before looking: without a certificate they tell the share "
+        "above a limit, and nothing of the largest risk"
     )
+    return Plan(order, sizes, looks, lost)
 
 
-def chosen_units(run: Run) -> Index:
-    """Return the units of ``selection``."""
-    return run.once(selection).units
+def computes_everybody(run: Run) -> bool:
+    """Return whether a closed form's answers are judged: all are asked for, or the kernel limits every error."""
+    made = run.once(riskiest.compute_everybody).computed
+    return made is not None and (run.share is None or (made.engine.certain and not len(made.left)))
 
 
-def trainings(run: Run) -> int:
+def count_trainings(run: Run) -> int:
     """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
-    run = modes.fewer_seeds(run)
-    people = len(run.once(chosen_units))
-    if beside.costs_no_fits(run):
-        return recheck.expected(people, len(run.thresholds), run.drawn)
-    if worth_more_people(run):
-        people = min(run.up_to or 0, run.n_units)
-    seeds = len(run.more_seeds if worth_more_seeds(run) else run.seeds)
-    if run.once(modes.used) == "screen":
-        return refit.MODELS + refit.retrained(people) * seeds
-    first = modes.FOLDS if run.breaks and not run.limits.full else 0
-    return first + people * seeds
+    plan, made = run.once(plan_people), run.once(riskiest.compute_everybody).computed
+    if run.once(limit_everybody) is not None:
+        return plan.sizes[-1] * len(run.seeds[:SEEDS]) + 1
+    if made is not None and computes_everybody(run):
+        return len(_list_compared(run, plan)) + 1
+    ranking = riskiest.FOLDS if _may_stop(run) and made is None else 0
+    return ranking + plan.sizes[-1] * len(run.seeds)
 
 
-def hints(run: Run) -> list[str]:
+def list_hints(run: Run) -> list[str]:
     """Return what may make leaving people out cheaper, or too cheap for an approval."""
-    said = [modes.note(run)] if run.limits.mode == "max" else []
-    said += [f"{name} does not answer here: {why}" for name, why in families.first(run.subject)[1].items()]
+    said = [f"{name} does not answer here: {why}" for name, why in riskiest.list_declining(run).items()]
+    looks = run.once(plan_looks_of)
+    if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
+        first, second = looks.sizes
+        said.append(f"{first} people drawn at random approve if none exceeds; if some do, {second} are left out")
     if spared(run):
         said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
-    if run.more_seeds and Need.UPPER_LIMIT in run.asked and not worth_more_seeds(run):
-        seeds = len(run.more_seeds)
-        said.append(
-            f"{seeds} runs, which an approval needs, are not within the budget: it can refuse, and end undecided at "
-            f"best; give --seeds {seeds} to measure fewer people on all of them"
-        )
     return said
 
 
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
-    return bool(run.attacked) and not (run.limits.full or beside.costs_no_fits(run))
+    return bool(run.attacked) and not run.limits.full and not computes_everybody(run)
 
 
 @dataclass(frozen=True, eq=False)
-class Found(Noted):
+class LeftOut(Noted):
     """Models with and without people, and how they were come by.
 
     Parameters
     ----------
-    answered : families.Answered
-    seeds : tuple of (int or None)
-        Paired seeds that the work ended with.
-    chosen : budget.Selection
-        Of whom models were wanted, in the end.
+    retrained : Retrained
+    people : int
+        Of how many people models were wanted.
+    shares : tuple of EngineShare
+        What each way of leaving out answered.
+    declined : mapping closed form -> sentence
+    compared : Precondition, optional
+        What refits say of a closed form.
     decided_by : str
         The rule that was broken when the work ended early; empty if it did not.
-    witness : Witness, optional
-        What these models answered where certificates say that they differ most.
+    unsure : int
+        Of how many people at most a closed form may be wrong, with 95 % confidence; 0 where none is believed.
     """
 
-    answered: families.Answered = field(kw_only=True)
-    seeds: Seeds = field(kw_only=True)
-    chosen: budget.Selection = field(kw_only=True)
+    retrained: Retrained = field(kw_only=True)
+    people: int = field(kw_only=True)
+    shares: tuple[EngineShare, ...] = ()
+    declined: Mapping[str, str] = field(default_factory=dict)
+    compared: Precondition | None = None
     decided_by: str = ""
-    witness: Witness | None = None
-
-    @property
-    def people(self) -> int:
-        """Of how many people models were wanted."""
-        return len(self.chosen.units)
+    unsure: int = 0
 
 
-def found(run: Run) -> Found:
-    """Return models with and without each chosen unit, each fast engine re-checked against the training function."""
-    run, chosen = modes.fewer_seeds(run), run.once(selection)
-    witness = _witness(run)
-    made = _answered(run, chosen.units, witness)
-    if worth_more_seeds(run) and not _decided(run, len(chosen.units), made.retrained):
-        run, witness = replace(run, seeds=run.more_seeds, more_seeds=()), _witness(run)
-        made = _answered(run, chosen.units, witness)
-    if len(made.left) == 0 and worth_more_people(run) and undecided(run, made.retrained):
-        run, witness = replace(run, sample=run.up_to), _witness(run)
-        chosen = selection(run)
-        made = _answered(run, chosen.units, witness, before=made)
-    decided = broken(run, len(chosen.units), made.retrained) if len(made.left) else ""
-    if witness is not None:
-        if not made.rechecks and not decided:  # refits answered everybody, and only about their own records
-            observe(replace(asked(run, chosen.units), asker=witness), made.retrained)
-        failed = [recheck_row(p).engine for p in made.rechecks if p.outcome != "passed"]
-        witness.distrusted = failed[0] if failed else ""
-    shown = made if run.subject.task == "regression" else on_edges.refitted(run, made)
-    return Found(made.rechecks, answered=shown, seeds=run.seeds, chosen=chosen, decided_by=decided, witness=witness)
-
-
-def _witness(run: Run) -> Witness | None:
-    good, everywhere = (
-        bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0],
-        Need.EVERY_QUERY in run.asked,
-    )
-    theorems = tuple(c for c in good if everywhere or not c.needs_retrained)  # as ``per_unit`` asks them
-    return Witness(theorems) if theorems else None
-
-
-def retrained(run: Run) -> Retrained:
-    """Return the models of ``found``."""
-    return run.once(found).answered.retrained
-
-
-def grew(run: Run) -> bool:
-    """Return whether the random sample that was drawn first left a limit open, and more people were looked at."""
-    return len(run.once(found).chosen.units) > len(run.once(selection).units)
-
-
-def seeds(run: Run) -> Seeds:
-    """Return the paired seeds that were used in the end, or would be where nobody was trained without."""
-    return run.once(found).seeds if run.made(found) else run.seeds
-
-
-def decided_by(run: Run) -> str:
-    """Return the rule that was broken when the work ended early; empty if it did not."""
-    return run.once(found).decided_by
-
-
-def of_everybody(run: Run) -> Certified | None:
-    """Return what theorems say of everybody as the models leave it; None where none limits all."""
-    return None if run.once(modes.limits) is None else modes.bounds_of(run, run.once(found).witness)
-
-
-def proven(run: Run) -> Float | None:
-    """Return each person's limit of ``of_everybody``, shape (n_units,)."""
-    made = run.once(of_everybody)
-    return None if made is None else made.upper
-
-
-def asked(run: Run, units: Index) -> Asked:
-    """Return what an engine is asked about some units."""
-    theorems = bounds.applicable(run.subject, attacked=Need.SHADOWS in run.asked)[0]
-    changes = Need.EVERY_QUERY in run.asked and any(c.needs_retrained for c in theorems)  # as ``per_unit`` asks them
-    mode = run.once(modes.used)
-    near = run.once(beside.of_people)
-    return Asked(
-        near.asked,
-        units,
-        run.seeds,
-        run.fleet,
-        queries=near.queries(units),
-        changes=changes,
-        mode=mode,
-        limits=run.thresholds or (1.0,),
-        drawn=max(run.drawn, len(units) if run.sampled and len(units) < run.n_units else 0),
+def leave_out(run: Run) -> LeftOut:
+    """Return models with and without people, as many as the verdict needs; a closed form compared with refits."""
+    plan = run.once(plan_people)
+    if run.once(limit_everybody) is not None:
+        run = replace(run, seeds=run.seeds[:SEEDS])
+        found = refit.ask_listed(riskiest.ask_about(run, np.sort(plan.order[: plan.sizes[0]])), changes=_lists(run))
+        return LeftOut(retrained=found, people=len(found.units), shares=_list_shares(found, len(found.units), None))
+    form, whole = run.once(riskiest.compute_everybody), computes_everybody(run)
+    if whole:
+        compared = _list_compared(run, plan)
+        found, people, decided = _refit_looks(run, [compared], run.n_units if plan.looks is None else len(compared))
+    else:
+        found, people, decided = _refit_looks(run, [plan.order[:size] for size in plan.sizes], plan.sizes[-1])
+    checked, computed, declined, unsure = None, form.computed, dict(form.declined), 0
+    if computed is not None:
+        checked = _compare(run, computed, found)
+        if checked.outcome != "passed":  # nothing it said is used, the planned people are refitted, and no others
+            declined[computed.engine.name], computed = checked.message, None
+            if whole and not decided:
+                plan = plan_refits(run)
+                found, people, decided = _refit_looks(run, [plan.order[:s] for s in plan.sizes], plan.sizes[-1])
+        elif whole and not decided:
+            others = ~np.isin(computed.answers.units, found.units)  # whoever it leaves was refitted
+            found, people = Retrained.concatenate([computed.answers.select(others), found]), run.n_units
+            unsure = 0 if computed.engine.certain else exceeding_limit(0, plan.sizes[0], people, alpha=0.05)
+    return LeftOut(
+        tuple(p for p in (run.once(describe_draw), checked) if p is not None),
+        retrained=found,
+        people=people,
+        shares=_list_shares(found, people, computed if whole else None),
+        declined=declined,
+        compared=checked,
+        decided_by=decided,
+        unsure=unsure,
     )
 
 
-def _answered(
-    run: Run, units: Index, witness: Witness | None, before: families.Answered | None = None
-) -> families.Answered:
-    """Return models of everybody chosen; what a re-check has shown ``before`` of an engine is not forgotten."""
-    failed = () if before is None else tuple(p for p in before.rechecks if p.outcome != "passed")
-    wrong = {recheck_row(p).engine for p in failed}
-    breaks = partial(broken, run, len(units))
-    until, wanted = modes.until(breaks), asked(run, units)
-    if before is not None:
-        first = before.retrained.units
-        then = [aggregate.second(r, run.n_units) for r in run.breaks]
-        wanted = replace(wanted, first=first, drawn=max(wanted.drawn, 2 * len(first), *then))
-    made = families.answer(
-        replace(
-            wanted,
-            engines=tuple(e for e in families.of(run.subject) if e.name not in wrong),
-            asker=witness,
-            refitting=until if _may_stop(run) else None,
-        )
-    )
-    declined = {recheck_row(p).engine: p.message for p in failed}
-    return replace(made, rechecks=(*failed, *made.rechecks), declined={**declined, **made.declined})
+def _lists(run: Run) -> bool:
+    reads = run.subject.task == "regression" and not two_models.refusal(run.subject)
+    return Need.EVERY_QUERY in run.asked or reads
+
+
+def _list_compared(run: Run, plan: Plan) -> Index:
+    """Return whom to refit where a closed form answers for everybody: those drawn; where all are judged, others too.
+
+    These are the riskiest, and whom it leaves to refits: each of them alone can refuse.
+    """
+    made, drawn = run.once(riskiest.compute_everybody).computed, plan.order[: plan.sizes[0]]
+    if made is None or plan.looks is not None:
+        return drawn
+    worst = np.argsort(-run.once(riskiest.rank_everybody).score, kind="stable")[:WORST]
+    return np.unique(np.concatenate([drawn, worst, made.left]))
+
+
+def _compare(run: Run, computed: refit.Computed, found: Retrained) -> Precondition:
+    subject = riskiest.ask_about(run, found.units[:0]).subject
+    checked = refit.compare(computed, found, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
+    notes = computed.engine.notes(run.subject) if checked.outcome == "passed" else {}
+    return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
+
+
+def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrained, int, str]:
+    """Return refits, of how many of ``people`` they are, and the rule that ended them early; empty if none did."""
+    stops, parts, broken = _may_stop(run), list[Retrained](), [""]
+
+    def see(now: Index) -> tuple[int, bool]:
+        made = refit.ask_listed(riskiest.ask_about(run, now), changes=_lists(run))
+        parts[:] = [Retrained.concatenate([*parts, made])]
+        if stops and len(parts[0].units) < len(looks[-1]):
+            broken[0] = find_broken(run, people, parts[0])
+        return _count_above(run, parts[0]), bool(broken[0])
+
+    score = run.once(riskiest.rank_everybody).score if stops else np.zeros(run.n_units)
+    refusing = _count_refusing(run) if stops else run.n_units
+    taken = riskiest.look_riskiest_first(looks, score, see, refusing=refusing, workers=run.fleet.workers)
+    return parts[0], people if taken == len(looks[-1]) else taken, broken[0]
+
+
+def _count_refusing(run: Run) -> int:
+    """Return how many people above a limit refuse at the least."""
+    looks = run.once(plan_looks_of)
+    return 1 if looks is None else looks.refusing
+
+
+def _count_above(run: Run, found: Retrained) -> int:
+    """Return how many people may be above a limit; 0 where everybody is asked for, of whom no look may be the last."""
+    if run.once(plan_looks_of) is None or not run.thresholds:
+        return 0
+    subject, noise = run.subject, run.subject.release.noise
+    if subject.task == "regression":
+        own = changes.of(subject, found)
+        unit = own.outside if noise is None else noise.scale / subject.scale[1]
+        return int((~(own.high <= min(run.thresholds) * unit)).sum())
+    high = np.where(found.lost, np.inf, changes.per_unit(found, subject.release)["pdtp_high"] + run.registered_apart[0])
+    if Need.EVERY_QUERY in run.asked:
+        attacked = Need.SHADOWS in run.asked
+        upper = catalogue.bound(subject, found.units, found, attacked=attacked, fleet=run.fleet)[0].upper
+        high = np.maximum(high, upper + run.registered_apart[1])
+    return int((high > min(run.thresholds)).sum())
 
 
 def _may_stop(run: Run) -> bool:
     """Return whether work ends with the first broken rule; a regressor's unit of measure may take everybody."""
-    known = run.subject.task == "classification" or residuals.widest(run.subject) is not None
+    known = run.subject.task == "classification" or changes.widest(run.subject) is not None
     return bool(run.breaks) and not run.limits.full and known
 
 
-def broken(run: Run, people: int, found: Retrained) -> str:
+def find_broken(run: Run, people: int, found: Retrained) -> str:
     """Return the name of an enforced rule that these models, of so many people wanted, break; empty if they break none.
 
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
     the report will say, by the rule itself.
     """
     if run.subject.task == "regression":
-        own, widest = residuals.of(run.subject, found), residuals.widest(run.subject)
+        own, widest = changes.of(run.subject, found), changes.widest(run.subject)
         # before everybody is left out the unit of measure is not known, but how large it can be may be
         sure = widest if people == run.n_units else None
         unit = own.outside if len(found.units) == people else sure
         if run.subject.release.noise is not None or unit is None:
             return ""
-        low, lost = own.low / unit, np.isinf(own.low)
+        low = own.low / unit
     else:
-        unit, lost = 1.0, changes.without_model(found)
-        low = np.where(lost, np.inf, changes.per_unit(found, run.subject.release, people=people)["pdtp_low"])
-    breaks = partial(broken_by, run, people, found)
-    if not (name := breaks(low)) or not run.at_seed:
+        unit = 1.0
+        low = np.where(found.lost, np.inf, changes.per_unit(found, run.subject.release, people=people)["pdtp_low"])
+    if not (name := _break_rule(run, people, found, low)) or not run.at_seed:
         return name
-    return breaks(confirm_at_other_seeds(run, found.units, low, unit))
+    return _break_rule(run, people, found, confirm_at_other_seeds(run, found.units, low, unit))
 
 
-# Where training draws: a change above a limit at the released seed may be the seed's own noise.
-
-
-@dataclass(eq=False)
-class Confirmed:
-    """What other seeds say of people above a limit: person -> lower limit, in the unit of the answers."""
-
-    lower: dict[int, float] = field(default_factory=dict)
-
-
-def confirmed(run: Run) -> Confirmed:
-    """Return what is known so far of one run; filled as people are refitted at other seeds."""
-    del run
-    return Confirmed()
-
-
-def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1.0) -> Float:
-    """Return the lower limits that stand where training depends on its seed, shape (U,); larger is worse.
-
-    Parameters
-    ----------
-    run : Run
-    people : int64 array of shape (U,)
-    low : float64 array of shape (U,)
-        Lower limits at the released seed.
-    scale : float
-        Unit of ``low``, in the answers' own.
-
-    Notes
-    -----
-    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted
-    at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
-    them. A person whom these seeds do not show may be without influence: 0. Section 9.4 of docs/mathematics.md.
-    """
-    if not run.at_seed or not run.people:
-        return low
-    least, known = min(limit for limit, _ in run.people), run.once(confirmed).lower
-    worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
-    if min(share for _, share in run.people) * len(people) < MOST_PAIRED:  # else so few people break no rule
-        missing = [p for p in (int(people[k]) for k in worst[:MOST_PAIRED]) if p not in known]
-        missing = missing[: max(0, MOST_PAIRED - len(known))]
-        if missing:
-            known.update(zip(missing, _pair(run, np.array(missing, dtype=np.int64)).tolist(), strict=True))
-    out = np.array(low, dtype=np.float64)
-    out[worst] = [known.get(int(people[k]), 0.0) / scale for k in worst]
-    return out
-
-
-def _pair(run: Run, people: Index) -> Float:
-    """Return the lower limit of each person's change over other seeds, shape (U,), in the answers' own unit."""
-    near, members = run.once(beside.of_people), run.subject.data.units
-    row_unit, row_query = near.of_units(people)
-    by = "seed" if run.seed_control is None else run.seed_control.coins
-    drawn = draw_others(run.subject, PAIRED, fleet=run.fleet)
-    rows = [row_query[row_unit == u] for u in range(len(people))]
-    fits = [plan_other(near.asked, s, by=by, rows=row_query) for s in drawn]
-    fits += [
-        plan_other(near.asked, s, by=by, rows=rows[u], left_out=members[int(person)])
-        for s in drawn
-        for u, person in enumerate(people)
-    ]
-    answers = run.fleet.fits(near.asked, fits, label="refitting at other seeds")
-    whole, less = answers[: len(drawn)], np.array(answers[len(drawn) :], dtype=object).reshape(len(drawn), len(people))
-    if any(a.problem for a in whole):
-        return np.zeros(len(people))  # other seeds show nothing
-    # a person without whom no seed can train has no model without them; one who fails at some seeds shows nothing
-    lost = np.array([[bool(a.problem) for a in row] for row in less])
-    with_ = np.stack([a.log_p for a in whole])
-    without = np.stack(
-        [
-            np.concatenate([with_[s][row_unit == u] if a.problem else a.log_p for u, a in enumerate(row)])
-            for s, row in enumerate(less)
-        ]
-    )
-    status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
-    paired = Retrained.of("refit", people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status)
-    if run.subject.task == "regression":
-        lower = residuals.of(run.subject, paired).low
-    else:
-        lower = changes.per_unit(paired, run.subject.release, people=MOST_PAIRED)["pdtp_low"]
-    return np.where(lost.all(axis=0), np.inf, np.where(lost.any(axis=0), 0.0, lower))
-
-
-def describe_seeds(run: Run) -> dict[str, bool]:
-    """Return for evidence that a number is about the released seed, and what other seeds say of people above limits."""
-    if not run.at_seed:
-        return {}
-    lower, least = run.once(confirmed).lower, min((limit for limit, _ in run.people), default=np.inf)
-    return {"own_coins": True, "followed": bool(lower), "shown": any(v > least for v in lower.values())}
-
-
-def broken_by(run: Run, people: int, found: Retrained, low: Float) -> str:
-    """Return the name of an enforced rule that lower limits of units break, shape (U,); empty if they break none."""
-    more = people - len(found.units)
-    padded = with_left(more, low, low, np.full(len(low), np.inf))
-    ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool), more)
+def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:
+    """Return the name of an enforced rule that lower limits of people break, shape (U,); empty if they break none."""
+    padded = pad_missing(people - len(found.units), low, low, np.full(len(low), np.inf))
     for request, (name, breaks) in run.breaks.items():
-        seen = aggregate.asked(request, *padded, run.n_units, ranking=ranking)
+        seen = aggregate.summarize(request, *padded, run.n_units, looks=run.once(plan_looks_of))
         kind: Kind = "point" if run.averaged and len(found.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
     return ""
 
 
-def left(run: Run) -> Index:
-    """Return the chosen units that nobody was trained without, because the verdict was decided before."""
-    return run.once(found).answered.left
-
-
-def with_left(count: int, value: Float, low: Float, high: Float) -> tuple[Float, Float, Float]:
-    """Return the columns with so many units more, about whom nothing is known: between no influence and any."""
+def pad_missing(count: int, value: Float, low: Float, high: Float) -> tuple[Float, Float, Float]:
+    """Return the columns with so many people more, about whom nothing is known: between no influence and any."""
     nothing = np.zeros(count)
     return np.append(value, nothing), np.append(low, nothing), np.append(high, nothing + np.inf)
 
 
-def stopped(run: Run) -> str:
-    """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
-    if not len(missing := run.once(left)):
-        return ""
-    people = run.once(found).people
+def summarize(run: Run, request: Request, value: Float, low: Float, high: Float) -> aggregate.Aggregated:
+    """Return the aggregate of everybody who was wanted, by the looks that were planned."""
+    unsure = run.once(leave_out).unsure
+    return aggregate.summarize(request, value, low, high, run.n_units, looks=run.once(plan_looks_of), unsure=unsure)
+
+
+#: why people were left without an answer
+DECIDED = "the verdict was decided without them"
+
+
+def retrained(run: Run) -> Retrained:
+    """Return the models of ``leave_out``."""
+    return run.once(leave_out).retrained
+
+
+def get_seeds(run: Run) -> Seeds:
+    """Return the paired seeds that were used, or would be where nobody was trained without."""
+    return retrained(run).seeds if run.made(leave_out) else run.seeds
+
+
+def count_missing(run: Run) -> int:
+    """Return how many people nobody was trained without, because the verdict was decided before."""
+    made = run.once(leave_out)
+    return made.people - len(made.retrained.units)
+
+
+def describe_draw(run: Run) -> Precondition | None:
+    """Return by whom people were drawn, after what was fixed, and for the how manieth time; None without a sample."""
+    plan, fleet = run.once(plan_people), run.fleet
+    if plan.looks is None or plan.sizes[0] >= run.n_units:
+        return None
+    tries = fleet.ledger.count_tries(run.subject.name, digest_code(run.subject)) if run.subject.name else 1
+    by = "the operator's key" if fleet.ledger.given else "a key of this user: whoever drew could have known whom"
+    text = f"people were drawn by {by}; it is draw {tries} of this model"
+    if tries > 1:
+        text += (
+            f", and with so many tries on changed code a wrong approval has probability {1 - 0.95**tries:.2g} at most"
+        )
+    detail = {"sizes": list(plan.sizes), "given_key": fleet.ledger.given, "tries": tries}
+    if run.made(riskiest.rank_everybody):
+        detail["ranked_by"] = run.once(riskiest.rank_everybody).digest
+    return Precondition("draw", "passed", text, detail)
+
+
+def _list_shares(found: Retrained, people: int, computed: refit.Computed | None) -> tuple[EngineShare, ...]:
+    """Return whom a closed form answered for, and whom refits did."""
+    real = found.engine == REFIT
+    refits = int(real.sum())
+    if computed is None or real.all():
+        why = {DECIDED: people - refits} if people > refits else {}
+        return (EngineShare.of(REFIT, people, refits, why, _count_limitless(found, real)),)
+    own, name = len(real) - refits, computed.engine.name
+    why = {**computed.why, "they were refitted to compare": people - own - len(computed.left)}
     return (
-        f"{Count(len(missing), people)} of {people} people were not left out of any training, because the rule "
-        f"{decided_by(run)} had refused before; riskiest first, so that figures over all people are lower limits only"
+        EngineShare.of(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(found, ~real)),
+        EngineShare.of(REFIT, refits, refits, {}, _count_limitless(found, real)),
     )
 
 
-def worth_more_seeds(run: Run) -> bool:
-    """Return whether more seeds would tell what a rule asks for, an upper limit, and are within the budget."""
-    limits = run.limits
-    if run.once(modes.limits) is not None:
-        return False  # under every seed
-    within = limits.max_retrains is None or len(run.once(chosen_units)) * len(run.more_seeds) <= limits.max_retrains
-    asked = Need.UPPER_LIMIT in run.asked  # the upper limit of dtp is a theorem's
-    return bool(run.more_seeds) and asked and within and limits.budget_seconds is None and limits.mode != "screen"
-
-
-def worth_more_people(run: Run) -> bool:
-    """Return whether the random sample may grow: once, within the budget, and where one seed is enough."""
-    limits = run.limits
-    unlimited = limits.max_retrains is None and limits.budget_seconds is None
-    grows = run.up_to is not None and len(run.once(chosen_units)) < min(run.up_to, run.n_units)
-    # over all questions, people's upper limits are a theorem's, and no sample tells them
-    fixed = not run.averaged and limits.mode == "all" and Need.EVERY_QUERY not in run.asked
-    return grows and unlimited and fixed and run.once(modes.limits) is None and run.subject.task == "classification"
-
-
-def undecided(run: Run, found: Retrained) -> bool:
-    """Return whether a rule whose sample may grow has its limit within what these units' models leave open."""
-    shown = changes.per_unit(found, run.subject.release, people=len(found.units))
-    lost, apart = changes.without_model(found), run.registered_apart[0]
-    value, low, high = (np.where(lost, np.inf, shown[name]) for name in ("pdtp", "pdtp_low", "pdtp_high"))
-    for request in run.breaks:
-        if request.option("up_to") is not None:
-            ranking = aggregate.Ranking.of(found, np.zeros(len(low), dtype=bool))
-            seen = aggregate.asked(request, value, low, high + apart, run.n_units, ranking=ranking)
-            if seen.low <= request.option("limit") < seen.high:
-                return True
-    return False
-
-
-def _decided(run: Run, people: int, found: Retrained) -> bool:
-    """Return whether a rule is surely broken already, so that no further seed can change the verdict."""
-    # one seed: an engine saw that training does not depend on it
-    return len(found.seeds) == 1 or bool(broken(run, people, found))
-
-
-def coverage(run: Run) -> UnitCoverage:
-    """Return how many of all units were measured, and what a sample or a ranking says about the others."""
-    made = run.once(retrained)
-    measured = int((made.status != Status.SCREENED).sum())
-    ranked = "the others were ranked by shadow models, which shows nothing about them"
-    claims = (
-        stopped(run),
-        modes.said(run.once(proven)) or run.once(found).chosen.lost,
-        ranked if measured < len(made.units) else "",
-    )
-    return UnitCoverage(
-        n_measured=measured,
-        n_units=run.n_units,
-        claim="; ".join(c for c in claims if c),
-        not_computed=len(run.once(left)),
-        decided_by=decided_by(run),
-    )
-
-
-def recheck_row(checked: Precondition) -> RecheckRow:
-    """Return what a re-check found, as a row of the report's table."""
-    told = checked.detail
-    return RecheckRow(
-        engine=told["engine"],
-        checked=told["units_checked"],
-        max_difference=told["worst_difference"],
-        tolerance=told["tolerance"],
-        notes=told.get("notes", {}),
-        estimates=told.get("estimates", ""),
-    )
-
-
-def ranked_only(run: Run) -> list[Precondition]:
-    """Return the finding by which a screened run never approves; none in the other modes."""
-    if run.once(modes.used) != "screen":
-        return []
-    text, detail = "screened, not certified: ", dict[str, Any]()
-    if run.made(retrained):
-        status = run.once(retrained).status
-        ranked = int((status == Status.SCREENED).sum())
-        detail = {"ranked": ranked, "measured": len(status) - ranked}
-        text += f"{Count(ranked, len(status))} of {len(status)} people were only ranked by shadow models; "
-    return [Precondition("mode", "inconclusive", f"{text}mode screen approves nothing; {modes.AGAIN}", detail)]
+def _count_limitless(found: Retrained, some: NDArray[np.bool_]) -> dict[str, int]:
+    """Return why people have no model to compare with; what training said when it failed may name data, and stays."""
+    counts: dict[str, int] = {}
+    for k in np.flatnonzero(found.lost & some):
+        failed = found.status[k] == Status.FAILED
+        reason = "training without them failed" if failed else found.reason.get(int(k), "no model without them exists")
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts

@@ -17,51 +17,32 @@ from privgate.evidence import (
     Precondition,
     SeedNoise,
 )
-from privgate.families import bound as bounds
-from privgate.families import certificates, refit
-from privgate.families.certificate import Certified
-from privgate.families.pipelines import behind
-from privgate.families.retrained import OPEN, Shown, Status
-from privgate.influence import changes, indirect_queries, left_out, modes
+from privgate.influence import changes, indirect_queries, left_out
+from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.run import pool as pools
+from privgate.run import refit
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
+from privgate.theorems import catalogue, pipelines
+from privgate.theorems.certificate import Certified
 
 
 def spread(run: Run) -> Mapping[str, Float]:
     """Return what ``per_unit`` says of the chosen units."""
-    found, people = run.once(left_out.retrained), run.once(left_out.found).people
+    found, people = run.once(left_out.retrained), run.once(left_out.leave_out).people
     own = changes.per_unit(found, run.subject.release, people=people)
-    own = {**own, "pdtp_low": np.where(changes.without_model(found), np.inf, own["pdtp_low"])}
-    return {**own, "pdtp_low": left_out.confirm_at_other_seeds(run, found.units, own["pdtp_low"])}
+    low = np.where(found.lost, np.inf, own["pdtp_low"])
+    return {**own, "pdtp_low": confirm_at_other_seeds(run, found.units, low)}
 
 
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-person table, one row a person in the data's order; columns of ``evidence.COLUMNS`` and more.
 
-    As ``ranks``, but whoever an engine without a certificate only ranked has the upper limits that theorems give.
-    """
-    records, free = run.once(ranks), ~np.isin(run.once(left_out.retrained).shown, OPEN)
-    own = np.where(run.once(limited), records["dtp_upper"], np.inf)
-    high = np.where(free, records["pdtp_high"], own)
-    return {**records, "pdtp_high": high, "dtp_upper": np.where(free, records["dtp_upper"], own)}
-
-
-def limited(run: Run) -> NDArray[np.bool_]:
-    """Return for whom a theorem limits every answer that rests on no engine's models, shape (U,)."""
-    bound, by, _ = run.once(_bounded)
-    ranked = [name for name, certificate in certificates.ALL.items() if certificate.needs_retrained]
-    return np.isfinite(bound.upper) & ~np.isin(by.astype(str), ranked) & run.subject.release.exact
-
-
-def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-person table as engines say it, limits of theirs that only rank people included.
-
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error; where training draws, what other
     seeds show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
     """
     found, direct = run.once(left_out.retrained), run.once(spread)
-    lost = changes.without_model(found)
+    lost = found.lost
     lower, upper, _ = run.once(over_all_queries)
     return {
         "unit": run.subject.data.unit_names[found.units],
@@ -79,20 +60,24 @@ def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
     }
 
 
+def _limits_release(run: Run) -> bool:
+    """Whether what theorems limit is what decides: exact probabilities, or those above a floor alone."""
+    return run.subject.release.exact or run.subject.release.alone
+
+
 def over_all_queries(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each unit at the worst question asked and at most, shape (U,), nats, and the search behind it."""
     found, direct, bound = run.once(left_out.retrained), run.once(spread), run.once(certified)
     # a few people who break a rule are no sign of a store
-    if not np.isfinite(bound.upper).all() and not left_out.decided_by(run):
+    decided = run.once(left_out.leave_out).decided_by
+    if not np.isfinite(bound.upper).all() and not decided:
         run.once(nothing_moves)
-    lost = changes.without_model(found)
     lower = np.maximum(direct["pdtp_low"], bound.lower)
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
-    upper = np.where(lost | (not run.subject.release.exact), np.inf, np.maximum(bound.upper, 0.0))
+    upper = np.where(found.lost | (not _limits_release(run)), np.inf, np.maximum(bound.upper, 0.0))
     searched = None
-    if Need.EVERY_QUERY in run.asked and not left_out.decided_by(run):
-        seeds = run.once(left_out.found).seeds
-        raised, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=seeds)
+    if Need.EVERY_QUERY in run.asked and not decided:
+        raised, searched = indirect_queries.raised(run, found.units, direct["pdtp"], lower, upper, seeds=found.seeds)
         # what one pair of trainings answers elsewhere may be the noise of the seed, and no other was tried
         lower = lower if run.at_seed else raised
     return lower, upper, searched
@@ -105,16 +90,15 @@ def nothing_moves(run: Run) -> Noted:
     what it leaves behind. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
     """
     found = run.once(left_out.retrained)
-    without = np.array([s in (Status.FAILED, Status.UNDEFINED, Status.SCREENED) for s in found.status], dtype=bool)
-    live = ~without[found.row_unit]
+    live = ~found.lost[found.row_unit]
     if not live.any():
         return Noted()  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(found.log_with[:, live]) - np.exp(found.log_without[:, live])).max())
     if moved > 1e-3 * run.moved_by_record:
         return Noted()
-    people = int((~without).sum())
+    people = int((~found.lost).sum())
     text = (
-        f"leaving out moved the answer about none of {Count(people, len(without))} people, though relabelling "
+        f"leaving out moved the answer about none of {Count(people, len(found.lost))} people, though relabelling "
         "records moves answers: "
         "training without a person may have been answered from a store, and nothing is shown"
     )
@@ -135,7 +119,7 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
     One record a person. None where people were not drawn at random, or candidates cannot be compared with.
     """
     subject, found = run.subject, run.once(left_out.retrained)
-    whole = run.once(modes.used) == "all" and not len(run.once(left_out.left)) and not run.averaged
+    whole = not left_out.count_missing(run) and not run.averaged
     if subject.data.candidates is None or not whole:
         return None
     try:
@@ -143,16 +127,11 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
     except MeasurementError:
         return None  # nothing about candidates counts, and whoever asks about them is told
     n, members = subject.data.n, subject.data.units.first
-    everybody = refit.full(subject, run.once(left_out.found).seeds[:1], run.fleet)[0]
+    everybody = refit.train_on_all(subject, found.seeds[:1], run.fleet)[0]
     right = _measure_right(run, everybody, np.arange(len(trial)))
-    known = ~np.isin(found.status.astype(str), (Status.FAILED, Status.UNDEFINED, Status.SCREENED))
-    if (open_ := np.isin(found.shown, OPEN)).any():  # a person refitted for a reason is like no other
-        drawn = found.shown == Shown.DRAWN
-        rate = drawn.sum() / max(1, int((found.shown != Shown.LIMITED).sum()))
-        known &= drawn | ((found.shown == Shown.LIMITED) & (subject.generator("answers").random(len(open_)) < rate))
     first = np.zeros(len(found.row_unit), dtype=bool)
     first[np.unique(found.row_unit, return_index=True)[1]] = True  # later rows may lie beside records
-    rows = first & known[found.row_unit] & trial[np.minimum(found.row_query, n - 1)]
+    rows = first & ~found.lost[found.row_unit] & trial[np.minimum(found.row_query, n - 1)]
     queries = found.row_query[rows]
     without, with_ = (_measure_right(run, side[0][rows], queries) for side in (found.log_without, found.log_with))
     return without, with_, right[members[trial[members]]], right[n:][trial[n:]]
@@ -183,35 +162,20 @@ def noise(run: Run) -> SeedNoise | None:
 
 
 def certified(run: Run) -> Certified:
-    """Return the best certificate for each chosen unit, and say which theorems a real model contradicted."""
-    run.once(silenced)
+    """Return the best certificate for each chosen unit."""
     return run.once(_bounded)[0]
-
-
-def silenced(run: Run) -> Noted:
-    """Return which theorems a real model contradicted."""
-    run.once(_bounded)
-    witness = run.once(left_out.found).witness
-    said = {} if witness is None else witness.silenced
-    return Noted(
-        tuple(
-            Precondition(f"certificate_{name}", "warned", f"the certificate {name} was not used: {text}", values)
-            for name, (text, values) in said.items()
-        )
-    )
 
 
 def _bounded(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     limit = run.thresholds[-1] if run.thresholds else None
     found = run.once(left_out.retrained)
     attacked = Need.SHADOWS in run.asked
-    return bounds.bound(
+    return catalogue.bound(
         run.subject,
         found.units,
         # of boosted trees they search for minutes a person, for what no rule on people's own answers reads
         found if Need.EVERY_QUERY in run.asked else None,
         limit=limit,
-        witness=run.once(left_out.found).witness,
         attacked=attacked,
         fleet=run.fleet,
     )
@@ -222,9 +186,9 @@ def cases(run: Run) -> tuple[Kept, ...]:
 
     None where something else is released than the probabilities that theorems are about.
     """
-    if not run.subject.release.exact:
+    if not _limits_release(run):
         return ()
-    of_all = run.once(left_out.of_everybody)
+    of_all = run.once(left_out.limit_everybody)
     return needed((*run.once(certified).cases, *(() if of_all is None else of_all.cases)), run.n_units)
 
 
@@ -232,8 +196,8 @@ def certificate_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.once(_bounded)
     notes = []
-    known = behind.certificates(run.subject, certificates.ALL)
-    for name, certificate in certificates.ALL.items():
+    known = pipelines.certificates(run.subject, catalogue.THEOREMS)
+    for name, certificate in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
         epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
         epsilon += run.registered_apart[

@@ -4,7 +4,6 @@ Sensitivity is not DTP: an answer that is one number changes it or not, and no p
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,17 @@ from privgate.cases import Kept
 from privgate.controls.seeds import JUDGED_AT
 from privgate.controls.served import describe_release
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindInfluence, Kind, Measurement, Precondition, Request, SensitivityFigures
-from privgate.families import least_squares, listed
-from privgate.families.retrained import OPEN
-from privgate.influence import aggregate, left_out, per_unit
+from privgate.evidence import BehindInfluence, Kind, Measurement, Request, SensitivityFigures
 from privgate.influence import changes as residuals
+from privgate.influence import extent, left_out, per_unit
+from privgate.influence.other_seeds import confirm_at_other_seeds, describe_seeds
 from privgate.run import beside
-from privgate.run.run import Noted, Run
+from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
-from privgate.training.fit import Fit
+from privgate.theorems import least_squares, two_models
+from privgate.theorems.certificate import Units
 
 NOT_DTP = "sensitivity is not DTP: it bounds no probability and no attack by itself"
-#: units that are trained without, and asked where the theorem says that they matter most
-WITNESSED = 3
 #: residual deviation over that of normal residuals of the same median size, above which a few records make it
 FEW_LARGE = 3.0
 #: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
@@ -45,69 +42,22 @@ def lower(run: Run) -> Float:
     if not run.at_seed or isinstance(noise, Gaussian):
         return own
     scale = run.once(unit) if noise is None else noise.scale / run.subject.scale[1]
-    return left_out.confirm_at_other_seeds(run, found.units, own / scale, scale) * scale
+    return confirm_at_other_seeds(run, found.units, own / scale, scale) * scale
 
 
 def over_all(run: Run) -> least_squares.OverDomain:
-    """Return the largest change over the declared domain, unless a real training contradicts it."""
-    return run.once(domain_asked).over
-
-
-@dataclass(frozen=True, eq=False)
-class DomainAsked(Noted):
-    """The largest change over the declared domain, and why a real training silenced it, if one did."""
-
-    over: least_squares.OverDomain = field(kw_only=True)
-
-
-def domain_asked(run: Run) -> DomainAsked:
-    """Return what the theorem says over the declared domain, and what real trainings say of it."""
-    found = _unless_contradicted(run)
-    if not found.why or np.isfinite(found.upper).any() or not found.where.size:
-        return DomainAsked(over=found)
-    text = f"the certificate over the declared domain was not used: {found.why}"
-    return DomainAsked((Precondition("certificate_least_squares", "warned", text),), over=found)
-
-
-def _unless_contradicted(run: Run) -> least_squares.OverDomain:
-    subject, units = run.subject, run.once(left_out.retrained).units
-    found = least_squares.over_domain(subject, units)
-    if found.why:
-        return found
-    checks = run.once(left_out.found).answered.rechecks
-    said = (
-        "the engine that it rests on disagreed with real training" if any(c.outcome != "passed" for c in checks) else ""
-    )
-    if not said and (beyond := _beyond(run, found)):
-        said = f"a model trained without one person changes an answer {beyond:.3g} times as much as it allows"
-    return least_squares.OverDomain(np.full(len(units), np.inf), found.where, said) if said else found
+    """Return the largest change over the declared domain."""
+    subject, made = run.subject, run.once(left_out.retrained)
+    limited = least_squares.over_domain(subject, made.units)
+    if not limited.why or two_models.refusal(subject):
+        return limited
+    about = Units(subject, made.units, made, fleet=run.fleet)
+    return least_squares.OverDomain.of_two_models(*two_models.limited(about), made.units)
 
 
 def cases(run: Run) -> tuple[Kept, ...]:
     """Return the cases that limits over the declared domain rest on."""
     return run.once(over_all).cases
-
-
-def _beyond(run: Run, found: least_squares.OverDomain) -> float:
-    """Return the largest ratio of a real change to what is allowed, where it is above 1; else 0."""
-    subject, units = run.subject, run.once(left_out.retrained).units
-    worst = np.argsort(-np.nan_to_num(found.upper, posinf=0.0), kind="stable")[:WITNESSED]
-    made, fine = listed.asked(subject, found.where[worst])
-    worst = worst[fine]
-    if not len(worst):
-        return 0.0
-    data = replace(subject.data, candidates=(made, np.repeat(subject.data.y[:1], len(worst))))
-    rows = subject.data.n + np.arange(len(worst), dtype=np.int64)
-    asked = subject.with_data(data)
-    seed = run.once(left_out.found).seeds[0]
-    fits = [Fit(seed, rows, left_out=np.zeros(0, dtype=np.int64))]
-    fits += [Fit(seed, rows, left_out=data.units[int(u)]) for u in units[worst]]
-    full, *without = run.fleet.fits(asked, fits, label="comparing the certificate with real training")
-    if problem := next((a.problem for a in (full, *without) if a.problem), ""):
-        raise MeasurementError(f"the recipe cannot be trained: {problem}")
-    moved = np.array([abs(full.log_p[k, 0] - a.log_p[k, 0]) for k, a in enumerate(without)])
-    ratio = float((moved / np.maximum(found.upper[worst], 1e-12)).max())
-    return ratio if ratio > 1 else 0.0
 
 
 def unit(run: Run) -> float:
@@ -120,7 +70,7 @@ def unit(run: Run) -> float:
     MeasurementError
         There is none.
     """
-    if len(run.once(left_out.left)) and (most := residuals.widest(run.subject)) is not None:
+    if left_out.count_missing(run) and (most := residuals.widest(run.subject)) is not None:
         return most
     found, typical = run.once(changes).outside, run.once(changes).typical
     if not found > NOTHING_LEFT:
@@ -142,28 +92,12 @@ def unit(run: Run) -> float:
 def table(run: Run) -> Mapping[str, NDArray[Any]]:
     """Return the per-person table of a regressor, one row a measured unit; columns of ``evidence.SENSITIVITY_COLUMNS``.
 
-    As ``ranks``, but whoever an engine without a certificate only ranked has no upper limit but the theorem's.
-    """
-    records, ranked = dict(run.once(ranks)), np.isin(run.once(left_out.retrained).shown, OPEN)
-    for names, free in ((("moved_high", "pdtp_high"), ~ranked), (("moved_upper", "dtp_upper"), ~ranked | _proven(run))):
-        records |= {n: np.where(free, records[n], np.inf) for n in names if n in records}
-    return records
-
-
-def _proven(run: Run) -> NDArray[np.bool_]:
-    """Return for whom the theorem limits every answer over the declared domain, shape (U,)."""
-    return np.isfinite(run.once(over_all).upper)
-
-
-def ranks(run: Run) -> Mapping[str, NDArray[Any]]:
-    """Return the per-person table as engines say it.
-
     With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
     """
     found, own, over = run.once(left_out.retrained), run.once(changes), run.once(over_all)
     scale = run.once(unit)
     noised = {} if run.subject.release.noise is None else run.once(nats)
-    unknown = np.inf if len(run.once(left_out.left)) else 0.0  # the unit may be smaller
+    unknown = np.inf if left_out.count_missing(run) else 0.0  # the unit may be smaller
     return {
         "unit": run.subject.data.unit_names[found.units],
         "moved": own.value / scale,
@@ -209,7 +143,7 @@ def measure(run: Run, request: Request) -> Measurement:
     MeasurementError
         The model has no residuals to measure in, or an aggregate is unknown.
     """
-    records = run.once(ranks)
+    records = run.once(table)
     low, high = records["moved_low"], records["moved_high"]
     value = records["moved"]
     everywhere = request.option("over", "own") == "domain"
@@ -224,7 +158,7 @@ def measure(run: Run, request: Request) -> Measurement:
 
 def noised(run: Run, request: Request, *, everywhere: bool) -> Measurement:
     """Return the change of one noisy answer in nats, at each unit's own records or over the whole declared domain."""
-    records, over = run.once(ranks), run.once(over_all)
+    records, over = run.once(table), run.once(over_all)
     low, value, high = (records[c] for c in ("pdtp_low", "pdtp", "dtp_upper" if everywhere else "pdtp_high"))
     why = over.why if everywhere else ""
     return _measured(run, request, value, low, high, why, proven=everywhere, noised=True)
@@ -236,11 +170,8 @@ def _measured(  # noqa: PLR0917  one number with its interval
     records = run.once(table)
     if not len(value):
         raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
-    left = len(run.once(left_out.left))
     run.once(per_unit.contradicted)
-    limited = _proven(run) if proven else np.zeros(len(value), dtype=bool)
-    ranking = aggregate.Ranking.of(run.once(left_out.retrained), limited, left, grew=left_out.grew(run))
-    found = aggregate.asked(request, *left_out.with_left(left, value, low, high), run.n_units, ranking=ranking)
+    found = left_out.summarize(run, request, *left_out.pad_missing(left_out.count_missing(run), value, low, high))
     share = request.option("aggregate", "max") == "share_above"
     seeds = len(run.once(left_out.retrained).seeds)
     kind: Kind = "bound" if proven or found.low != found.high else "exact"
@@ -261,12 +192,12 @@ def _measured(  # noqa: PLR0917  one number with its interval
         where=str(records["unit"][found.where]) if found.where >= 0 else "",
         assumptions=tuple(_assumptions(run, proven=proven, seeds=seeds, noised=noised)),
         behind=BehindInfluence(
-            claim=left_out.stopped(run) or found.claim,
+            claim=extent.describe_end(run) or found.claim,
             over_limit={str(t): int((low > t).sum()) for t in run.thresholds},
             **({"paired_seeds": seeds} if run.averaged else {}),
-            **left_out.describe_seeds(run),
+            **describe_seeds(run),
             **({} if found.beyond is None else {"beyond": found.beyond}),
-            **({"not_computed": left, "decided_by": left_out.decided_by(run)} if left else {}),
+            **extent.describe_missing(run),
             **({"why_no_certificate": (why,)} if why else {}),
         ),
     )
@@ -287,7 +218,7 @@ def _assumptions(run: Run, *, proven: bool, seeds: int, noised: bool) -> list[st
         unit_now, all_units = run.once(unit), len(run.once(left_out.retrained).units)
         shown = unit_now * run.subject.scale[1]
         few = f"at most {shown:.4g}, because answers lie among the targets"
-        so = few if len(run.once(left_out.left)) else f"{shown:.4g}, over {all_units} people left out"
+        so = few if left_out.count_missing(run) else f"{shown:.4g}, over {all_units} people left out"
         said.append(f"the residual deviation is {so}; {NOT_DTP}")
         return said
     said.append("one answer: whoever asks the same k times, or k related questions, learns up to k times as much")
@@ -311,13 +242,13 @@ def told_apart(noise: Noise, shift: float) -> float:
 def figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers beside its rules."""
     own, over, deviation = run.once(changes), run.once(over_all), run.subject.scale[1]
-    records = run.once(ranks)
+    records = run.once(table)
     size = np.asarray(records["moved"])
     top = float(np.max(records["moved_upper"])) if not over.why else None
     noise = run.subject.release.noise
     return SensitivityFigures(
         residual_inside=own.inside * deviation,
-        residual_outside=(run.once(unit) if len(run.once(left_out.left)) else own.outside) * deviation,
+        residual_outside=(run.once(unit) if left_out.count_missing(run) else own.outside) * deviation,
         median=float(np.median(size)),
         most=float(size.max()),
         p99=float(np.quantile(size, 0.99, method="inverted_cdf")),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import construction, counts, gaussian, logistic, sample, squares
+from privgate.kernel import construction, counts, gaussian, linear, logistic, sample, squares
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
@@ -16,6 +16,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "categorical": counts.categorical,
     "partitions": counts.partitions,
     "gaussian": gaussian.bound,
+    "linear": linear.bound,
 }
 
 

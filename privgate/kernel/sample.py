@@ -3,9 +3,9 @@
 Claim.  With probability at least 1 - alpha over the draw, the true number lies within the limits.
 
 Certificate.  Counts. They count only if the sample was drawn uniformly without replacement before anybody was looked
-at, by a secret that nobody could vary, if its size was fixed beforehand (``Looks``: or grows once, as fixed
-beforehand), and if each person's outcome is fixed beforehand too (docs/mathematics.md, section 9.1). Whoever could not
-be trained without counts as exceeding.
+at, by a secret that nobody could vary, if its size, or both of ``Looks``, were fixed beforehand, and if each person's
+outcome is fixed beforehand too (docs/mathematics.md, section 9.1). Whoever could not be trained without counts as
+exceeding.
 
 Why it is enough.  The limits invert exact tests: the hypergeometric for people of a finite population, Clopper and
 Pearson (1934) for probabilities.
@@ -13,6 +13,7 @@ Pearson (1934) for probabilities.
 Axioms.  Logarithms of counts and their sums, ``rounding.gamma``; a tail is compared with alpha less that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,9 +22,6 @@ import numpy as np
 
 from privgate.kernel.assertion import Case, Float, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, gamma
-
-#: alpha below which a look decides nothing
-_LEAST = 1e-9
 
 
 def _log_steps(up: Float, down: Float) -> tuple[Float, float]:
@@ -72,65 +70,86 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
     return low
 
 
+#: what of the level a first look may spend that approves if nobody exceeds, and the level of both looks together
+FIRST, LEVEL = 0.04, 0.05
+#: how many may exceed in the second look
+PARDONED = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """A plan for a sample that may grow once, fixed before anybody is looked at.
+    """Two looks at one random order of people, planned before anybody is looked at.
+
+    Whoever approves where nobody of the first look exceeds, or at most two of the second, errs with probability
+    ``LEVEL`` at most, in whatever order people are looked at, and whatever ends it early (docs/mathematics.md, 9.1).
 
     Parameters
     ----------
-    sizes : tuple of one or two int
-        People of each look, drawn without replacement; the second sample holds the first.
+    sizes : (int, int)
+        People of each look; the second holds the first. Where fewer than two may exceed, the second is everybody.
     people : int
         How many there are.
     allowed : int
         How many of them may exceed.
-    alpha : float
-        Probability at most of a limit that is wrong, on either side.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, int]
     people: int
     allowed: int
-    alpha: float = 0.05
-
-    def __post_init__(self) -> None:
-        every(
-            (0 <= self.allowed < self.people and 0 < self.alpha < 1, "no such plan of a sample"),
-            (
-                list(self.sizes) == sorted(set(self.sizes)) and 1 <= len(self.sizes) <= 2,
-                "a sample has one or two looks",
-            ),
-            (self.sizes[0] >= 1 and self.sizes[-1] <= self.people, "a sample is larger than its population"),
-        )
-
-    def left(self) -> tuple[float, float]:
-        """Return what the first look leaves of alpha for an (upper, lower) limit at the second.
-
-        The first spends on the question whether at most ``allowed`` exceed, and no more: what its whole counts really
-        spend, a little less than alpha. So whoever decides at either look errs with probability alpha at most.
-        """
-        first, counts = self.sizes[0], range(self.sizes[0] + 1)
-        few = (hypergeometric(c, self.people, self.allowed + 1, first)[1] for c in counts)
-        many = (1 - hypergeometric(c - 1, self.people, self.allowed, first)[0] for c in counts)
-        upper, lower = (self.alpha - max((p for p in t if p <= self.alpha), default=0.0) for t in (few, many))
-        return upper, lower
 
     def share(self, surely: int, possibly: int, sampled: int) -> tuple[int, int]:
-        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the ``sampled`` do."""
-        n = self.people
-        every((sampled in (*self.sizes, n), "not a look that was fixed beforehand"))
-        every((0 <= surely <= possibly <= sampled, "more exceed than were looked at"))
+        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the first ``sampled`` do.
+
+        Of a number that is no planned look nothing follows that approves.
+        """
+        n, (first, second) = self.people, self.sizes
+        every((0 <= surely <= possibly <= sampled <= n, "more exceed than were looked at"))
         if sampled == n:
             return surely, possibly
-        upper, lower = self.left() if sampled == self.sizes[-1] != self.sizes[0] else (self.alpha, self.alpha)
-        most = exceeding_limit(possibly, sampled, n, alpha=upper) if upper > _LEAST else n
-        least = n - (exceeding_limit(sampled - surely, sampled, n, alpha=lower) if lower > _LEAST else n)
-        if sampled != self.sizes[-1]:  # a decision says on which side of what is allowed the number is, and no more
-            if most <= self.allowed:
-                return 0, self.allowed
-            if least > self.allowed:
-                return self.allowed + 1, n
-        return least, most
+        least = n - exceeding_limit(sampled - surely, sampled, n, alpha=LEVEL)
+        if (sampled == first and not possibly) or (sampled == second and possibly <= PARDONED):
+            return min(least, self.allowed), self.allowed
+        alpha = {first: FIRST, second: LEVEL - FIRST}.get(sampled, LEVEL)
+        return least, max(exceeding_limit(possibly, sampled, n, alpha=alpha), self.allowed + 1)
+
+    @property
+    def refusing(self) -> int:
+        """How many of the second look exceed at least where more of all do than are allowed."""
+        last = self.sizes[1]
+        counts = range(1, min(last, self.allowed) + 1)
+        below = ((k, hypergeometric(k - 1, self.people, self.allowed, last)[0]) for k in counts)
+        return next((k for k, least in below if 1 - least <= LEVEL), self.allowed + 1)
+
+
+@lru_cache(maxsize=1_000)
+def plan_looks(people: int, allowed: int) -> Looks:
+    """Return the least two looks by which at most ``allowed`` of so many people exceed.
+
+    Examples
+    --------
+    >>> plan_looks(1_000, 10).sizes, plan_looks(20_000, 200).sizes, plan_looks(100, 1).sizes
+    ((253, 546), (317, 754), (80, 100))
+    """
+    every((0 <= allowed < people, "no such plan of a sample"))
+    worst = allowed + 1
+    first = _least(1, people, lambda m: hypergeometric(0, people, worst, m)[1] <= FIRST)
+    if allowed < PARDONED:
+        return Looks((first, people), people, allowed)
+    none = hypergeometric(0, people, worst, first)
+
+    def spent(m: int) -> float:
+        both = none[0] * hypergeometric(PARDONED, people - first, worst, m - first)[0]  # approved at either look
+        return none[1] + hypergeometric(PARDONED, people, worst, m)[1] - both
+
+    return Looks((first, _least(first, people, lambda m: spent(m) <= LEVEL)), people, allowed)
+
+
+def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the least number from which on something holds that holds at the highest."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 def binomial(k: int, n: int, p: float) -> tuple[float, float]:
@@ -242,6 +261,5 @@ def bound(case: Case) -> Limits:
     """Return limits of the share of people who exceed, as one number from 0 to 1."""
     names = ("surely", "possibly", "sampled", "people", "allowed")
     surely, possibly, sampled, people, allowed = (case.setting(name, int) for name in names)
-    looks = tuple(int(v) for v in case.array("looks", 1, "i"))
-    least, most = Looks(looks, people, allowed, case.setting("alpha", float)).share(surely, possibly, sampled)
+    least, most = plan_looks(people, allowed).share(surely, possibly, sampled)
     return Limits(np.array([least / people]), np.array([np.nextafter(most / people, np.inf)]))

@@ -216,7 +216,8 @@ def summarized(
     if (noise := board.run.subject.release.noise) is not None:
         said = (*said, f"one answer a record, with {type(noise).__name__} noise of scale {noise.scale:g} on it")
     elif not board.run.subject.release.exact:
-        said = (*said, "every attack was run on exact probabilities and again on the declared release")
+        how = "" if board.run.subject.release.alone else "exact probabilities and again on "
+        said = (*said, f"every attack was run on {how}the declared release")
     said = (*said, board.run.once(pools.asked_beside)[0].said)
     said = (*said, board.pool.drawn) if board.pool.fit else said
     if board.later and str(request.option("attack", "any")) == "any":

@@ -115,10 +115,11 @@ class Board:
             one = self.attempt(known[name])
             if one.problem:
                 raise MeasurementError(f"the attack {name!r} did not run: {one.problem}")
-            return [one, *self._on_release((one.attack,))]
+            return [*([] if self.run.subject.release.alone else [one]), *self._on_release((one.attack,))]
         later = self.later
         some = tuple(a for a in self.catalogue if a not in later)
-        made = [self.attempt(a) for a in some] + self._on_release(some)
+        exact = () if self.run.subject.release.alone else some
+        made = [self.attempt(a) for a in exact] + self._on_release(some)
         if all(a.problem for a in made):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in made))
         return made

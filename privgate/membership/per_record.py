@@ -7,7 +7,6 @@ import numpy as np
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
-from privgate.families.retrained import Shadows, Status
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
 from privgate.membership import limits
@@ -15,8 +14,10 @@ from privgate.membership.board import Attempt, Board
 from privgate.membership.limits import Figure
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool
+from privgate.run.refit import Shadows
 from privgate.run.run import Run
 from privgate.statistics.roc import least_nonmembers
+from privgate.theorems.retrained import Status
 
 
 def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:

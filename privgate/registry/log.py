@@ -89,7 +89,7 @@ def log_model(
     """
     import mlflow
 
-    _judgeable(recipe, data, release)
+    release = _judgeable(recipe, data, release)
     packages = _environment(recipe)
     if recipe.task != "regression":  # numbers need not be any training record's
         training_data.refuse_new_labels(data)
@@ -108,7 +108,7 @@ def log_model(
                 asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // ASKED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
-                serving=native.Serving(recipe, release or Release(), data.classes(), _accepted(data)),
+                serving=native.Serving(recipe, release, data.classes(), _accepted(data)),
             )
             _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
             if registered_model_name is not None:
@@ -152,7 +152,7 @@ def log_recipe(
     SubjectError, RegistryError
         As in ``log_model``.
     """
-    _judgeable(recipe, data, release)
+    release = _judgeable(recipe, data, release)
     packages = _environment(recipe)
     if recipe.task != "regression":  # numbers need not be any training record's
         training_data.refuse_new_labels(data)
@@ -168,7 +168,7 @@ def _attach(
     kept: training_data.Kept,
     packages: Any,
     *,
-    release: Release | None,
+    release: Release,
     tracking_uri: str | None,
     run_id: str | None,
 ) -> None:
@@ -182,7 +182,7 @@ def _attach(
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
         mlmodel.flavor_of(folder)
         files = layout.model_files(folder)
-        document = _document(recipe, files, kept.with_run(client, run_id), packages, release or Release())
+        document = _document(recipe, files, kept.with_run(client, run_id), packages, release)
         document = _state_people(document, kept.data.people_declared)
         written = Path(place, "written")
         sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
@@ -242,13 +242,13 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
     return {**domain.payload(), **({"names": names} if names else {})}
 
 
-def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> None:
-    """Refuse, before anything is trained, what no check could judge, and ask what cannot be told."""
+def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> Release:
+    """Return the release; refuse what no check could judge, and ask what cannot be told, before anything is trained."""
     if why := recipe.refusal:
         raise SubjectError(why)
     if why := recipe.asked(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
-    Subject(recipe, data, release=release or Release())  # refuses what no such model releases
+    return Subject(recipe, data, release=release or Release()).release  # refuses what no such model releases
 
 
 def _document(

@@ -84,6 +84,8 @@ def released(s: SubjectFacts) -> str:
     """Return what a release hands out, in words; a regressor has no labels."""
     if s.task == "regression":
         return say("release.noisy" if s.release.noise else "release.numbers")
+    if s.release.floor:
+        return say("release.alone" if s.release.alone else "release.floor", floor=number(min(s.release.floor)))
     return say(f"release.{s.release.form}")
 
 
@@ -103,7 +105,6 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
         ("fact.size", _size(doc)),
         ("fact.decided", moment(doc.decided_at) or say("undated")),
         ("fact.valid", moment(doc.expires) or say("no_statement")),
-        ("fact.measured", say(f"mode.{words.mode(doc)}") if words.mode(doc) != "all" else ""),
     ]
     return [(say(k), v) for k, v in items if v]
 

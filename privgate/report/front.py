@@ -223,8 +223,7 @@ def how_sure(doc: ReportDocument) -> str:
     if counted := [m for m in found if m.n and about(m.request.metric).question in ("influence", "file")]:
         least = min(counted, key=lambda m: m.n / max(m.population, 1))
         part, limited = least.n < least.population, BehindInfluence.of(least.behind)
-        each = "sure.all_bounded" if words.mode(doc) == "max" else "sure.all"
-        key = "sure.some" if part else "sure.all_estimated" if limited.beyond else each
+        key = "sure.some" if part else "sure.all_estimated" if limited.beyond else "sure.all"
         who = say("sure.records" if about(least.request.metric).question == "file" else "sure.people")
         told.append(say(key, count=number(least.n), total=number(least.population), who=who))
         told += dict.fromkeys(line for m in counted for line in _behind(m))

@@ -126,9 +126,7 @@ def _is_positions(value: Any) -> bool:
 def _everybody(evidence: Evidence) -> bool:
     """Return whether every unit was measured by itself, so that there is a distribution to show."""
     coverage = evidence.influence and evidence.influence.coverage
-    if coverage and coverage.not_computed:  # the riskiest few are no distribution
-        return False
-    return evidence.run.mode is None or evidence.run.mode.used == "all"
+    return not (coverage and coverage.not_computed)  # the riskiest few are no distribution
 
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:

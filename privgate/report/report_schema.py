@@ -31,6 +31,8 @@ class ReleaseFacts(EvidenceModel):
     k: int = Field(default=1, description="Labels listed, for top_k.")
     temperature: Number = 1.0
     noise: NoiseFacts | None = Field(default=None, description="null for classifiers and exact numbers.")
+    floor: tuple[Number, ...] = Field(default=(), description="Of each label; empty where there is none.")
+    alone: bool = Field(default=False, description="Whether what is released decides, because nobody gets the file.")
 
 
 class ColumnFacts(EvidenceModel):

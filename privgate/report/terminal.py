@@ -71,10 +71,8 @@ def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
 
 
 def _how(doc: ReportDocument) -> Iterator[str]:
-    """Yield how the figures were come by: the mode, which engine answered for how many, what another seed changes."""
+    """Yield how the figures were come by: which engine answered for how many, what another seed changes."""
     run, influence = doc.evidence.run, doc.evidence.influence
-    if run.mode and run.mode.note:
-        yield run.mode.note
     if influence is None:
         return
     for share in influence.engines:

@@ -240,10 +240,9 @@ def _of_some(
 ) -> dict[str, Any]:
     """Return the worst units among those measured closely, and nothing about the others but how many there are."""
     error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
-    ranked = np.array([str(s) == "screened" for s in records["status"]], dtype=bool)
-    top = int(np.argmax(np.where(ranked, -np.inf, np.asarray(records["dtp_lower"], dtype=float))))
-    close = ~ranked & (error <= max(CLOSE, float(error[top])))
-    listed = close if ranked.any() else close & _certain(records, close, top)
+    top = int(np.argmax(np.asarray(records["dtp_lower"], dtype=float)))
+    close = error <= max(CLOSE, float(error[top]))
+    listed = close & _certain(records, close, top)
     told, others = _worst({c: np.asarray(v)[listed] for c, v in records.items()}, names, limits=[v for _, v in limits])
     return {
         "n": len(error),

@@ -72,17 +72,12 @@ def _bare(doc: ReportDocument) -> str:
     if doc.outcome is Outcome.FAILED:
         return say("decision.refused")
     if doc.outcome is Outcome.INCONCLUSIVE:
-        return say("decision.screened" if mode(doc) == "screen" else "decision.undecided")
+        return say("decision.undecided")
     approved = say(f"decision.{direct_only(doc) or 'approved'}")
     if doc.outcome is Outcome.WARNED:
         waived = any(f.waiver for f in doc.findings)
         return say("decision.waived" if waived else "decision.warned", approved=approved)
     return approved
-
-
-def mode(doc: ReportDocument) -> str:
-    """Return how closely leave-one-out answered: all, max or screen."""
-    return doc.evidence.run.mode.used if doc.evidence.run.mode else "all"
 
 
 def rules(doc: ReportDocument) -> list[Finding]:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
-from privgate.families import answering as families
-from privgate.families.engine import DRAWN
-from privgate.families.listed import alike
+from privgate.evidence.telling import SMALL_CELL
+from privgate.kernel.sample import plan_looks
 from privgate.run.run import Run
 from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
 from privgate.subject.subject import Subject
+from privgate.theorems.catalogue import find_closed_form
 from privgate.training.budget import order
 from privgate.training.fit import Answer, Fit
 
@@ -117,6 +117,14 @@ class Beside:
         return self.of_units(units) if self.kinds else None
 
 
+def _alike(made: Any, X: Any) -> bool:
+    """Return whether questions made up are of the kind of the records, so that beside them nothing is trained anew."""
+    if hasattr(X, "columns"):
+        return list(made.dtypes) == list(X.dtypes)
+    kinds = {list if isinstance(v, tuple) else type(v) for v in (made, X)}  # rows of a tuple are a list
+    return getattr(made, "dtype", None) == getattr(X, "dtype", None) and len(kinds) == 1
+
+
 def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
 
@@ -130,7 +138,7 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
     made: dict[str, Any] = {}
     for name, asked in _kinds(own, run.generator("questions beside records"), near=near).items():
-        if len(made) == most or not alike(asked, data.X):
+        if len(made) == most or not _alike(asked, data.X):
             continue
         inside, container = _held(subject, asked), asked
         if not inside.all():  # who is asked through the domain gets the record's own question in its place
@@ -190,21 +198,33 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
     return {}
 
 
-def costs_no_fits(run: Run) -> bool:
-    """Return whether the first engine that answers for the subject calls no training function."""
-    probe = np.arange(min(2, run.n_units), dtype=np.int64)
-    return families.first(run.subject)[0].cost(run.subject, probe, run.seeds).fits == 0
+#: people who are refitted to contradict a theorem or a closed form: if none does, fewer than 5 % of all would
+CHECKED = 59
+
+
+def plan_looks_at(run: Run) -> tuple[int, ...]:
+    """Return how many people each look takes that is planned for the share of a run; everybody where there is none."""
+    n = run.n_units
+    if run.share is None:
+        return (n,)
+    sizes = plan_looks(n, min(n - 1, int(run.share * n + 1e-9))).sizes
+    return tuple(dict.fromkeys(tell_size(size, n) for size in sizes))
+
+
+def tell_size(size: int, people: int) -> int:
+    """Return the size of a sample; everybody where so few would be left that their number may not be told."""
+    return people if people - SMALL_CELL < size else size
 
 
 def of_people(run: Run) -> Beside:
     """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
 
     What the stored model does not answer is not asked of any other. Where people are drawn to be left out, nobody else
-    is asked about: every worker holds these questions. An engine that trains nobody answers for everybody.
+    is asked about: every worker holds these questions. A closed form answers for everybody.
     """
     rows = np.arange(run.subject.data.n, dtype=np.int64)
-    if run.sampled and not costs_no_fits(run):
-        drawn = order(run.subject, run.fleet)[: max(DRAWN, run.sample or 0, run.up_to or 0)]
+    if run.share is not None and find_closed_form(run.subject)[0] is None:
+        drawn = order(run.subject, run.fleet)[: max(CHECKED, *run.once(plan_looks_at))]
         rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
     if not run.beside:
         return Beside(run.subject, rows, {})

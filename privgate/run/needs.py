@@ -10,10 +10,6 @@ class Need(StrEnum):
     LEAVE_ONE_OUT = "leave_one_out"
     #: beyond direct queries: theorems, and a search for questions that tell more
     EVERY_QUERY = "every_query"
-    #: an upper limit of direct queries, for which training that depends on its seed takes many seeds
-    UPPER_LIMIT = "upper_limit"
-    #: everybody's own value, whatever is aggregated
-    EVERYBODY = "everybody"
     #: models on random subsets
     SHADOWS = "shadows"
     #: people who were not trained on

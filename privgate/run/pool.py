@@ -17,13 +17,13 @@ from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
-from privgate.families import refit
-from privgate.families.retrained import Shadows, Status
 from privgate.run import beside
+from privgate.run.refit import Shadows, train_on_subsets
 from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
+from privgate.theorems.retrained import Status
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 
@@ -329,7 +329,7 @@ def growing(run: Run) -> Iterator[Shadows]:
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
     more = run.once(asked_beside)[0]
-    made = refit.ENGINE.subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
+    made = train_on_subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
     return _enough(made, masks, more)
 
 

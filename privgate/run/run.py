@@ -10,7 +10,6 @@ import numpy as np
 from privgate import digest
 from privgate.errors import UsageError
 from privgate.evidence import Measurement, Precondition, Request, SeedControl
-from privgate.families.engine import DRAWN, Mode
 from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -36,9 +35,6 @@ class Budget:
     seeds : int, optional
         At least how many other seeds the released answers are compared with, where training draws. Of a recipe without
         a seed, the runs with and without each person. Chosen by the controls if absent.
-    mode : {"all", "max", "screen"}
-        "all" looks at every person, "max" only at those who could hold the largest value. "screen" ranks people by
-        shadow models and retrains the top tenth. It never approves.
     precision : {"full", "mixed"}
         Without effect since mixed precision is gone; "mixed" warns, and will be an error.
     full : bool
@@ -50,14 +46,13 @@ class Budget:
     Raises
     ------
     UsageError
-        The mode or precision is not known, or a ranking of everybody is asked for together with a sample.
+        The precision is not known.
     """
 
     max_retrains: int | None = None
     budget_seconds: float | None = None
     shadow_models: int = 64
     seeds: int | None = None
-    mode: Mode = "all"
     precision: Precision = "full"
     full: bool = False
     file_withheld: bool = False
@@ -65,16 +60,13 @@ class Budget:
     def __post_init__(self) -> None:
         if self.precision == "mixed":
             warnings.warn("precision='mixed' has no effect any more: networks are compared in full", stacklevel=3)
-        for name, known in (("mode", get_args(Mode)), ("precision", get_args(Precision))):
-            if getattr(self, name) not in known:
-                raise UsageError(f"no {name} {getattr(self, name)!r}; it is one of {', '.join(known)}")
-        if self.mode == "screen" and not (self.max_retrains is None and self.budget_seconds is None):
-            raise UsageError("mode screen ranks everybody, a budget draws a sample; give --mode screen or the budget")
+        if self.precision not in get_args(Precision):
+            raise UsageError(f"no precision {self.precision!r}; it is one of {', '.join(get_args(Precision))}")
 
 
 @dataclass(frozen=True, eq=False)
 class Noted:
-    """What measuring itself found out and must reach the verdict, such as a re-check that disqualified an engine."""
+    """What measuring itself found out and must reach the verdict, such as a closed form that refits contradict."""
 
     preconditions: tuple[Precondition, ...] = ()
 
@@ -94,24 +86,18 @@ class Run:
     limits : Budget
     seeds : tuple of (int or None)
         The registered model's own for leave-one-out; runs with and without, where the recipe records none.
-    more_seeds : tuple of (int or None)
-        Runs to go on with for an upper limit, where the recipe records no seed and the first have not decided.
     breaks : mapping of Request to (rule, function)
         The rules on units that block for certain once the function says of a measurement that they are broken.
     thresholds : tuple of float
-        Budget of the policy's rules on units, in nats: engines and certificates look closer near them.
+        Budget of the policy's rules on units, in nats: closed forms and theorems look closer near them.
     people : tuple of (limit, share)
         Of each enforced rule on people: its limit, and the share of people who may be above it; 0 where nobody may.
-    sample : int, optional
-        Random units that are enough for every rule on units; None where a rule needs everybody.
-    up_to : int, optional
-        Random units to go on to where those leave a rule open; None where the sample does not grow.
+    share : float, optional
+        Share of the people who may be above the limits on them; None where everybody has to be left out.
     by_theorem : bool
         Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
     trials : int
         People of either side on whom attacks are tried, at most; of more, a random part.
-    drawn : int
-        Random people whose refits show what rules say of shares, where an engine only ranks everybody.
     asked : frozenset of Need
         What the metrics of the policy need: what nobody asks for is not searched for.
     cannot_conclude : tuple of str
@@ -139,15 +125,12 @@ class Run:
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
     seeds: tuple[int | None, ...] = (None,)
-    more_seeds: tuple[int | None, ...] = ()
     breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
     thresholds: tuple[float, ...] = ()
     people: tuple[tuple[float, float], ...] = ()
-    sample: int | None = None
-    up_to: int | None = None
+    share: float | None = None
     by_theorem: bool = False
     trials: int = TRIALS
-    drawn: int = DRAWN
     asked: frozenset[Need] = frozenset()
     cannot_conclude: tuple[str, ...] = ()
     registered_apart: tuple[float, float] = (0.0, 0.0)
@@ -174,11 +157,6 @@ class Run:
     def at_seed(self) -> bool:
         """Whether training draws, and is judged at the seed that the recipe records; False before controls looked."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is not None
-
-    @property
-    def sampled(self) -> bool:
-        """Whether rules ask about a random sample of people."""
-        return self.sample is not None and self.sample < self.n_units
 
     @property
     def averaged(self) -> bool:

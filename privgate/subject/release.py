@@ -1,6 +1,7 @@
 """The release: what one query to the deployed model returns."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -95,6 +96,11 @@ class Release:
         Logits are divided by it before the softmax; 1 leaves them.
     noise : Noise, optional
         Of a regressor: added to every answer.
+    floor : bool, float, mapping or tuple
+        No label is answered below it: max(floor, c p), with the one c that makes the sum 1. True is min(.01, 1/(20 K));
+        a mapping names labels of rare events, whose rate is declared and not read off the data. 0 for none.
+    alone : bool
+        The operator says that nobody gets the file: what is released decides, and not the exact numbers beside it.
     """
 
     form: Form = "probabilities"
@@ -102,6 +108,8 @@ class Release:
     k: int = 1
     temperature: float = 1.0
     noise: Noise | None = None
+    floor: bool | float | Mapping[Any, float] | tuple[float, ...] = 0.0
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.step < 1:
@@ -114,6 +122,32 @@ class Release:
             raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
         if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
             raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
+
+        if self.floor and (self.form != "probabilities" or self.noise is not None):
+            raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
+
+    def resolved(self, classes: Any) -> Self:
+        """Return the release with one floor for each of the sorted labels.
+
+        Raises
+        ------
+        ValueError
+            A floor is not above 0, is of no label of the data, or all together are above .1.
+        """
+        if not self.floor or isinstance(self.floor, tuple):
+            return self
+        labels, usual = np.asarray(classes).tolist(), min(0.01, 1 / (20 * len(classes)))
+        named = self.floor if isinstance(self.floor, Mapping) else {}
+        if odd := [k for k in named if k not in labels]:
+            raise ValueError(f"release: the floor names a label {odd[0]!r} that the data do not have")
+        one = usual if self.floor is True or isinstance(self.floor, Mapping) else float(self.floor)
+        floors = tuple(float(named.get(k, one)) for k in labels)
+        most = 0.1 / max(1, len(labels) - 1)
+        if not (min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
+            raise ValueError(
+                f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one"
+            )
+        return replace(self, floor=floors)
 
     def answered(self, values: Float) -> Float:
         """Return what the endpoint hands out for a regressor's answers, shape (n,)."""
@@ -146,6 +180,8 @@ class Release:
             return rounded(p, self.step)
         if self.form == "binned":
             return binned(p, self.step)
+        if self.floor:
+            return floored(p, np.array(self.floor))
         if self.form == "probabilities":
             return p
         k = 1 if self.form == "label" else min(self.k, p.shape[-1])
@@ -158,11 +194,13 @@ class Release:
     @property
     def exact(self) -> bool:
         """Whether exact probabilities leave the endpoint."""
-        return self.form == "probabilities" and self.temperature == 1.0 and self.noise is None
+        return self.form == "probabilities" and self.temperature == 1.0 and self.noise is None and not self.floor
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; noise only where there is some."""
-        found = {k: v for k, v in asdict(self).items() if k != "noise"}
+        found = {k: v for k, v in asdict(self).items() if k not in ("noise", "floor", "alone")}
+        if self.floor:
+            found |= {"floor": self.floor, **({"alone": True} if self.alone else {})}
         if self.noise is not None:
             found["noise"] = {"kind": type(self.noise).__name__.lower(), "scale": self.noise.scale}
         return found
@@ -172,7 +210,21 @@ class Release:
         """Return the release that ``payload`` describes."""
         noise = payload.get("noise")
         made = None if noise is None else _NOISES[noise["kind"]](float(noise["scale"]))
-        return cls(**{**payload, "noise": made})
+        floor = payload.get("floor", 0.0)
+        return cls(**{**payload, "noise": made, "floor": tuple(floor) if isinstance(floor, list) else floor})
+
+
+def floored(p: Float, floor: Float) -> Float:
+    """Return max(floor, c p) of probabilities (n, K), with the one c for each row that makes the sum 1."""
+    low = np.zeros(p.shape, dtype=bool)
+    while True:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            c = (1 - np.where(low, floor, 0.0).sum(axis=-1)) / np.where(low, 0.0, p).sum(axis=-1)
+        scaled = c[..., None] * p
+        more = low | (scaled < floor)
+        if (more == low).all():
+            return np.asarray(np.where(low, floor, scaled))
+        low = more
 
 
 def rounded(p: Float, step: float) -> Float:

@@ -5,8 +5,6 @@ coarser answer can tell more (two probabilities on both sides of a bin's edge) o
 same reason an error of a log-probability is not an error of what is released: next to an edge a hair is a whole step.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from privgate.arrays import Bool, Float
@@ -43,6 +41,8 @@ def released(log_p: Float, release: Release) -> Float:
     docs/mathematics.md, section 11.
     """
     log_q = heated(log_p, release.temperature)
+    if release.floor:
+        return np.log(releases.floored(np.exp(log_q), np.array(release.floor)))
     if release.form == "probabilities":
         return log_q
     if release.form in ("rounded", "binned"):
@@ -69,7 +69,7 @@ def changes(log_with: Float, log_without: Float, release: Release) -> Float:
     """Return the largest label change of what is released, shape (...,), nats.
 
     Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
-    Log-probabilities are taken as they are; what may be off by an error has ``bounds``.
+    Halves and ties go one way; ``bounds`` has the worst of both.
 
     Examples
     --------
@@ -109,43 +109,20 @@ def _held(log_p: Float) -> tuple[Float, Float]:
     return np.where(log_p < SUBNORMAL, low, log_p), np.where(log_p < SUBNORMAL, high, log_p)
 
 
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """The change of what is released, while each log-probability is known up to an error.
-
-    Parameters
-    ----------
-    low, high : float64 arrays of shape (...,)
-        Nats: no change is smaller, and none larger, whatever the true log-probabilities are within the error, and
-        whichever way an endpoint resolves ties and halves.
-    touches : bool array of shape (...,)
-        Where the error reaches an edge: exact log-probabilities could show a smaller change by a whole step.
-    """
-
-    low: Float
-    high: Float
-    touches: Bool
-
-
-def bounds(log_with: Float, log_without: Float, release: Release, error: Float) -> Bounds:
-    """Return the smallest and the largest change of what is released that an error leaves possible.
+def bounds(log_with: Float, log_without: Float, release: Release) -> tuple[Float, Float]:
+    """Return the smallest and the largest change of what real models release, shape (...,), nats.
 
     Parameters
     ----------
     log_with, log_without : float64 arrays of shape (..., K)
         Natural log-probabilities.
     release : Release
-    error : float64 array that broadcasts to (...,)
-        Bound on the error of each log-probability of either model; 0 for real models, infinite where unknown.
 
     Notes
     -----
     Halves (0.125 in hundredths), values on an edge of a bin, and ties for the last place of a list are resolved one way
     by one endpoint and another way by the next; the worst of both counts. Two models that give exactly the same
     log-probability release the same, though two probabilities a few bits apart may share their logarithm.
-
-    An error e of each log-probability is at most 2 e / T of a heated one: ln q_y = -ln sum_c exp((l_c - l_y) / T), and
-    each difference moves by at most 2 e.
 
     Raises
     ------
@@ -154,36 +131,22 @@ def bounds(log_with: Float, log_without: Float, release: Release, error: Float) 
     """
     if np.isnan(log_with).any() or np.isnan(log_without).any():
         raise FloatingPointError("NaN log-probabilities: an engine failure, not a zero")
-    error = np.broadcast_to(np.asarray(error, dtype=np.float64), log_with.shape[:-1])
-    low, high = _range(log_with, log_without, release, error)
-    if not error.any():
-        return Bounds(low, high, np.zeros(low.shape, dtype=bool))
-    _, sharp = _range(log_with, log_without, release, np.zeros_like(error))
-    # how far a change can move without an edge: both models' values, each by its own error
-    smooth = 0.0 if release.form in ("rounded", "binned", "label") else 2 * _on_heated(error, release)
-    with np.errstate(invalid="ignore"):
-        close = np.isfinite(error) & (high - sharp <= smooth * (1 + 1e-9) + 1e-12)
-    touches = (error > 0) & (high > sharp) & ~close
-    return Bounds(low, high, touches)
-
-
-def _on_heated(error: Float, release: Release) -> Float:
-    return error if release.temperature == 1.0 else 2 * error / release.temperature
-
-
-def _range(log_with: Float, log_without: Float, release: Release, error: Float) -> tuple[Float, Float]:
-    """Return the smallest and the largest change, shape (...,)."""
     models = (np.asarray(log_with, dtype=np.float64), np.asarray(log_without, dtype=np.float64))
-    one, other = (_values(m, release, error) for m in models)
+    exact = np.zeros(models[0].shape[:-1])
+    one, other = (_values(m, release, exact) for m in models)
     small, large = _apart(one, other)
     same = models[0] == models[1]
     if release.temperature != 1.0:
         same = same.all(axis=-1, keepdims=True)
-    same = same & (error == 0)[..., None]
     small, large = np.where(same, 0.0, small), np.where(same, 0.0, large)
     if release.form in ("top_k", "label"):
-        small, large = _with_lists((small, large), models, (one, other), release, error)
+        small, large = _with_lists((small, large), models, (one, other), release)
     return small.max(axis=-1), large.max(axis=-1)
+
+
+def _on_heated(error: Float, release: Release) -> Float:
+    # ln q_y = -ln sum_c exp((l_c - l_y) / T), and each difference moves by at most 2 e
+    return error if release.temperature == 1.0 else 2 * error / release.temperature
 
 
 def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]:
@@ -192,6 +155,9 @@ def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]
     if release.form == "label":
         return np.zeros(log_q.shape), np.zeros(log_q.shape)
     margin = _on_heated(error, release)[..., None]
+    if release.floor:  # where each label moves by a factor at most, so does what makes the sum 1
+        low, answers = np.log(np.array(release.floor)), released(log_p, release)
+        return np.maximum(answers - 2 * margin, low), np.minimum(answers + 2 * margin, 0.0)
     nothing = np.isneginf(log_p)  # an infinite error leaves nothing known but that
     log_q = np.where(nothing, NOTHING, log_q)
     low, high = log_q - margin, np.minimum(log_q + margin, 0.0)
@@ -223,15 +189,15 @@ def _with_lists(
     models: tuple[Float, Float],
     values: tuple[tuple[Float, Float], tuple[Float, Float]],
     release: Release,
-    error: Float,
 ) -> tuple[Float, Float]:
     """Return changes of listed labels, infinite where one model alone lists a label that has a probability."""
     small, large = apart
     told = ~(np.isneginf(values[0][1]) & np.isneginf(values[1][1])) & ~(np.isneginf(models[0]) & np.isneginf(models[1]))
-    told &= ~((models[0] == models[1]).all(axis=-1) & (error == 0))[..., None]
+    told &= ~(models[0] == models[1]).all(axis=-1)[..., None]
+    exact = np.zeros(small.shape[:-1])
     smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
     for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
-        (may, must), (may_too, must_too) = (_listed(m, release, error, later=later) for m in models)
+        (may, must), (may_too, must_too) = (_listed(m, release, exact, later=later) for m in models)
         alone = ((may & ~must_too) | (may_too & ~must)) & told
         surely = ((must & ~may_too) | (must_too & ~may)) & told
         largest = np.maximum(largest, np.where(alone, np.inf, np.where(may & may_too, large, 0.0)))

@@ -84,6 +84,10 @@ class Subject:
                 "noise is added to a regressor's numbers, and this recipe trains a classifier; declare "
                 "task='regression' or another release"
             )
+        if self.release.floor:
+            if self.task == "regression":
+                raise SubjectError("a floor is for probabilities, and a regressor releases numbers")
+            object.__setattr__(self, "release", self.release.resolved(self.classes))
 
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":

@@ -2,32 +2,20 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence.telling import sampled
 from privgate.subject.subject import Subject
 from privgate.training import ledger
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.training.ledger import digest_code
 
 #: calls that are timed; they are remembered, so nothing is wasted
 TIMED = 3
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which people a budget leaves, and what can no longer be claimed."""
-
-    #: positions in ``TrainingData.units``, ascending
-    units: Index
-    #: people there are
-    population: int
-    #: what can no longer be claimed, one sentence; empty if all people are kept
-    lost: str
 
 
 def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
@@ -55,24 +43,23 @@ def time_training(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
 
 
 def order(subject: Subject, fleet: Fleet) -> Index:
-    """Return everybody in the order in which they are drawn: the ledger's key makes it."""
-    return fleet.drawn(subject, "units").permutation(len(subject.data.units)).astype(np.int64)
+    """Return everybody in the order in which they are drawn: a function of the ledger's key, data and code alone.
+
+    Who trained the model must not choose them: data can be varied until their digest spares somebody.
+    """
+    drawn = digest.generator(fleet.ledger.drawn(b"people", digest_code(subject)).hex(), digits=64)
+    return drawn.permutation(len(subject.data.units)).astype(np.int64)
 
 
-def select(
+def count_affordable(
     subject: Subject,
     fleet: Fleet,
     seeds: tuple[int | None, ...],
     *,
     max_retrains: int | None = None,
     budget_seconds: float | None = None,
-    sample: int | None = None,
-) -> Selection:
-    """Return the people that a budget allows, drawn uniformly without replacement, fixed before anything is looked at.
-
-    Who trained the model must not choose them: data can be varied until their digest spares somebody, so the ledger's
-    key draws them. A larger budget keeps everybody of a smaller one, so what is remembered is used again. Below full
-    coverage nothing can be said about the maximum (docs/mathematics.md, section 9.1).
+) -> int:
+    """Return how many people a budget lets be left out, everybody without one.
 
     Parameters
     ----------
@@ -80,28 +67,19 @@ def select(
         Calls of the training function for people left out; all ``seeds`` of a person count.
     budget_seconds : float, optional
         Wall time, turned into calls from a timed sample.
-    sample : int, optional
-        People that are enough.
 
     Raises
     ------
     UsageError
         The budget does not reach for one person.
     """
-    n, drawn = len(subject.data.units), order(subject, fleet)
-    affordable = n if sample is None else sample
+    affordable = len(subject.data.units)
     if max_retrains is not None:
         affordable = min(affordable, max_retrains // len(seeds))
     if budget_seconds is not None:
-        rows = (subject.data.units[u] for u in drawn[:TIMED])
+        rows = (subject.data.units[u] for u in order(subject, fleet)[:TIMED])
         each = time_training(subject, [Fit(seeds[0], r, left_out=r) for r in rows], fleet)
         affordable = min(affordable, int(budget_seconds * fleet.workers / (max(each, 1e-6) * len(seeds))))
     if affordable < 1:
         raise UsageError("the budget does not reach for a single person; raise --budget or --max-retrains")
-    if affordable >= n:
-        return Selection(np.arange(n, dtype=np.int64), n, "")
-    lost = (
-        f"{sampled(affordable, n)}, drawn at random before looking: without a certificate they tell the share "
-        "above a limit, and nothing of the largest risk"
-    )
-    return Selection(np.sort(drawn[:affordable]), n, lost)
+    return affordable

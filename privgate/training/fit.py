@@ -37,6 +37,8 @@ class Fit:
     order : int
         Which order of the records it is trained in; 0 for their own. Two calls in one order have the records that
         both train on in the same order: where the code writes its own seed, this gives another model.
+    reads : tuple of (module:function, rows)
+        What of ours reads the fitted model, and how many rows that adds to the answer; nothing where empty.
     """
 
     seed: int | None
@@ -46,6 +48,7 @@ class Fit:
     relabel: tuple[tuple[int, int], ...] = ()
     repeat: int = 0
     order: int = 0
+    reads: tuple[str, int] = ("", 0)
 
     def __post_init__(self) -> None:
         if (self.left_out is None) == (self.members is None):
@@ -54,7 +57,7 @@ class Fit:
     @property
     def rows(self) -> int:
         """Rows of the answer."""
-        return len(self.queries)
+        return len(self.queries) + self.reads[1]
 
     @property
     def encoding(self) -> bytes:
@@ -66,7 +69,8 @@ class Fit:
         head = _HEAD.pack(-1 if self.seed is None else self.seed, self.repeat, *sizes, len(self.relabel))
         pairs = np.array(self.relabel, dtype=np.int64).tobytes() if self.relabel else b""
         order = struct.pack("<q", self.order) if self.order else b""
-        return b"".join((head, *raw, pairs, order))
+        reads = f"{self.reads[0]} {self.reads[1]}".encode() if self.reads[1] else b""
+        return b"".join((head, *raw, pairs, order, reads))
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,6 +151,13 @@ class Fleet:
         answers = self._answers(subject, dict(zip(names, fits, strict=True)), lambda answer: answer)
         return [answers[name] for name in names]
 
+    def read_models(
+        self, subject: Subject, seed: int | None, left_out: Sequence[Index], reads: tuple[str, int]
+    ) -> list[Answer]:
+        """Return what of ours reads off the models without some rows each, behind one row of answers."""
+        first = np.zeros(1, dtype=np.int64)
+        return self.fits(subject, [Fit(seed, first, rows, reads=reads) for rows in left_out], label="reading models")
+
     def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, names = label, self.names(subject, fits)

@@ -81,28 +81,31 @@ def _make_key(path: Path) -> None:
 
 
 #: raised whenever the same call could give another number because privgate changed
-VERSION = 4
+VERSION = 5
 _NUMERIC = ("numpy", "scipy", "scikit-learn", "pandas")
 
 
 def digest_subject(subject: Subject, sandbox: str) -> bytes:
     """Return the digest of everything beside the call that could change its answer, 32 bytes."""
-    recipe = subject.recipe
-    source = ""
-    if recipe.recorded is None and not recipe.snapshot and not recipe.is_estimator:
-        # typed into a notebook: no file holds its source, so its code is hashed; a miss is harmless, a stale hit not
-        source = digest.of_bytes(payload.pickled(recipe.training), payload.pickled(recipe.predict))
     parts = {
         "version": VERSION,
         "owner": subject.name,  # what one model's runs remembered is nothing to another's
-        "training": subject.training_digest,
-        "source": source,
+        "code": digest_code(subject).decode(),
         "libraries": libraries_of(subject),
         "python": platform.python_version(),
         "machine": platform.machine(),
         "sandbox": sandbox,
     }
     return hashlib.sha256(digest.canonical_json(parts)).digest()
+
+
+def digest_code(subject: Subject) -> bytes:
+    """Return the digest of a subject's data and code."""
+    recipe, source = subject.recipe, ""
+    if recipe.recorded is None and not recipe.snapshot and not recipe.is_estimator:
+        # typed into a notebook: no file holds its source, so its code is hashed; a miss is harmless, a stale hit not
+        source = digest.of_bytes(payload.pickled(recipe.training), payload.pickled(recipe.predict))
+    return digest.of_json([subject.training_digest, source]).encode()
 
 
 def name_answer(subject: bytes, call: bytes) -> str:
@@ -205,7 +208,11 @@ class Ledger:
         #: None where nothing is remembered beyond this process
         self.folder = None if text == "none" else Path(text).expanduser()
         self._held: dict[str, bytes] = {}
-        key = given_key(secret) or (secrets.token_bytes(32) if self.folder is None else None)
+        key = given_key(secret)
+        #: whether an operator gave the key; this user's own is none that the author of the code cannot read
+        self.given = key is not None
+        if key is None and self.folder is None:
+            key = secrets.token_bytes(32)
         if self.folder is not None:
             shared = _open_folder(self.folder)
             if key is None and shared:
@@ -220,6 +227,14 @@ class Ledger:
     def drawn(self, *parts: bytes) -> bytes:
         """Return 32 bytes that are always the same for these parts, and that nobody without the key can foretell."""
         return hmac.digest(self._sealing, b"drawn" + b"".join(hashlib.sha256(p).digest() for p in parts), "sha256")
+
+    def count_tries(self, model: str, code: bytes) -> int:
+        """Return for how many data and codes people were drawn of a model so far; these are among them."""
+        folder = f"tries-{hashlib.sha256(model.encode()).hexdigest()[:32]}"
+        self.write(f"{folder}/{hashlib.sha256(code).hexdigest()}", b"")
+        if self.folder is None:
+            return sum(name.startswith(folder) for name in self._held)
+        return sum(not file.name.startswith(".") for file in (self.folder / folder).iterdir())
 
     def holds(self, name: str) -> bool:
         """Whether there is a file of this name; it is not read."""

@@ -23,7 +23,7 @@ from privgate.training import task_limits
 #: most of what a worker imports, in the order in which one does; the last two open a stored model, beside skops
 LIBRARIES = (
     "privgate.training.worker",
-    "privgate.families",
+    "privgate.theorems",
     "pandas",
     "scipy.stats",
     "sklearn.ensemble",

@@ -127,17 +127,22 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
 
 def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
     """Return what ``module:function`` of ours says of the opened model as JSON, or ``{"problem": sentence}``."""
-    module, _, name = by.partition(":")
-    if not module.startswith("privgate."):
-        raise SubjectError(f"{module} is no room of ours")
     with _guest(payload, limits) as clock:
         try:
             opened, _ = _open(payload, limits, clock)
             with clock.call():
-                said: dict[str, Any] = getattr(importlib.import_module(module), name)(opened)
+                said: dict[str, Any] = _call_own(by, opened)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             return {"problem": sentence("opening the model", exc)}
     return said
+
+
+def _call_own(by: str, *given: Any) -> Any:
+    """Return what ``module:function`` of ours says; by name, because it stands above."""
+    module, _, name = by.partition(":")
+    if not module.startswith("privgate."):
+        raise SubjectError(f"{module} is no room of ours")
+    return getattr(importlib.import_module(module), name)(*given)
 
 
 @contextmanager
@@ -199,6 +204,8 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
             model = _train(opened, rows, fit)
             what = "prediction"
             log_p = _evaluate(opened, model, fit.queries)
+            if fit.reads[1]:
+                log_p = np.concatenate([log_p, _call_own(fit.reads[0], opened, model, fit.reads[1])])
         return Answer(log_p, time.perf_counter() - started)
     except OutOfTimeError:
         traceback.print_exc()

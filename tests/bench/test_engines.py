@@ -14,12 +14,12 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from privgate.families.answering import ALL
-from privgate.families.engine import Asked
 from privgate.statistics.leakage import largest_change
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
+from privgate.theorems.catalogue import CLOSED_FORMS as ALL
+from privgate.theorems.closed_form import Asked
 from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
@@ -170,38 +170,6 @@ def pdtp_error(estimator, X, y, made, classes, compared):
             true = largest_change(full[u], np.log(refit(reference(estimator), X, y, u, classes)))
             error = max(error, 0.0 if true == pdtp[k] else abs(true - pdtp[k]))
     return error, len(live)
-
-
-@pytest.mark.parametrize(("n", "wanted"), [(1000, 150), (5000, 1500), (20_000, 1500)])
-def test_the_exact_maximum_of_logistic_regression(n, wanted):
-    X, y = clicks(n)
-    subject = subject_of(TIGHT, X, y)
-    with threadpool_limits(1):
-        spent, (made, _) = cpu(
-            partial(ENGINES["logistic"].answers, Asked(subject, np.arange(n), (0,), None, mode="max")), repeat=2
-        )
-        some = np.random.default_rng(1).choice(n, 6, replace=False)
-        loop = cpu(partial(refits, TIGHT, subject, some))[0] / 6 * n
-    pdtp = largest_change(made.log_with[0], made.log_without[0])
-    top = int(pdtp.argmax())
-    true = pdtp_error(TIGHT, X, y, made.select(np.arange(n) == top), subject.classes, None)[0]
-
-    note(
-        bench="exact maximum",
-        engine="logistic",
-        data="clicks",
-        n=n,
-        seconds=spent,
-        refit_seconds=loop,
-        refits_timed=6,
-        ratio=loop / spent,
-        wanted=wanted,
-        reached=bool(loop / spent >= wanted),
-        maximum=float(pdtp[top]),
-        pdtp_error=true,
-    )
-    assert true <= 1e-6
-    assert (np.delete(pdtp, top) - pdtp[top] <= 1e-9).all()
 
 
 @pytest.mark.parametrize(("n", "wanted"), [(1000, 100), (10_000, 1000)])

@@ -11,11 +11,11 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.families.engine import Asked
-from privgate.families.refit import ENGINE, full_fits
+from privgate.run.refit import leave_out
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
+from privgate.theorems.closed_form import Asked
 from privgate.training.box import wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -114,7 +114,7 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
     X, y = design(n, 8)
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(X, y, one_record_each=True))
     rows = [np.array([t]) for t in range(n)]
-    fits = [*(Fit(None, r, left_out=r) for r in rows), *full_fits(subject, (None,))]
+    fits = [*(Fit(None, r, left_out=r) for r in rows), Fit(None, np.arange(n), left_out=np.zeros(0, dtype=np.int64))]
     log_p = np.log(np.random.default_rng(2).dirichlet([1, 1], size=n))
     with Fleet(ledger=tmp_path) as first:
         names = first.names(subject, fits)
@@ -125,7 +125,7 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
 
     start = time.perf_counter()
     with Fleet(ledger=tmp_path) as second:
-        found, _ = ENGINE.answers(Asked(fresh, np.arange(n), (None,), second))
+        found = leave_out(Asked(fresh, np.arange(n), (None,), second))
         seconds = time.perf_counter() - start
         note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, name_cpu=named,
              load=os.getloadavg()[0])  # fmt: skip

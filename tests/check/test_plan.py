@@ -14,7 +14,7 @@ from privgate.check import beforehand
 from privgate.check import plan as planning
 from privgate.check.plan import costs
 from privgate.check.prepare import prepare
-from privgate.influence import modes
+from privgate.influence.riskiest import FOLDS
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
 from privgate.training.fleet import Fleet
@@ -68,7 +68,7 @@ def test_rules_are_added_up_and_what_two_of_them_ask_for_is_trained_once(tmp_pat
             made[rules], said = planning.make(run, Policy.load(path), each=2.0)
         assert own.calls == 0
     assert made[attack].retrains == 64
-    assert made[one].retrains == made[one + other].retrains == 200 + modes.FOLDS
+    assert made[one].retrains == made[one + other].retrains == 200 + FOLDS
     assert made[one + attack].retrains == made[one].retrains + 64
     assert made[one + attack].seconds == 2.0 * made[one + attack].retrains
     assert "shadow models on random halves of the pool: at most 64 trainings (rules: attack_accuracy)" in said

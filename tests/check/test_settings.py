@@ -54,7 +54,7 @@ def test_every_option_has_a_variable(name):
 
 
 def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monkeypatch):
-    Path("privgate.yaml").write_text("policy: from-file\ncheck: {mode: max}\n")
+    Path("privgate.yaml").write_text("policy: from-file\ncheck: {precision: full}\n")
     command = ["check", "models:/a/1"]
 
     assert run(command) == 2
@@ -65,7 +65,7 @@ def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monke
     assert run([*command, "--policy", "from-line"]) == 2
     error = capsys.readouterr().err
     assert "from-line" in error
-    assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, mode")
+    assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, precision")
 
 
 def test_the_nearest_file_above_counts_and_its_paths_begin_at_its_folder(capsys, monkeypatch, here):
@@ -184,7 +184,7 @@ def test_a_shell_completes_commands_and_policies():
     assert set(completed("check", "--policy", "")) == {*shipped(), "own.yaml"}
     assert completed("check", "--policy", "dtp") == [n for n in shipped() if n.startswith("dtp")]
     assert "strict" in completed("policy", "lint", "s")
-    assert "max" in completed("check", "--mode", "m")
+    assert "none" in completed("check", "--isolation", "n")
 
 
 def test_help_shows_every_command_once_in_a_group(capsys):

@@ -47,7 +47,6 @@ WRONG = (
     ("check {one} --policy dtp-1 --max-retrains -1", 2, "x>=1"),
     ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),
     ("check {one} --policy dtp-1 --budget soon", 2, "write 90s, 30m or 2h"),
-    ("check {one} --policy dtp-1 --mode fast", 2, "'all', 'max', 'screen'"),
     ("check {one} --policy dtp-1 --format xml", 2, "'junit'"),
     ("check credit --policy dtp-1", 4, "models:/name/version"),
     ("check models:/credit --policy dtp-1", 4, "name one, such as models:/credit/1"),

@@ -6,11 +6,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from privgate.controls import seeds as controls
-from privgate.families.engine import Asked
-from privgate.families.refit import ENGINE, full
+from privgate.run.refit import leave_out, train_on_all
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
+from privgate.theorems.closed_form import Asked
 from privgate.training.fleet import Fleet
 
 N = 40
@@ -34,7 +34,7 @@ def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
     chosen = controls.choose_seeds(subject, fleet)
 
-    assert (chosen.dependent, chosen.seeds, chosen.more, chosen.by) == (True, (5,), (), "seed")
+    assert (chosen.dependent, chosen.seeds, chosen.by) == (True, (5,), "seed")
     assert controls.choose_seeds(subject, fleet, count=3).seeds == (5,)
     assert "this code at this seed" in chosen.message
 
@@ -42,7 +42,7 @@ def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     forest = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
     seeds = (5, 6, 7)
-    found, _ = ENGINE.answers(Asked(forest, np.arange(4), seeds, fleet))
+    found = leave_out(Asked(forest, np.arange(4), seeds, fleet))
 
     for s, seed in enumerate(seeds):
         model = RandomForestClassifier(5, random_state=seed).fit(DATA.X, DATA.y)
@@ -51,7 +51,7 @@ def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
         np.testing.assert_array_equal(np.exp(found.log_without[s, :1]), model.predict_proba(DATA.X[:1]))
 
     open_ended = Subject.local(Recipe(RandomForestClassifier(5)), DATA)
-    runs = full(
+    runs = train_on_all(
         open_ended, (None, None), fleet
     )  # about everybody: of four people, one pair of forests in 25 says the same
     assert (runs[0] != runs[1]).any()

@@ -28,7 +28,7 @@ def instance(name: str, seed: int) -> Any:
 
     from privgate import Recipe, Subject
 
-    families = module("families", "families", "certificates").FAMILIES
+    families = module("families", "theorems").FAMILIES
     subject = families[RETIRED.get(name, name)](np.random.default_rng(seed)).subject
     if name != "strong_convexity":
         return subject
@@ -38,19 +38,20 @@ def instance(name: str, seed: int) -> Any:
 
 def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
-    from privgate.families import certificates
-    from privgate.families.answering import answer
-    from privgate.families.engine import Asked
 
-    InProcess = module("in_process").InProcess
+    from privgate.theorems import catalogue
+    from privgate.theorems.closed_form import Asked
 
-    certificate = certificates.ALL.get(name) or certificates.ALL[RETIRED[name]]
+    InProcess, answer = module("in_process").InProcess, module("leaving_out").answer
+
+    certificate = catalogue.THEOREMS.get(name) or catalogue.THEOREMS[RETIRED[name]]
     if certificate.applies(subject):
         return None
     units, made = np.arange(len(subject.data.units)), None
     if certificate.needs_retrained:
-        made = answer(Asked(subject, units, (None,), InProcess(), changes=True)).retrained
-    found = certificate.bound(subject, units, made, limit=1.0)
+        made = answer(Asked(subject, units, (None,), InProcess()), changes=True).retrained
+    fleet = InProcess() if certificate.whole else None
+    found = certificate.bound(subject, units, made, limit=1.0, fleet=fleet)
     return found.lower, found.upper
 
 
@@ -58,9 +59,9 @@ def engine_cases() -> list[tuple[str, Any]]:
     """Return (name of an engine, subject) for each case of the laws of engines."""
     from privgate import Recipe, Subject, TrainingData
 
-    laws = module("test_every_engine", "families")
+    laws = module("test_every_engine", "theorems")
     found = []
-    places = (12, 13, 26)  # of each case when its row was kept: the seed of its data
+    places = (26,)  # of each case when its row was kept: the seed of its data
     for k, (name, estimator, make, _) in zip(places, laws.CASES, strict=True):
         X, y, _rng = laws.design(make, k)
         try:
@@ -72,9 +73,9 @@ def engine_cases() -> list[tuple[str, Any]]:
 
 def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
-    from privgate.families.answering import ALL
-    from privgate.families.engine import Asked
     from privgate.statistics.leakage import largest_change
+    from privgate.theorems.catalogue import CLOSED_FORMS as ALL
+    from privgate.theorems.closed_form import Asked
 
     InProcess = module("in_process").InProcess
 

@@ -26,7 +26,7 @@ ROOT = adapters.TESTS.parent
 SEED, NUMBER, SECONDS = 20261124, 300, 300
 #: what an answer rests on: another tree's answers are not this one's
 RESTS = ("privgate", "policies", "tests/goldens/refused.py", "tests/goldens/adapters.py", "tests/in_process.py",
-         "tests/goldens/data/certificates.jsonl", "tests/families/certificates/families.py")  # fmt: skip
+         "tests/goldens/data/certificates.jsonl", "tests/theorems/families.py")  # fmt: skip
 #: where refused subjects are judged and nothing approves; of how many
 NOTHING = "0 approved of 17"
 

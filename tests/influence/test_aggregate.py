@@ -31,14 +31,6 @@ def test_nothing_is_claimed_about_the_maximum_of_a_sample(values):
     assert "nothing is claimed" in found.claim
 
 
-def test_a_certificate_for_the_rest_bounds_the_maximum_of_a_sample():
-    v = np.array([0.1, 0.4])
-    found = aggregate.maximum(v, v, v, 10, unmeasured_high=0.7)
-
-    assert found.high == 0.7
-    assert not found.claim
-
-
 @given(VALUES, st.floats(0.05, 0.95))
 def test_a_quantile_at_full_coverage_is_the_order_statistic(values, q):
     v = np.array(values)

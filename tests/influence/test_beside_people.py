@@ -10,9 +10,9 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import questions
 from privgate.evidence import Request
-from privgate.influence import left_out, per_unit
+from privgate.influence import left_out, per_unit, riskiest
 from privgate.influence import sensitivities as numbers
-from privgate.run import beside
+from privgate.run import beside, refit
 from privgate.run.run import Run
 from tests.in_process import InProcess
 from tests.membership.test_beside import equal_do_not_vote, made, on_numbers, remembers_beside
@@ -37,15 +37,13 @@ def test_what_changes_beside_the_record_alone_counts_where_it_is_asked(design):
 
 
 def test_a_fast_engine_says_what_refits_say_beside_the_record():
-    from privgate.families import refit
-
     estimator = LogisticRegression(solver="newton-cholesky", tol=1e-10)
     some = run(Recipe(estimator))
     near = some.once(beside.of_people)
-    found, direct = some.once(left_out.retrained), some.once(per_unit.spread)["pdtp"]
-    again = refit.ENGINE.answers(replace(left_out.asked(some, found.units), fleet=InProcess()))[0]
+    found, direct = some.once(riskiest.compute_everybody).computed.answers, some.once(per_unit.spread)["pdtp"]
+    again = refit.leave_out(replace(riskiest.ask_about(some, found.units), fleet=InProcess()))
 
-    assert "refit" not in set(found.engine)
+    assert set(found.engine) == {"logistic"}
     assert len(found.row_query) == N * (1 + len(near.kinds))
     assert (found.row_query == again.row_query).all()
     assert found.log_without == pytest.approx(again.log_without, abs=1e-5)

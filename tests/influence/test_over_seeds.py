@@ -6,10 +6,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.families.retrained import Retrained, Status
 from privgate.influence.changes import per_unit
 from privgate.run.run import Budget
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
+from privgate.theorems.retrained import Retrained, Status
 from privgate.verdict import Outcome
 
 N = 24

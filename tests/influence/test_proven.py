@@ -17,10 +17,9 @@ from privgate import Budget, Policy, Recipe, Subject, TrainingData
 from privgate.check import beforehand, gate
 from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
-from privgate.families.sharded_members import ShardedMembers
-from privgate.influence import modes, per_unit
+from privgate.influence import left_out, per_unit
 from privgate.models import Sharded
-from privgate.run.needs import Need
+from privgate.theorems.designs import ShardedMembers
 from privgate.training.fleet import Fleet
 
 PEOPLE, SAMPLE = 60, 8
@@ -37,8 +36,8 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(modes, "WORTH", 20)
-    monkeypatch.setattr(modes, "SAMPLE", SAMPLE)
+    monkeypatch.setattr(left_out, "CHECKED", SAMPLE)
+    monkeypatch.setattr(asked, "CHECKED", SAMPLE)
 
 
 def subject(dtp=0.9):
@@ -61,7 +60,6 @@ def test_a_sample_is_trained_without_and_the_theorem_limits_the_others(fleet):
     assert finding.high == pytest.approx(0.9, abs=1e-6)
     assert finding.low <= finding.high
     assert verdict.outcome.releases
-    assert verdict.evidence.influence.certificates_compared.units == SAMPLE
 
 
 def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monkeypatch):
@@ -69,16 +67,13 @@ def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monk
 
     def wrong(self, about):
         found = certify(self, about)
-        return type(found)(found.upper * 1e-6, found.lower, found.exact, found.assumptions, found.detail)
+        return type(found)(found.upper * 1e-6, found.lower, found.assumptions, found.detail)
 
     monkeypatch.setattr(ShardedMembers, "certify", wrong)
     verdict = gate.evaluate("pdtp-1", subject(), fleet=fleet)
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     assert finding.high == np.inf
     assert not verdict.outcome.releases
-    assert modes.CLAIM not in verdict.evidence.influence.coverage.claim
-    assert not any(modes.CLAIM in a for m in verdict.evidence.measurements.values() for a in m.assumptions)
-    assert "certificate_sharded" in [p.name for p in verdict.evidence.preconditions]
 
 
 def test_what_lies_between_registered_model_and_recipe_is_part_of_epsilon(fleet):
@@ -114,7 +109,7 @@ def outside(model):
 )
 def test_what_stands_around_shards_is_not_covered_by_their_theorem(model, fleet):
     made = replace(prepare(Policy.load("pdtp-1"), outside(model), fleet=fleet, limits=Budget()), seeds=(0,))
-    assert modes.limits(made) is None
+    assert left_out.limit_everybody(made) is None
 
 
 def test_dtp_is_limited_likewise(fleet):
@@ -132,21 +127,20 @@ def test_dtp_is_limited_likewise(fleet):
 )
 def test_everybody_counts_where_the_theorem_is_not_enough(about, limits, fleet):
     made = run(Policy.load("pdtp-1"), subject(about), fleet, **limits)
-    assert modes.limits(made) is None
+    assert left_out.limit_everybody(made) is None
 
 
 @pytest.mark.parametrize("audit", ["min_coverage: 1.0", "min_units: 40", "min_seeds: 10"])
 def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(f"schema: privgate/policy/v1\nname: own\nversion: '1'\nextends: pdtp-1\naudit:\n  {audit}\n")
-    assert modes.limits(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
-    assert modes.limits(run(Policy.load(path), subject(), fleet)) is None
+    assert left_out.limit_everybody(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
+    assert left_out.limit_everybody(run(Policy.load(path), subject(), fleet)) is None
 
 
 def test_a_rule_that_wants_everybodys_value_gets_it():
     policy = Policy.load("pdtp-1")
     assert asked.by_theorem(policy)
     rule = policy.rules[0]
-    for wants in ({"needs": rule.about.needs | {Need.EVERYBODY}}, {"per_unit": False}):
-        other = SimpleNamespace(about=dataclasses.replace(rule.about, **wants))
-        assert not asked.by_theorem(SimpleNamespace(rules=(rule, other), audit=policy.audit))
+    other = SimpleNamespace(about=dataclasses.replace(rule.about, per_unit=False))
+    assert not asked.by_theorem(SimpleNamespace(rules=(rule, other), audit=policy.audit))

@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.families import bound as bounds
 from privgate.influence import indirect_queries
+from privgate.theorems import catalogue
 from privgate.training.fleet import Fleet
 
 
@@ -105,7 +105,7 @@ def test_a_declared_small_domain_is_asked_completely_and_gives_the_exact_value(f
         TrainingData(X, y, domain=Domain(categories=(2, 2)), one_record_each=True),
     )
     found = run(subject, fleet, np.arange(8), rounds=1)
-    exact, _, _ = bounds.bound(subject, np.arange(8), None)
+    exact, _, _ = catalogue.bound(subject, np.arange(8), None)
     np.testing.assert_allclose(found.lower, exact.upper, atol=1e-9)
     assert found.lower[4] == pytest.approx(np.log(1304 / 729))
 
@@ -116,7 +116,7 @@ def test_ascent_comes_near_the_certificate_of_a_linear_model_and_never_above(fle
     y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0.5).astype(int)
     model = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky")
     subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.of([(0, 1)] * 4), one_record_each=True))
-    exact, _, _ = bounds.bound(subject, np.arange(6), None)
+    exact, _, _ = catalogue.bound(subject, np.arange(6), None)
     found = run(subject, fleet, np.arange(6), rounds=4)
     assert (found.lower <= exact.upper + 1e-9).all()
     assert np.median(found.lower / exact.lower) > 0.9

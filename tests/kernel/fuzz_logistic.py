@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from privgate.engines import logistic_moves
 from privgate.kernel import Refused, limits
+from privgate.theorems import logistic_moves
 from tests.kernel.problems_logistic import NoMinimumError, log_p, sample, sharp
 
 

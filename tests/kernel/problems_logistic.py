@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from privgate.engines import logistic_moves
 from privgate.kernel import Case
+from privgate.theorems import logistic_moves
 
 #: tolerance of the library's solver; its gradient test is about the mean
 TOL = 1e-8

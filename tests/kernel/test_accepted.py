@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privgate.engines import logistic_moves
 from privgate.kernel import Refused, limits
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.softmax_release import over_questions
+from privgate.theorems import logistic_moves
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 

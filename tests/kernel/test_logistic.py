@@ -11,13 +11,12 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.engines import logistic_moves
-from privgate.families.engine import Asked
-from privgate.families.logistic import stopping
-from privgate.families.logistic.logistic_engine import ENGINE
-from privgate.families.logistic.logistic_limits import Newton
 from privgate.kernel import Case, Refused, everybody, limits, near
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
+from privgate.theorems import logistic_moves, stopping
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.newton import LOGISTIC as ENGINE
+from privgate.theorems.newton import Newton
 from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems

@@ -79,16 +79,16 @@ def test_tails_hold_those_that_fractions_give():
 
 
 def test_a_case_of_a_sample_is_a_share():
-    arrays = {"looks": np.array([299])}
-    told = {"surely": 0, "possibly": 0, "sampled": 299, "people": 20_000, "allowed": 200, "alpha": 0.05}
-    found = limits(Case("sample", "own", told, arrays))
+    told = {"surely": 0, "possibly": 0, "sampled": 317, "people": 20_000, "allowed": 200}
+    found = limits(Case("sample", "own", told, {}))
 
     assert found.low[0] == 0
-    assert found.high[0] <= 0.01
+    assert found.high[0] == pytest.approx(0.01)
 
-    for name, wrong in (("sampled", 300), ("possibly", 300), ("people", 0), ("alpha", 0.0), ("surely", 1)):
+    assert limits(Case("sample", "own", told | {"sampled": 316}, {})).high[0] > 0.01
+    for name, wrong in (("possibly", 318), ("people", 0), ("allowed", 20_000), ("surely", 1)):
         with pytest.raises(Refused):
-            limits(Case("sample", "own", told | {name: wrong}, arrays))
+            limits(Case("sample", "own", told | {name: wrong}, {}))
 
 
 @pytest.mark.parametrize(("m", "share"), [(59, 0.05), (299, 0.01), (2995, 0.001)])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from privgate.engines import square_moves
 from privgate.kernel import Case, Refused, limits
+from privgate.theorems import least_squares
 
 CHEATS = ("honest", "zero", "half", "noise", "other", "factor half", "factor noise", "at off", "nobody")
 
@@ -28,7 +28,7 @@ def case_of(X, y, person, alpha, asked="own", **more):
     penalty = np.append(np.full(X.shape[1], alpha), 0.0)
     allowed = 1e-9 * (np.abs(design).T @ (np.abs(design) @ np.ones(design.shape[1]) + np.abs(y)) + 1e-9)
     arrays = {"X": design, "y": y, "penalty": penalty, "person": person, "allowed": allowed}
-    arrays |= square_moves.proposed(design, y, penalty, person)
+    arrays |= least_squares.propose(design, y, penalty, person)
     return Case("squares", asked, {"intercept": True}, {**arrays, **more})
 
 

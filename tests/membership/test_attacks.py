@@ -11,7 +11,6 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request
-from privgate.families.retrained import Status
 from privgate.membership import attack_measures, attacks, limits, per_record, rotated
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
@@ -24,6 +23,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
+from privgate.theorems.retrained import Status
 from tests.in_process import InProcess
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from papers import datasets, mitigations
-from privgate.families import refit
+from privgate.run import refit
 from privgate.subject.release import Release
 from privgate.subject.released import released
 from privgate.training.fleet import Fleet
@@ -61,8 +61,8 @@ def test_trains_by_plain_sgd_on_the_loss_with_the_penalty_in_it(small, monkeypat
 
 def test_what_was_trained_is_remembered_with_its_penalty(small, monkeypatch, tmp_path):
     inside = np.random.default_rng(1).random((3, 160)) < 0.5
-    asked, really = [], refit.ENGINE.subsets
-    monkeypatch.setattr(refit.ENGINE, "subsets", lambda *given: asked.append(given[2]) or really(*given))
+    asked, really = [], refit.train_on_subsets
+    monkeypatch.setattr(refit, "train_on_subsets", lambda *given: asked.append(given[2]) or really(*given))
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         made = [
             mitigations.train(small.X, small.y, inside, mitigations.network(p), seed=9, fleet=fleet)

@@ -8,6 +8,8 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
+    "release-1@5": "sha256:3d8c7ecfda00a42683dffe37d7845078d4172ab4c4a8919a4118dd6697eb3366",
+    "share-1@6": "sha256:e81ec089576984cd58dbbe62dac40d5c8b576c7bc2766d40a891bca49732f3fd",
     "deletion-1@1": "sha256:1334d651660184750a8d9e0eb16596c0752154fbd0ae91b02b934027cb016f3d",
     "dtp-1@3": "sha256:3f9390a9e8c7be62e576e7d69b3ea0f343dfbe6e7df5e8c2273aee8f07982907",
     "attacks-1@3": "sha256:ff1673d250c97a98d577fd32d0817b1a11e64bc1038069fbfab0d2c35cf5f64a",

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 import privgate
 from privgate import Policy, TrainingData
-from privgate.kernel.sample import exceeding_limit
+from privgate.kernel.sample import plan_looks
 from privgate.policy import document_shape, problems
 from privgate.policy.explain import lint
 
@@ -86,9 +86,10 @@ def test_dtp_1_with_attacks_is_dtp_1_and_sizes_that_conclude():
 def test_share_1_says_what_its_sample_shows_at_any_size_of_the_data():
     (rule,) = Policy.load("share-1").rules
 
+    assert all(str(size) in rule.reason for size in plan_looks(10**7, round(rule.limit * 10**7)).sizes)
     for n in (300, 1_000, 20_000, 1_000_000):
-        assert exceeding_limit(0, rule.sample, n, alpha=0.05) / n <= rule.limit
-    assert exceeding_limit(0, rule.sample - 1, 10**7, alpha=0.05) / 10**7 > rule.limit
+        looks = plan_looks(n, round(rule.limit * n))
+        assert [looks.share(k, k, m)[1] / n for k, m in zip((0, 2), looks.sizes, strict=True)] == [rule.limit] * 2
 
 
 def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():

@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Fleet, Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.families.listed import odd
+from privgate.controls.odd_questions import make_odd_questions as odd
 from privgate.models import FixedOneHot, FixedScaler, RandomTrees, SmoothedNeighbors
 from privgate.subject.containers import length, stack, take
 

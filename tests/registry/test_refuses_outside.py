@@ -20,9 +20,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 from privgate import Domain, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, log_recipe
 from privgate.controls.served import ask_outside, check_domain
-from privgate.families import bound
 from privgate.models import FixedScaler
 from privgate.subject.accepted_questions import AcceptedQuestions, QuestionRefusedError, Refusing
+from privgate.theorems import catalogue
 
 RNG = np.random.default_rng(3)
 NUMBERS = RNG.uniform(-1, 1, (120, 3))
@@ -75,7 +75,7 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
     subject = check_domain(Subject.load("models:/m/1"), fleet)
     assert not subject.beyond
     assert subject.detail["preconditions"][-1].outcome == "passed"
-    assert bound.applicable(subject)[0]
+    assert catalogue.applicable(subject)[0]
 
 
 @pytest.mark.quick(1)
@@ -96,8 +96,8 @@ def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enfor
     after = check_domain(before, fleet)
     assert "answers questions outside of the declared domain" in after.beyond
     assert after.accepted is None
-    with_ = {c.name for c in bound.applicable(before)[0]}
-    without = {c.name for c in bound.applicable(after)[0]}
+    with_ = {c.name for c in catalogue.applicable(before)[0]}
+    without = {c.name for c in catalogue.applicable(after)[0]}
     # but for first steps that map whatever is asked into fixed ranges, and for codes that the library itself refuses
     assert with_
     assert without == (with_ if hasattr(data.X, "iloc") or data.X is CODES else set())

@@ -10,14 +10,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain
 from privgate.errors import MeasurementError
-from privgate.influence import left_out
+from privgate.influence import left_out, riskiest
 from privgate.run import beside
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.budget import order
 from tests.in_process import InProcess
 
 N = 40
@@ -277,20 +276,19 @@ def test_whoever_is_left_out_of_a_sample_or_not_is_asked_about_beside_the_own_re
     """An engine that trains nobody answers for everybody, whatever sample a rule asks for."""
     X, groups = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) // 2 if grouped else None
     subject = Subject.local(Recipe(estimator), TrainingData(X, np.arange(400) % 2, groups=groups))
-    some = Run(subject, InProcess(), seeds=(None,), beside=True, sample=60, up_to=100)
-    chosen = left_out.selection(some).units
-    made = left_out.asked(some, chosen)
+    some = Run(subject, InProcess(), seeds=(None,), beside=True, share=0.1)
+    trains, plan = isinstance(estimator, SVC), left_out.plan_people(some)
+    chosen = np.sort(plan.order[: plan.sizes[-1]]) if trains else np.arange(len(subject.data.units))
+    made = riskiest.ask_about(some, chosen)
     unit, query = made.queries
     pool = made.subject.data.pool()[0]
-    trains = isinstance(estimator, SVC)
 
-    assert len(chosen) == (60 if trains else len(subject.data.units))
     for k, u in enumerate(chosen):
         own = X[subject.data.units[u]]
         mine = pool[query[unit == k]]
         assert len(mine) > len(own)
         assert np.abs(mine[:, None] - own).max(axis=2).min(axis=1).max() < 0.01
     if trains:
-        other = np.setdiff1d(np.arange(len(subject.data.units)), order(subject, some.fleet)[:100])[:1]
+        other = np.setdiff1d(np.arange(len(subject.data.units)), chosen)[:1]
         with pytest.raises(MeasurementError, match="beside whose record nothing is asked"):
-            left_out.asked(some, other)
+            riskiest.ask_about(some, other)

@@ -33,8 +33,8 @@ def assigned(source):
 
 @pytest.mark.parametrize(
     "source",
-    ["run.seeds = ()", "run.seeds, x = 1, 2", "run.preconditions.append(1)", "del run.nonce", "self.run.sample += 1",
-     "for run.sample in (): pass"],
+    ["run.seeds = ()", "run.seeds, x = 1, 2", "run.preconditions.append(1)", "del run.nonce", "self.run.share += 1",
+     "for run.share in (): pass"],
 )  # fmt: skip
 def test_the_law_sees_an_assignment(source):
     assert list(assigned(source))

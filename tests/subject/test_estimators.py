@@ -22,10 +22,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
-from privgate.families import catalogue, ridge
-from privgate.families.answering import understood
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
+from privgate.theorems import catalogue, least_squares
+from privgate.theorems.pipelines import seen
 
 
 def resolve(reference):
@@ -108,8 +108,8 @@ def recorded(estimator, predict=None, root=None):
 
 def asked_here(recipe):
     """Ask everything that makes a recorded estimator in the process that checks."""
-    subject = SimpleNamespace(recipe=recipe)
-    return recipe.library_estimator, ridge.estimator_of(subject)
+    subject = SimpleNamespace(recipe=recipe, task="classification")
+    return recipe.library_estimator, least_squares.estimator_of(subject)
 
 
 @pytest.mark.parametrize("about", ["", "sklearn.linear_model:RidgeClassifier"])
@@ -121,7 +121,7 @@ def test_a_recorded_recipe_calls_nothing_in_this_process_by_a_librarys_name(tmp_
     made = tmp_path / "made"
     evil = {"!": "estimator", "class": name, "params": {parameter: str(made)}}
     outer = {"!": "estimator", "class": about, "params": {"random_state": evil}} if about else evil
-    for predict in (None, ridge.RELEASE):
+    for predict in (None, least_squares.RELEASE):
         assert asked_here(recorded(outer, predict)) == (None, None)
     assert not made.exists()
 
@@ -135,8 +135,8 @@ def test_no_folder_of_a_recipe_is_opened_in_the_process_that_checks(tmp_path, in
     recipe = recorded(estimators.encode(pipeline))
     subject = Subject.local(recipe, TrainingData(X, (X[:, 0] > 0).astype(int), one_record_each=True))
     assert recipe.library_estimator is None
-    assert understood(subject) == ()
-    assert all(e.supports(subject) for e in catalogue.ALL if e.name != "refit")
+    assert seen(subject).steps == ()
+    assert all(e.supports(subject) for e in catalogue.CLOSED_FORMS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,7 +153,7 @@ def test_a_recipes_own_files_are_not_imported_here_under_a_librarys_name(tmp_pat
     for folder in (place.parent, *place.parent.relative_to(tmp_path / "src").parents[:-1]):
         (tmp_path / "src" / folder / "__init__.py").write_text("")
     place.write_text(f"import os; os.mkdir({str(made)!r})")
-    for predict in (None, ridge.RELEASE):
+    for predict in (None, least_squares.RELEASE):
         recipe = recorded({"!": "estimator", "class": about, "params": {}}, predict, tmp_path / "src")
         assert asked_here(recipe) == (None, None)
     assert not made.exists()

@@ -30,35 +30,19 @@ def test_a_recipe_that_never_trains_has_no_cost(fleet, subject):
         budget.time_training(subject(trouble="raises"), [out(7)], fleet)
 
 
-def test_a_budget_draws_units_and_a_larger_one_keeps_them(fleet, subject):
-    small = budget.select(subject(), fleet, (1, 2), max_retrains=11)
-    large = budget.select(subject(), fleet, (1, 2), max_retrains=21)
-
-    assert (len(small.units), len(large.units)) == (5, 10)
-    assert set(small.units) < set(large.units)
-    assert "5 of 20 people" in small.lost
-    assert "nothing of the largest risk" in small.lost
-    np.testing.assert_array_equal(small.units, budget.select(subject(), fleet, (3, 4), max_retrains=11).units)
-    assert set(small.units) != set(budget.select(subject(other=1), fleet, (1, 2), max_retrains=11).units)
-
-
-def test_a_budget_that_reaches_for_everybody_loses_nothing(fleet, subject):
-    chosen = budget.select(subject(), fleet, (1,), budget_seconds=1e6)
-
-    np.testing.assert_array_equal(chosen.units, np.arange(20))
-    assert chosen.lost == ""
-
-
-def test_a_budget_in_seconds_is_turned_into_units_by_a_timed_sample(fleet, subject):
-    slow = subject(pause=0.25)
-    chosen = budget.select(slow, fleet, (1,), budget_seconds=2.5)
-
-    assert 1 <= len(chosen.units) <= 10
-
-
-def test_a_budget_for_nobody_is_refused(fleet, subject):
+def test_a_budget_is_turned_into_people(fleet, subject):
+    assert budget.count_affordable(subject(), fleet, (1, 2), max_retrains=11) == 5
+    assert budget.count_affordable(subject(), fleet, (1,), budget_seconds=1e6) == 20
+    assert 1 <= budget.count_affordable(subject(pause=0.25), fleet, (1,), budget_seconds=2.5) <= 10
     with pytest.raises(UsageError, match="single person"):
-        budget.select(subject(), fleet, (1, 2, 3), max_retrains=2)
+        budget.count_affordable(subject(), fleet, (1, 2, 3), max_retrains=2)
+
+
+def test_people_are_drawn_by_data_and_code(fleet, subject):
+    one, again, other = (budget.order(subject(other=k), fleet).tolist() for k in (0, 0, 1))
+
+    assert one == again != other
+    assert sorted(one) == sorted(other) == list(range(20))
 
 
 def test_the_usual_time_leaves_out_the_first_import(subject):

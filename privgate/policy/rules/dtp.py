@@ -6,8 +6,8 @@ person is left out. **Fails** if some unit's lower bound exceeds the limit, **pa
 DTP stops no attack by itself: a temperature, or clipping one model, lowers it and leaves every attack as it was
 (section 12.4 of docs/mathematics.md); dtp-1-attacks judges the attacks beside it.
 
-Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…, sample=…)``; ``q`` only with quantile,
-``threshold`` (nats) only with share_above, ``sample`` (random people who are enough) with either. ``low`` is the
+Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile,
+``threshold`` (nats) only with share_above; a random sample is enough for either. ``low`` is the
 aggregate of ``dtp_lower`` less its error, ``high`` that of ``dtp_upper``; nats, or a fraction for share_above.
 
     - metric: dtp

@@ -1,28 +1,24 @@
 """What rules about the per-person table have in common: which number of all people's numbers is judged."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt, PrivateAttr, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from privgate.evidence import BehindInfluence, Measurement, Request
+from privgate.evidence import BehindInfluence, Measurement
 from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.policy.policy_part import Audit, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.rule_base import WAY_OUT, Rule, wrong
-from privgate.run.needs import Need
-from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, unseen
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 from privgate.verdict import Outcome
 
 REACHES = "0 (no influence) to infinity (an answer appears or vanishes); nats, or a share of people"
 #: a rule about fewer people than this leaves out more than exceptions
 ALMOST_ALL = 0.9
-#: confidence of limits from a sample
-SURE = 0.95
 
 
 class LeaveOneOutRule(Rule):
@@ -35,56 +31,8 @@ class LeaveOneOutRule(Rule):
     q: OpenFraction | None = Field(default=None, description="Which quantile, for aggregate quantile.")
     threshold: NonNegativeFloat | None = Field(default=None, description="In nats, for aggregate share_above.")
 
-    sample: PositiveInt | None = Field(
-        default=None,
-        description="Random people who are enough where everybody would have to be retrained; not for aggregate max.",
-    )
-
-    up_to: PositiveInt | None = Field(
-        default=None,
-        description="Random people to go on to, once, where the sample leaves the limit of share_above open.",
-    )
-    #: of the rule itself, where a waiver's ceiling stands in for its limit: people were drawn by its own
-    _asked: Request | None = PrivateAttr(default=None)
-
-    def request(self) -> Request:
-        """Return what this rule needs to know; where the sample may grow, its limit decides whether it does."""
-        made = super().request() if self._asked is None else self._asked
-        if self.up_to is None or made.option("limit") is not None:
-            return made
-        return Request.of(made.metric, **dict(made.options), limit=self.max)
-
-    def with_limit(self, limit: float) -> Self:
-        """Return the same rule with another limit, about the people that were drawn by this one."""
-        made = super().with_limit(limit)
-        made._asked = self.request()  # noqa: SLF001  its own class's
-        return made
-
-    @model_validator(mode="after")
-    def _grows(self) -> Self:
-        if self.up_to is None:
-            return self
-        if self.aggregate != "share_above" or self.sample is None:
-            raise wrong("up_to", "'up_to' belongs to aggregate 'share_above' with a 'sample'")
-        if Need.EVERY_QUERY in self.about.needs:
-            raise wrong("up_to", "over all questions certificates limit people, and more people narrow nothing")
-        if self.up_to <= self.sample:
-            raise wrong("up_to", f"going on from {self.sample} people to {self.up_to} draws nobody")
-        return self
-
-    @model_validator(mode="after")
-    def _enough_people(self) -> Self:
-        if self.sample is None:
-            return self
-        if self.aggregate == "max":
-            raise wrong("sample", "nothing follows from some people for the largest value; measure everybody")
-        share = 1 - self.covers
-        if unseen(self.sample) > share:
-            least = self.unseen or math.inf
-            raise wrong(
-                "sample", f"{self.sample} people show nothing about a share of {share:g}; at least {least:g} do"
-            )
-        return self
+    sample: PositiveInt | None = Field(default=None, description="Without effect: the sizes of samples are planned.")
+    up_to: PositiveInt | None = Field(default=None, description="Without effect: the sizes of samples are planned.")
 
     @model_validator(mode="after")
     def _one_aggregate(self) -> Self:
@@ -123,12 +71,6 @@ class LeaveOneOutRule(Rule):
         if self.aggregate == "share_above":
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
-
-    @property
-    def unseen(self) -> int:
-        """Random people of whom all would be within the limit by chance, were more beyond it than it leaves out."""
-        share = 1 - self.covers
-        return math.ceil(math.log(1 - SURE) / math.log1p(-share)) if share else 0
 
     @property
     def title(self) -> str:
@@ -191,7 +133,7 @@ class LeaveOneOutRule(Rule):
         if 0 < seeds < SEEDS_FOR_A_LIMIT:
             return (
                 f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
-                f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds, budget and sample)"
+                f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds and budget)"
             )
         if BehindInfluence.of(measurement.behind).followed:
             return (
@@ -201,8 +143,8 @@ class LeaveOneOutRule(Rule):
         if measurement.n < measurement.population:
             some = sampled(measurement.n, measurement.population)
             if self.aggregate == "max":
-                return f"{some}, which limits nothing for the others: measure everybody, without budget and sample"
-            return f"{some}, too few for so narrow an interval: measure more of them (a larger budget or sample)"
+                return f"{some}, which limits nothing for the others: measure everybody, without budget"
+            return f"{some}, too few for so narrow an interval: leave everybody out (a rule with aggregate max)"
         if seeds:
             return "the limit lies within the interval over runs, which more of them (--seeds) narrow"
         return "the limit lies within what is known of some people; the per-person table names their intervals"

@@ -80,7 +80,7 @@ def step_before_advice(findings: Iterable[Finding]) -> str:
 #: words that change no judgement
 _PROSE = frozenset({"id", "reason", "source"})
 #: what says how a number is judged, not which one
-_JUDGED = _PROSE | {"metric", "mode", "bound", "required", "when", "either"}
+_JUDGED = _PROSE | {"metric", "mode", "bound", "required", "when", "either", "sample", "up_to"}
 #: what a model may be: (what holds of it, why a rule about it is not asked of others)
 CONDITIONS: Mapping[str, str] = {
     "classifier": "the model is no classifier",

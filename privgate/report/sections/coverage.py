@@ -11,8 +11,6 @@ def section(doc: ReportDocument) -> Section | None:
     """Return how many units were measured and what follows for the others."""
     run, influence = doc.evidence.run, doc.evidence.influence
     blocks: list[Block] = []
-    if run.mode and run.mode.note:
-        blocks.append(Text(_sentence(plain(run.mode.note, 400))))
     if influence and influence.coverage:
         blocks += _covered(influence)
     items = [*_planned(run), *_seeds(run, influence)]
@@ -42,7 +40,6 @@ def _planned(run: RunPart) -> list[tuple[str, str]]:
     told = (
         ("Trainings planned", plan.retrains),
         ("of these, without one person", plan.leave_one_out),
-        ("of these, to rank people (mode screen)", plan.ranking),
         ("of these, on random halves", plan.shadows),
         ("Seconds expected", plan.seconds),
     )

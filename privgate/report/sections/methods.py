@@ -67,11 +67,8 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         ]
         unit = "nats" if influence.sensitivity is None else "deviations of the targets"
         compared = ("Engine", "Refitted for comparison", f"Largest difference, {unit}", f"Allowed, {unit}")
-        blocks.append(
-            TableBlock("Re-check of fast engines against real retraining in this run", compared, rows, (1, 2, 3))
-        )
+        blocks.append(TableBlock("Closed forms compared with refits in this run", compared, rows, (1, 2, 3)))
         blocks += [Text(_minimum(r)) for r in influence.recheck if "distance" in r.notes]
-        blocks += [Text(_estimated(r)) for r in influence.recheck if r.estimates]
     if influence.certificates:
         applied = [_certificate(c) for c in influence.certificates if c.applies]
         silent = [_certificate(c) for c in influence.certificates if not c.applies]
@@ -134,11 +131,6 @@ def _minimum(row: RecheckRow) -> str:
         f"in any answer (allowed: {number(row.notes.get('allowed'))}; largest component of its gradient: "
         f"{number(row.notes.get('gradient'))})."
     )
-
-
-def _estimated(row: RecheckRow) -> str:
-    """Return what an engine whose answers are draws estimates."""
-    return f"The engine {_spaced(row.engine)} estimates {prose(row.estimates, 500)}."
 
 
 def _everywhere(c: CertificateNote) -> str:

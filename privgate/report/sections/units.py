@@ -38,21 +38,13 @@ def section(doc: ReportDocument) -> Section | None:
 
 
 def _of_some(doc: ReportDocument, units: UnitsSummary, limit: float) -> list[Block]:
-    """Return the worst of those measured closely; a distribution over everybody does not exist in this mode."""
+    """Return the worst of those who were measured before the verdict was decided."""
     coverage = doc.evidence.influence and doc.evidence.influence.coverage
     if coverage and coverage.not_computed:
         told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
         first = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
         return [Text(first), *_listed(units, limit)]
-    screened = words.mode(doc) == "screen"
-    close = "Some" if units.close is None else number(units.close)
-    told = f"{close} of {number(units.n)} people or records were measured closely"
-    rest = "the others were only ranked by shadow models" if screened else "the others are bounded by the largest value"
-    note = "screened, not certified" if screened else "the exact maximum only"
-    blocks: list[Block] = [
-        Text(f"{note.capitalize()}: {told[:1].lower() + told[1:]}; {rest}, so no distribution is shown.")
-    ]
-    return [*blocks, *_listed(units, limit)]
+    return _listed(units, limit)
 
 
 def _lie_above(row: AboveLimit) -> str:

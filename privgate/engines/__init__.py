@@ -1,1 +1,0 @@
-"""Proposers: they search for certificates and rank people; nothing that they say limits anybody."""

@@ -1,1 +1,0 @@
-"""Logistic regression: objective, engine and theorem."""

@@ -1,1 +1,0 @@
-"""Naive Bayes of five kinds and contingency tables: counts, engines and theorems."""

@@ -1,1 +1,0 @@
-"""What every theorem over all queries is made of: frontiers, bounds, search, rounding."""

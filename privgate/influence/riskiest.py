@@ -1,0 +1,129 @@
+"""Who is refitted first: everybody is ranked before anybody is drawn, so that no draw can depend on the ranking."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privgate import digest
+from privgate.arrays import Float, Index
+from privgate.run import beside, refit
+from privgate.run.needs import Need
+from privgate.run.run import Run
+from privgate.statistics.leakage import largest_change
+from privgate.theorems.catalogue import CLOSED_FORMS, find_closed_form
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.hypotheses import unit_rows, vanishing
+from privgate.training.fit import Fit
+
+#: models that rank people: each is trained without its share of them, and asked about it
+FOLDS = 5
+#: nats; beyond float64's range differences carry no ranking
+FLOOR = -700.0
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """How much everybody may matter, shape (n_units,), and the digest of that; it shows nothing by itself."""
+
+    score: Float
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedForm:
+    """What a closed form answers about everybody; None where none does, and why others decline."""
+
+    computed: refit.Computed | None
+    declined: Mapping[str, str] = field(default_factory=dict)
+
+
+def compute_everybody(run: Run) -> ClosedForm:
+    """Return everybody's answers by a closed form, where there is one; nothing of it counts before it is compared."""
+    engine, declined = find_closed_form(run.subject)
+    if engine is None or run.averaged:
+        return ClosedForm(None, declined)
+    asked = ask_about(run, np.arange(run.n_units, dtype=np.int64))
+    made = refit.compute(engine, asked, changes=Need.EVERY_QUERY in run.asked)
+    return ClosedForm(None, {**declined, engine.name: made}) if isinstance(made, str) else ClosedForm(made, declined)
+
+
+def list_declining(run: Run) -> dict[str, str]:
+    """Return why closed forms of this kind of model do not answer, which whoever owns the recipe may change."""
+    why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
+    return {name: text for name, text in why.items() if text}
+
+
+def ask_about(run: Run, units: Index) -> Asked:
+    """Return the question about some units: at their own records, and beside them where a rule wants it."""
+    near = run.once(beside.of_people)
+    return Asked(near.asked, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
+
+
+def rank_everybody(run: Run) -> Ranking:
+    """Return how much everybody may matter: by a closed form, or by models that leave out a fifth of all.
+
+    Whoever a closed form leaves to refits, and whose class vanishes without them, comes first.
+    """
+    made = run.once(compute_everybody).computed
+    score = np.zeros(run.n_units)
+    if made is not None:
+        answers = made.answers
+        change = largest_change(answers.log_with[0], answers.log_without[0])
+        own = np.zeros(len(answers.units))
+        np.maximum.at(own, answers.row_unit, np.nan_to_num(change, nan=np.inf))
+        score[answers.units], score[made.left] = own, np.inf
+    else:
+        score = _leave_out_folds(run)
+    score[vanishing(run.subject, np.arange(run.n_units, dtype=np.int64))] = np.inf
+    return Ranking(score, digest.of_bytes(score.tobytes()))
+
+
+def _leave_out_folds(run: Run) -> Float:
+    """Return how much answers about everybody's own records change in models without a fifth of the people."""
+    subject, n = run.subject, run.subject.data.n
+    fold = subject.generator("folds").permutation(run.n_units) % FOLDS
+    rows = [unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
+    fits = [Fit(run.seeds[0], r, left_out=r) for r in rows if len(r)]
+    with_ = refit.train_on_all(subject, run.seeds[:1], run.fleet)[0][:n]
+    without = with_.copy()
+    for fit, answer in zip(fits, run.fleet.fits(subject, fits, label="ranking people"), strict=True):
+        if not answer.problem:  # a fold without its people may lack a class that training asks for
+            without[fit.left_out] = answer.log_p
+    change = np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1)
+    score = np.zeros(run.n_units)
+    np.maximum.at(score, subject.data.units.owner, change)
+    return score
+
+
+def look_riskiest_first(
+    looks: Sequence[Index], score: Float, see: Callable[[Index], tuple[int, bool]], *, refusing: int, workers: int = 1
+) -> int:
+    """Let people be seen in rounds, riskiest first, and return how many of the drawn order the last look takes.
+
+    A look after which nobody is above a limit is the last. As soon as somebody is, the next one goes on, which holds
+    it. Rounds are as small as a refusal may be, and grow while nobody more is above.
+
+    Parameters
+    ----------
+    looks : sequence of int64 arrays
+        People of each look; each holds the one before.
+    score : float64 array of shape (n_units,)
+        How much everybody may matter; whatever it is, no look errs oftener.
+    see : callable
+        Refits people; returns how many are above a limit so far, and whether that ends the work.
+    refusing : int
+        How many above a limit refuse at the least.
+    """
+    done, above, ends = looks[0][:0], 0, False
+    for look in looks:
+        left = np.setdiff1d(look, done)
+        left, size = left[np.argsort(-score[left], kind="stable")], max(workers, refusing - above)
+        while len(left) and not ends and not (above and look is not looks[-1]):
+            now, left = np.sort(left[:size]), left[size:]
+            done, before = np.append(done, now), above
+            above, ends = see(now)
+            size = 2 * size if above == before else max(workers, refusing - above)
+        if ends or not above:
+            break
+    return len(looks[-1] if ends else look)

@@ -1,0 +1,282 @@
+"""Refits: the training function without single people, which defines leaving out; closed forms are compared with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float, Index
+from privgate.controls.reproduces import no_answers
+from privgate.errors import MeasurementError
+from privgate.evidence import Precondition
+from privgate.statistics.leakage import largest_change
+from privgate.subject.subject import Subject
+from privgate.theorems import closed_form, listed, two_models
+from privgate.theorems.closed_form import Asked, Declined, Engine
+from privgate.theorems.hypotheses import vanishing
+from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
+from privgate.training.fit import Answer, Fit
+from privgate.training.fleet import Fleet
+
+#: exp(-700) is the last probability that float64 holds in full; below it a released 0 and a tiny number are one
+UNDERFLOW = -700.0
+
+
+def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
+    """Return models with and without each unit, trained by the recipe itself, in a worker process.
+
+    Exact by definition: same seed, same order of the remaining records, all preprocessing included. A unit whose class
+    vanishes with it is undefined without being trained.
+
+    Raises
+    ------
+    MeasurementError
+        The training function fails on the complete data: then there is nothing to compare with.
+    """
+    subject, units, seeds = asked.subject, asked.units, asked.seeds
+    members, (row_unit, row_query) = subject.data.units, asked.rows
+    bounds = np.searchsorted(row_unit, np.arange(len(units) + 1)).tolist()
+    gone, reads = vanishing(subject, units), two_models.reads(subject) if changes else ("", 0)
+    tried = np.flatnonzero(~gone)
+    without = [
+        Fit(seed, row_query[bounds[u] : bounds[u + 1]], members[units[u]], repeat=_repeat(seed, s), reads=reads)
+        for s, seed in enumerate(seeds)
+        for u in tried
+    ]
+    log_with = train_on_all(subject, seeds, asked.fleet)[:, row_query]
+    answers = asked.fleet.fits(subject, without, label="retraining without single people")
+    log_without = np.full_like(log_with, np.nan)
+    tables = np.full((len(seeds), len(units), reads[1], subject.width), -np.inf)
+    status, failed = np.full(len(units), Status.EXACT, dtype=object), dict[int, str]()
+    for i, answer in enumerate(answers):
+        s, u = divmod(i, len(tried))
+        unit = int(tried[u])
+        if answer.problem:
+            status[unit] = Status.FAILED
+            failed.setdefault(unit, answer.problem)
+        else:
+            own = bounds[unit + 1] - bounds[unit]
+            log_without[s, bounds[unit] : bounds[unit + 1]] = answer.log_p[:own]
+            tables[s, unit] = answer.log_p[own:]
+    vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
+    made = Retrained.of(
+        REFIT, units, seeds, asked.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
+    )
+    return replace(made, changes={two_models.TABLES: tables}) if reads[1] else made
+
+
+def train_on_all(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
+    """Return log-probabilities of models trained on everything, at every pool record: shape (S, P, K).
+
+    Raises
+    ------
+    MeasurementError
+        Training on the complete data fails.
+    """
+    # always asked about the whole pool, so that every policy shares these calls
+    pool, nobody = np.arange(subject.data.pool_size, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    fits = [Fit(seed, pool, left_out=nobody, repeat=_repeat(seed, s)) for s, seed in enumerate(seeds)]
+    answers = fleet.fits(subject, fits, label="training on all records")
+    bad: list[Answer] = [a for a in answers if a.problem]
+    if bad:
+        raise MeasurementError(no_answers(bad[0].problem))
+    return np.stack([a.log_p for a in answers])
+
+
+def _repeat(seed: int | None, position: int) -> int:
+    """Tell runs without a seed apart: they are different runs on purpose."""
+    return position if seed is None else 0
+
+
+def ask_listed(asked: Asked, *, changes: bool) -> Retrained:
+    """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
+    if not changes or (more := listed.beside(asked.subject, asked.units, asked.rows)) is None:
+        return leave_out(asked, changes=changes)
+    larger, rows = more
+    return listed.apart(asked.subject, leave_out(replace(asked, subject=larger, queries=rows)))
+
+
+# Closed forms: what they answer counts only beside refits that agree with them.
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """What a closed form answers.
+
+    Parameters
+    ----------
+    engine : Engine
+    answers : Retrained
+        Of whom it answers.
+    left : int64 array
+        Whom it leaves to refits.
+    why : mapping reason -> people
+        Why it leaves them.
+    """
+
+    engine: Engine
+    answers: Retrained
+    left: Index
+    why: Mapping[str, int] = field(default_factory=dict)
+
+
+def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
+    """Return what a closed form answers; why it declines, where only its work shows that it does."""
+    try:
+        more = listed.beside(asked.subject, asked.units, asked.rows) if changes else None
+        if more is None:
+            answers, left = engine.answers(asked)
+        else:
+            answers, left = engine.answers(replace(asked, subject=more[0], queries=more[1]))
+    except Declined as exc:
+        return str(exc)
+    why, rounded = {engine.hands_on: len(left)}, left[:0]
+    if engine.complements:
+        answers, rounded = closed_form.as_released(answers)
+        why[closed_form.WHY] = len(rounded)
+    if more is not None:
+        answers = listed.apart(asked.subject, answers)
+    left = np.sort(np.concatenate([left, rounded]))
+    return Computed(engine, answers, left, {reason: count for reason, count in why.items() if count})
+
+
+def compare(made: Computed, refits: Retrained, whole: Float) -> Precondition:
+    """Compare a closed form with refits; ``warned`` where any answer differs, and then nothing of it may be used.
+
+    Parameters
+    ----------
+    refits : Retrained
+        Of people who were drawn before anybody was looked at, and of any others.
+    whole : float64 array of shape (P, K)
+        Answers of the model trained on everything, at every pool record that is asked about.
+
+    Notes
+    -----
+    If none of 59 people drawn at random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
+    """
+    answers, engine = made.answers, made.engine
+    allowed = np.nan_to_num(answers.error, nan=0.0)
+    alive = ~np.isneginf(answers.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
+    gaps = measure_gaps(answers.log_with[0, alive], whole[answers.row_query[alive]])
+    worst = float(gaps.max(initial=0.0))
+    beyond = (gaps > engine.tolerance + allowed[answers.row_unit[alive]]).any()
+    wrong = ["the model with every record"] if beyond else []
+    place = {int(unit): k for k, unit in enumerate(answers.units)}
+    compared = [(k, place[int(unit)]) for k, unit in enumerate(refits.units) if int(unit) in place]
+    problem = ""
+    for k, own in compared:
+        gap = _difference(answers, own, refits, k)
+        worst = max(worst, gap)
+        if gap > engine.tolerance + allowed[own]:
+            wrong.append(f"unit {int(answers.units[own])}")
+            problem = problem or refits.reason.get(k, "")
+    detail = {
+        "engine": engine.name,
+        "units_checked": len(compared),
+        "units": len(answers.units),
+        "worst_difference": worst,
+        "tolerance": engine.tolerance,
+        "wrong": wrong[:10],
+    }
+    if wrong:
+        text = f"{engine.name} disagrees with the training function by {worst:.3g} nats ({wrong[0]}); it was not used"
+        return Precondition(f"recheck_{engine.name}", "warned", f"{text}: {problem}" if problem else text, detail)
+    extent = f"{len(compared)} of {len(answers.units)} people to {worst:.1e} nats"
+    text = f"{engine.name} agrees with the training function on {extent}"
+    return Precondition(f"recheck_{engine.name}", "passed", text, detail)
+
+
+def _difference(answers: Retrained, own: int, refits: Retrained, k: int) -> float:
+    """Return how far a closed form is from a refit of one person; 0 where both say that there is no value."""
+    ours, theirs = (
+        made.log_without[0, slice(*np.searchsorted(made.row_unit, [at, at + 1]))]
+        for made, at in ((answers, own), (refits, k))
+    )
+    if answers.lost[own]:
+        with_ = answers.log_with[0, slice(*np.searchsorted(answers.row_unit, [own, own + 1]))]
+        infinite = bool(refits.lost[k]) or bool(np.isinf(largest_change(with_, theirs)).any())
+        return 0.0 if infinite else np.inf
+    return np.inf if refits.lost[k] else float(measure_gaps(ours, theirs).max(initial=0.0))
+
+
+def measure_gaps(ours: Float, theirs: Float) -> Float:
+    """Return the largest difference of a log-probability in each row, shape (R,); infinite for other shapes."""
+    if ours.shape != theirs.shape:
+        return np.full(len(ours), np.inf)
+    gap = np.abs(np.maximum(ours, UNDERFLOW) - np.maximum(theirs, UNDERFLOW))
+    return np.asarray(np.nan_to_num(gap, nan=np.inf).max(axis=-1, initial=0.0))
+
+
+# Shadow models: trained on subsets of the pool.
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Models trained on subsets of the pool, asked about all of it or its trials: one training serves every attack.
+
+    Parameters
+    ----------
+    masks : bool array of shape (N, P)
+        Which pool record each of N models was trained on; P = training records + candidates.
+    log_p : float64 array of shape (N, R, K)
+        Natural log-probabilities of every model on the records that were asked about, R = P if all of them were.
+    seeds : tuple of (int or None), length N
+    status : object array of shape (N,) of Status
+        Failed trainings stay in, named; their ``log_p`` is NaN.
+    engine : str
+    reason : mapping model -> sentence
+    beside : float64 array of shape (N, R, Q, K), optional
+        The same of questions beside R of the records.
+    """
+
+    masks: NDArray[np.bool_]
+    log_p: Float
+    seeds: Seeds
+    status: NDArray[Any]
+    engine: str
+    reason: Mapping[int, str] = field(default_factory=dict)
+    beside: Float | None = None
+
+    def first(self, count: int) -> Self:
+        """Return so many of these models, the first ones."""
+        names = ("masks", "log_p", "seeds", "status", *(() if self.beside is None else ("beside",)))
+        reason = {i: why for i, why in self.reason.items() if i < count}
+        return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
+
+    def joined(self, more: Self) -> Self:
+        """Return these models, and then others that are like them."""
+        names = ("masks", "log_p", "status", *(() if self.beside is None else ("beside",)))
+        both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
+        reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
+        return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)
+
+
+def train_on_subsets(
+    subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet, *, rows: Index | None = None
+) -> Shadows:
+    """Return models trained on subsets of the pool, asked about all of it, or about some ``rows``.
+
+    Parameters
+    ----------
+    masks : bool array of shape (N, P)
+    seeds : tuple of length N, or of length 1 for all models alike
+    rows : int64 array of shape (R,), optional
+    """
+    count, asked = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
+    each = seeds * count if len(seeds) == 1 else seeds
+    if len(each) != count:
+        raise ValueError(f"{len(seeds)} seeds for {count} subsets")
+    fits = [
+        Fit(seed, asked, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
+        for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
+    ]
+    log_p, reason = np.full((count, len(asked), subject.width), np.nan), dict[int, str]()
+    for i, read in enumerate(fleet.each(subject, fits, label="training shadow models")):
+        if (answer := read()).problem:
+            reason[i] = answer.problem
+        else:
+            log_p[i] = answer.log_p
+    status = np.array([Status.FAILED if i in reason else Status.EXACT for i in range(count)], dtype=object)
+    return Shadows(masks, log_p, tuple(each), status, REFIT, reason)

@@ -1,0 +1,318 @@
+"""What each choice of each column adds to a fitted model's scores: coefficients are read, first steps are asked.
+
+A feature must depend on one column, and be affine on a range. That is known by type: a subclass may serve something
+else, so types are compared exactly. What was read is compared with what the model answers.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.kernel.linear import DOUBLE, RELEASES, SINGLE
+
+#: numbers of a table before what choices add: whether it was read, release, scores, features, single precision
+HEAD = 5
+SCALERS = ("StandardScaler", "RobustScaler", "MaxAbsScaler", "MinMaxScaler")
+ENCODERS = ("OneHotEncoder", "OrdinalEncoder")
+LOGISTIC = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis", "SGDClassifier")
+COUNTS = ("MultinomialNB", "ComplementNB")
+NUMBERS = ("Ridge", "RidgeCV", "LinearRegression", "ElasticNet", "Lasso", "BayesianRidge", "HuberRegressor",
+           "SGDRegressor", "LinearSVR", "PLSRegression")  # fmt: skip
+#: scores that a sigmoid calibrator may read
+CALIBRATED = (*LOGISTIC, "LinearSVC", "RidgeClassifier", "RidgeClassifierCV")
+#: questions at which a table is compared with the model's answers
+_ASKED = 256
+
+Columns = list[tuple[list[Any], bool]]
+
+
+class Unread(Exception):  # noqa: N818  no error: the theorem is silent
+    """The fitted model is not known to compute what the theorem is about; the message says why."""
+
+
+class Scores(NamedTuple):
+    """Scores are ``weights`` (S, d) times the features less ``centre``, plus ``bias`` (S,), a sum of such ``size``."""
+
+    kind: str
+    weights: NDArray[Any]
+    bias: Float
+    size: Float
+    centre: Any = 0.0
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of scikit-learn's own class, or a text that names none: of others, or with a method replaced."""
+    kind = type(thing)
+    replaced = any(callable(v) and hasattr(kind, k) for k, v in getattr(thing, "__dict__", {}).items())
+    own = kind.__module__.startswith("sklearn.") and not replaced
+    return kind.__name__ if own else f"{kind.__module__}.{kind.__name__}"
+
+
+def split(model: Any) -> tuple[Any, Any]:
+    """Return (first steps or None, last step) of a model, fitted or not."""
+    return (model[:-1], model[-1]) if name_of(model) == "Pipeline" else (None, model)
+
+
+def refusal(model: Any, labels: int) -> str:
+    """Return what a recipe holds whose scores are not known to be sums over columns; ``labels`` is 0 of a regressor."""
+    first, end = split(model)
+    name, within = name_of(end), None
+    if name == "CalibratedClassifierCV":
+        within, last = split(end.estimator)
+        if end.method != "sigmoid" or end.ensemble is not False:
+            return f"CalibratedClassifierCV(method={end.method!r}, ensemble={end.ensemble}) is no sigmoid of scores"
+        if (first is not None and within is not None) or name_of(last) not in CALIBRATED:
+            return f"CalibratedClassifierCV reads no scores of {name_of(last)} that are sums over columns"
+    elif name == "OneVsRestClassifier" and labels > 2 and name_of(end.estimator) in LOGISTIC:
+        end = end.estimator
+    elif name not in (NUMBERS if not labels else (*LOGISTIC, *COUNTS)):
+        return f"the recipe is not known to release sums over columns: its last step is {name}"
+    if getattr(end, "loss", "log_loss") != "log_loss" and labels:
+        return f"{name}(loss={end.loss!r}) releases no sigmoid"
+    if labels > 2 and name in LOGISTIC and getattr(end, "solver", "") == "liblinear":
+        return f"{name}(solver='liblinear') of several labels is not known"
+    return refuse_step(first) or refuse_step(within)
+
+
+def refuse_step(step: Any) -> str:
+    """Return why a first step is not known to be affine in single columns; empty if it is."""
+    name = name_of(step)
+    if step is None or isinstance(step, str):
+        return ""
+    if name in ("Pipeline", "ColumnTransformer"):
+        if getattr(step, "transformer_weights", None):
+            return "ColumnTransformer(transformer_weights=…) multiplies features"
+        inner = (
+            [s[1] for s in step.steps] if name == "Pipeline" else [step.remainder, *(t[1] for t in step.transformers)]
+        )
+        return next((why for part in inner if (why := refuse_step(part))), "")
+    plain = name == "FunctionTransformer" and step.func is None
+    if not plain and name not in (*SCALERS, *ENCODERS, "SimpleImputer"):
+        return f"its first step {name} is not known to be affine in single columns"
+    if getattr(step, "clip", False) or not getattr(step, "copy", True):
+        return f"{name} with clip=True, or copy=False, changes more than it adds"
+    return ""
+
+
+def columns_of(domain: Mapping[str, Any], width: int) -> Columns:
+    """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
+    if domain.get("columns"):
+        lost = [None, np.nan]
+        return [
+            ([*(c["ends"] or c["values"] or ()), *(lost if c["missing"] else ())], c["ends"] is not None)
+            for c in domain["columns"]
+        ]
+    if domain.get("box") is not None:
+        return [(list(side), True) for side in domain["box"]]
+    counts = domain.get("categories")  # else counts, whose sum or norm is limited
+    return [([0.0, 1.0], True)] * width if counts is None else [(list(range(count)), False) for count in counts]
+
+
+def table(opened: Any, model: Any, rows: int) -> Float:
+    """Return a fitted model's table as rows of an answer: ``HEAD`` numbers, then what ``read`` says; else why not."""
+    width = 1 if opened.recipe.task == "regression" else len(opened.classes)
+    answer = np.full(rows * width, -np.inf)
+    try:
+        head, body = read(model, opened.domain or {}, opened.X)
+        answer[:HEAD], answer[HEAD : HEAD + body.size] = head, body.ravel()
+    except (Unread, AttributeError, TypeError, ValueError, LookupError) as exc:
+        why = str(exc) if isinstance(exc, Unread) else f"reading it raised {type(exc).__name__}"
+        text = [0.0, *map(ord, why)][: len(answer)]
+        answer[: len(text)] = text
+    return answer.reshape(rows, width)
+
+
+def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ...], Float]:
+    """Return (head, table) of a fitted model over a domain, asked away from the first record of ``X``.
+
+    The table is (3, C + 1, S): what each choice, and last what none moves, adds to each score; the sizes of what is
+    summed; how far that may be off the exact sum. A choice that the model refuses is -inf.
+
+    Raises
+    ------
+    Unread
+        It is not known to compute what the theorem is about.
+    """
+    from sklearn import get_config
+
+    if get_config()["assume_finite"] or get_config()["array_api_dispatch"]:
+        raise Unread("scikit-learn's assume_finite or array_api_dispatch is on")
+    base = X.iloc[:1] if hasattr(X, "iloc") else X[:1]
+    base = base.toarray() if hasattr(base, "toarray") else base
+    columns = columns_of(domain, base.shape[1])
+    if len(columns) != base.shape[1]:
+        raise Unread("the domain has other columns than the data")
+    first, scores = last_step(model)
+    column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns])
+    picks = np.full((len(column) + 1, len(columns)), -1)  # the last row is the record itself
+    picks[np.arange(len(column)), column] = np.concatenate([np.arange(len(c[0])) for c in columns])
+    ranges = np.array([c[1] for c in columns])
+    Z, R = _features(first, questions(columns, picks, base), ranges, scores.weights.shape[1])
+    single = SINGLE if _is_single(Z, scores.weights) else DOUBLE
+    W, Z = scores.weights.astype(np.float64), Z.astype(np.float64) - scores.centre
+    R = R + 2 * single[0] * np.abs(Z) + single[1]
+    refused: NDArray[np.bool_] = np.asarray(~np.isfinite(Z).all(axis=1))
+    if refused[-1]:
+        raise Unread("it does not answer its first training record")
+    Z, R = np.where(refused[:, None], 0.0, Z), np.where(refused[:, None], 0.0, R)
+    moves = ((Z[-1] != Z) & ~refused[:, None])[:-1]
+    moved = np.array([moves[column == j].any(axis=0) for j in range(len(columns))])
+    if (moved.sum(axis=0) > 1).any():
+        raise Unread("a feature depends on two columns")
+    mine = np.concatenate([moved[column], np.atleast_2d(~moved.any(axis=0))])
+    parts = [(Z * mine) @ W.T, (np.abs(Z) * mine) @ np.abs(W).T, (R * mine) @ np.abs(W).T]
+    body: Float = np.where(refused[None, :, None], -np.inf, np.stack(parts))
+    body[:2, -1] += scores.bias, scores.size
+    if not (body < np.inf).all():
+        raise Unread("its scores are too large")
+    _compare(model, (columns, picks, base), body, (scores.kind, single[0]))
+    return (1.0, float(RELEASES.index(scores.kind)), float(len(W)), float(W.shape[1]), float(single is SINGLE)), body
+
+
+def _is_single(*arrays: NDArray[Any]) -> bool:
+    if any(a.dtype.kind != "f" or a.dtype.itemsize not in (4, 8) for a in arrays):
+        raise Unread("it computes in another precision than float64 and float32")
+    return min(a.dtype.itemsize for a in arrays) == 4
+
+
+def questions(columns: Columns, picks: NDArray[Any], base: Any) -> Any:
+    """Return questions like ``base``, one a row of ``picks``: a choice of each column, or -1 for the record's value.
+
+    They keep the record's type only where that holds every choice: whole numbers would cut 0.5, as "abc" cuts "abcd".
+    """
+    framed = hasattr(base, "columns")
+    own = base.iloc[0].tolist() if framed else base[0].tolist()
+    values = [[own[j] if i < 0 else c[0][i] for i in picks[:, j]] for j, c in enumerate(columns)]
+    try:
+        if not framed:
+            return np.array(values, dtype=base.dtype if base.dtype.kind in "fO" else None).T
+        import pandas as pd
+
+        floats = [isinstance(t, np.dtype) and t.kind == "f" for t in base.dtypes]
+        kinds = [
+            t if f and c[1] else None if c[1] else object for t, f, c in zip(base.dtypes, floats, columns, strict=True)
+        ]
+        return pd.DataFrame({n: pd.Series(v, dtype=t) for n, t, v in zip(base.columns, kinds, values, strict=True)})
+    except (TypeError, ValueError) as exc:
+        raise Unread("a column of the data does not hold the domain's values") from exc
+
+
+def _features(first: Any, X: Any, ranges: NDArray[np.bool_], width: int) -> tuple[NDArray[Any], Float]:
+    """Return the features (n, d) of questions and how far each is off; NaN in a row that a step refuses."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            Z, R, _ = walk(first, X, np.zeros((len(X), len(ranges))), ranges)
+        Z = np.asarray(Z)
+        return (Z if Z.dtype.kind == "f" else Z.astype(np.float64)), R
+    except (ValueError, TypeError):
+        if len(X) == 1:
+            return np.full((1, width), np.nan), np.zeros((1, width))
+    # some choice is refused: each is asked alone
+    alone = [_features(first, X[k : k + 1] if isinstance(X, np.ndarray) else X.iloc[k : k + 1], ranges, width)
+             for k in range(len(X))]  # fmt: skip
+    return np.concatenate([z for z, _ in alone]), np.concatenate([r for _, r in alone])
+
+
+def walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
+    """Return (features, how far each is off the exact map, which are ranges) of questions behind a fitted step."""
+    name = name_of(step)
+    if step is None or isinstance(step, str) or name == "FunctionTransformer":
+        return X, r, ranges
+    if name == "Pipeline":
+        for _, inner in step.steps:
+            X, r, ranges = walk(inner, X, r, ranges)
+        return X, r, ranges
+    if name == "ColumnTransformer":
+        return _walk_columns(step, X, r, ranges)
+    if name in ENCODERS and (ranges.any() or r.any()):
+        raise Unread("an encoder reads a column that is a range")
+    Z = step.transform(X)
+    Z = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
+    if name in ENCODERS:
+        return Z, np.zeros(Z.shape), np.zeros(Z.shape[1], dtype=bool)
+    if name == "SimpleImputer":
+        if ranges.any() and not (isinstance(step.missing_values, float) and np.isnan(step.missing_values)):
+            raise Unread("a number within a range stands for a missing value")
+        kept = np.array([step.keep_empty_features or s == s for s in step.statistics_.tolist()])  # noqa: PLR0124  NaN
+        R, line = np.zeros(Z.shape), np.zeros(Z.shape[1], dtype=bool)
+        R[:, : kept.sum()], line[: kept.sum()] = np.nan_to_num(r[:, kept]), ranges[kept]  # indicators come last
+        return Z, R, line
+    unit, tiny = (SINGLE if _is_single(Z) else DOUBLE)[:2]
+    if name == "MinMaxScaler":  # x times the scale plus the least cancels
+        return Z, r * np.abs(step.scale_) + 4 * unit * (np.abs(Z) + np.abs(step.min_)) + tiny, ranges
+    scale = 1.0 if step.scale_ is None else np.abs(step.scale_)
+    return Z, r / scale + 4 * unit * np.abs(Z) + tiny, ranges
+
+
+def _walk_columns(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
+    """Return what the parts of a fitted ColumnTransformer make of their columns."""
+    named = hasattr(X, "columns") and hasattr(step, "feature_names_in_")
+    if named and list(step.feature_names_in_) != list(X.columns):
+        raise Unread("columns are named in another order than its first step was fitted on")
+    parts = []
+    for name, inner, _ in step.transformers_:
+        at = np.asarray(step._transformer_to_input_indices[name], dtype=int)  # noqa: SLF001  how it resolved names
+        if len(at) and not (isinstance(inner, str) and inner == "drop"):
+            part = X.iloc[:, at] if hasattr(X, "iloc") else X[:, at]
+            parts.append(walk(inner, part, r[:, at], ranges[at]))
+    return tuple(np.hstack([np.asarray(p[k]) for p in parts]) for k in range(3))  # type: ignore[return-value]
+
+
+def last_step(model: Any) -> tuple[Any, Scores]:
+    """Return (first steps, the last step's scores) of a fitted model."""
+    first, end = split(model)
+    name, labels = name_of(end), len(getattr(end, "classes_", ()))
+    if name == "CalibratedClassifierCV":
+        one = end.calibrated_classifiers_[0]
+        within, inner = split(one.estimator)
+        whole = len(end.calibrated_classifiers_) == 1 and np.array_equal(one.estimator.classes_, end.classes_)
+        if not whole or any(type(c).__name__ != "_SigmoidCalibration" for c in one.calibrators):
+            raise Unread("its calibrator does not read scores of every label")
+        scores = last_step(inner)[1]
+        p, q = (np.array([getattr(c, n) for c in one.calibrators]) for n in ("a_", "b_"))  # expit(-(p f + q))
+        size, kind = np.abs(p) * scores.size + np.abs(q), "sigmoid" if labels == 2 else "ovr"
+        return first or within, Scores(kind, -p[:, None] * scores.weights, -(p * scores.bias + q), size)
+    if name == "OneVsRestClassifier":
+        heads = [last_step(e)[1] for e in end.estimators_]
+        if end.multilabel_ or any(h.kind != "sigmoid" for h in heads):
+            raise Unread("it is not one sigmoid of each label")
+        return first, Scores("ovr", *(np.concatenate([h[k] for h in heads]) for k in (1, 2, 3)))
+    if name in COUNTS:
+        b = end.class_log_prior_ if name == "MultinomialNB" else np.zeros(labels)
+        return first, Scores("softmax", end.feature_log_prob_, b, np.abs(b))
+    kind = (
+        "number" if name in NUMBERS else "sigmoid" if labels == 2 else "ovr" if name == "SGDClassifier" else "softmax"
+    )
+    W = np.atleast_2d(end.coef_)
+    b = np.broadcast_to(np.atleast_1d(end.intercept_).astype(np.float64), len(W))
+    return first, Scores(kind, W, b, np.abs(b), getattr(end, "_x_mean", 0.0))
+
+
+def _compare(model: Any, asked: tuple[Columns, NDArray[Any], Any], body: Float, told: tuple[str, float]) -> None:
+    """Ask the model random questions made of choices; refuse where it answers otherwise than the table says."""
+    (columns, picks, base), (kind, unit) = asked, told
+    rng, known = np.random.default_rng(0), np.isfinite(body[0]).all(axis=1)[:-1]
+    places = [np.flatnonzero(known & (picks[:-1, j] >= 0)) for j in range(len(columns))]
+    if not all(map(len, places)):
+        return  # nothing is answered
+    drawn = np.column_stack([rng.choice(p, _ASKED) for p in places])
+    added, size, apart = body[:, drawn].sum(axis=2) + body[:, -1][:, None]
+    X = questions(columns, np.column_stack([picks[drawn[:, j], j] for j in range(len(columns))]), base)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        answers = np.asarray(model.predict(X) if kind == "number" else model.predict_proba(X), dtype=np.float64)
+    if kind == "softmax":
+        expected = np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True))
+    elif kind != "number":
+        p = np.exp(-np.logaddexp(0.0, -added))
+        expected = np.concatenate([1 - p, p], axis=1) if kind == "sigmoid" else p / p.sum(axis=1, keepdims=True)
+    else:
+        expected = added
+    off = 2 * apart + 8 * (len(columns) + 64) * unit * (size + 1)
+    if not (np.abs(answers.reshape(expected.shape) - expected) <= off.max(axis=1, keepdims=True)).all():
+        raise Unread("its answers are not those of its coefficients")

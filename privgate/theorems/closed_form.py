@@ -1,0 +1,161 @@
+"""What a closed form is: the answers of models without people, without training; the training function checks it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privgate.arrays import Index
+from privgate.subject.subject import Subject
+from privgate.theorems.hypotheses import ODD, odd, unit_rows
+from privgate.theorems.retrained import Retrained, Seeds, Status
+
+#: nats by which a refit may differ; closed forms agree to 1e-9, and no limit of a policy is stated more finely
+TOLERANCE = 1e-6
+
+
+class Declined(Exception):  # noqa: N818  not an error: people are refitted instead
+    """Raised by ``answers`` where only the work itself shows that the recipe is not covered; says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What models without people are asked for.
+
+    Parameters
+    ----------
+    units : int64 array of shape (U,)
+        Positions in ``subject.data.units``, each once.
+    seeds : tuple
+        Paired seeds; training without randomness is answered for the first one only.
+    fleet : Fleet
+        Runs and remembers calls of the training function; closed forms do not use it.
+    queries : (row_unit, row_query), optional
+        As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
+    limits : tuple of float
+        The policy's limits on units, nats: closed forms look closer near them.
+    """
+
+    subject: Subject
+    units: Index
+    seeds: Seeds
+    fleet: Any
+    queries: tuple[Index, Index] | None = None
+    limits: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", np.asarray(self.units, dtype=np.int64))
+
+    @cached_property
+    def rows(self) -> tuple[Index, Index]:
+        """The rows, (row_unit, row_query), asked about."""
+        return unit_rows(self.subject, self.units) if self.queries is None else self.queries
+
+
+class Engine(ABC):
+    """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
+
+    Attributes
+    ----------
+    name : str
+        Catalogue key.
+    tolerance : float
+        Nats by which refits may differ beyond each unit's own error bound.
+    hands_on : str
+        Why units are left to refits.
+    complements : bool
+        Whether the model releases 1 - p as the first of two probabilities.
+    tasks : tuple of str
+        What kinds of models it answers for.
+    certain : bool
+        Whether its errors are the kernel's.
+    """
+
+    name: str
+    tolerance: float = TOLERANCE
+    hands_on: str = "it could not answer them"
+    complements: bool = False
+    tasks: tuple[str, ...] = ("classification",)
+    certain: bool = False
+
+    def refusal(self, subject: Subject) -> str:
+        """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
+        if subject.task not in self.tasks:
+            return f"it answers for {' and '.join(self.tasks)}, and the recipe is a {subject.task}"
+        try:
+            return self.supports(subject)
+        except ODD as exc:
+            return odd(exc)
+
+    @abstractmethod
+    def supports(self, subject: Subject) -> str:
+        """Return why this engine does not cover the recipe and data; empty if it does."""
+
+    @abstractmethod
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return what it can answer of, and the units that it leaves to refits (ties, leverage near 1, …).
+
+        Raises
+        ------
+        Declined
+            Only the work itself shows that the recipe or data are not covered.
+        """
+
+    def declines(self, subject: Subject) -> str:
+        """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
+        del subject
+        return ""
+
+    def notes(self, subject: Subject) -> Mapping[str, Any]:
+        """Return JSON values for the report."""
+        del subject
+        return {}
+
+
+# Two classes whose first probability is released as 1 - p: near 0 it has few digits left, and then none.
+#
+# scikit-learn computes the second of two probabilities and subtracts it from 1, so that a first probability q carries
+# a rounding of up to 1e-16 and is exactly 0 below 6e-17. A closed form knows ln q better than the released number
+# does. What counts is the released number: 0 is said where it is certain, a rounding that matters little is charged to
+# the person's error (docs/mathematics.md, section 16), and where it matters the person is refitted.
+
+#: ln q: e^-18 is 1.5e-8, of which a rounding of 1.1e-16 takes less than 1e-8 nats
+WHOLE = -18.0
+#: ln q: half the distance from 1 to the next smaller number is 5.6e-17 = e^-37.4, below which 1 - p is 0
+NOTHING = -38.0
+#: how far 1 - p may be from q: p is off by at most two units in the last place below 1, and 1 - p itself is exact
+ROUNDING = 2.0**-52
+#: nats of rounding that are charged to the error; beyond, the training function is asked
+CHARGED = 1e-3
+WHY = "the probability of their first class, released as 1 - p, has no digits left"
+
+
+def as_released(made: Retrained) -> tuple[Retrained, Index]:
+    """Return an engine's answer without the units whose first probability is rounded too far, and those units.
+
+    Parameters
+    ----------
+    made : Retrained
+        Its log-probabilities are those of exact arithmetic. With more than two classes nothing is subtracted from 1.
+    """
+    if made.log_with.shape[-1] != 2 or not len(made.units):
+        return made, made.units[:0]
+    live = np.isin(made.status, (Status.EXACT, Status.CONVERGED))
+    first = np.stack([made.log_with[..., 0], made.log_without[..., 0]])
+    margin = np.nan_to_num(made.error, nan=0.0)[made.row_unit]
+    rounded = (first < WHOLE + margin) & (first > NOTHING - margin)
+    with np.errstate(over="ignore", divide="ignore"):
+        share = np.minimum(ROUNDING * np.exp(margin - first), 1.0)
+        charge = np.where(rounded, -np.log1p(-share), 0.0).max(axis=(0, 1))
+    off = np.zeros(len(made.units))
+    np.maximum.at(off, made.row_unit, charge)
+    unsure = live & (off > CHARGED)
+    made = replace(made, error=made.error + np.where(live & ~unsure, off, 0.0))
+    with_, without = made.log_with.copy(), made.log_without.copy()
+    for values in (with_, without):
+        values[..., 0][values[..., 0] <= NOTHING] = -np.inf
+    made = replace(made, log_with=with_, log_without=without)
+    return (made.select(~unsure), made.units[unsure]) if unsure.any() else (made, made.units[:0])

@@ -1,0 +1,157 @@
+"""Models whose scores are sums over columns: two fitted models limit every answer, whatever trained them."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from privgate.arrays import Float, Index
+from privgate.cases import Kept
+from privgate.kernel import Case, Refused
+from privgate.kernel.linear import RELEASES
+from privgate.subject.subject import Subject
+from privgate.theorems import affine_scores
+from privgate.theorems.affine_scores import HEAD
+from privgate.theorems.certificate import Certificate, Certified, Units
+
+#: of ``Retrained.changes``: the tables of the models without each person
+TABLES = "affine_scores"
+#: people who are trained without for their tables alone, and numbers of one table, at most
+MOST, LARGEST = 1_000, 1 << 20
+#: why limits are infinite whose models were read
+NO_DIGITS = (
+    "within the domain one model refuses what the other answers, or a probability is so near 0 or 1 that 1 - p has no "
+    "digits; Release(floor=0.01) answers 0.01 there"
+)
+
+
+@lru_cache(maxsize=4)
+def refusal(subject: Subject) -> str:
+    """Return why nothing is read off models of a recipe over its domain; empty if it is."""
+    estimator, domain, X = subject.recipe.estimator_of("sklearn."), subject.accepted, subject.data.X
+    if estimator is None or subject.recipe.payload["predict"] is not None:
+        return "the recipe is not scikit-learn's, released as it answers"
+    if why := affine_scores.refusal(estimator, 0 if subject.task == "regression" else len(subject.classes)):
+        return why
+    if domain is None:
+        return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
+    if len(getattr(X, "shape", ())) != 2:
+        return "records are no table"
+    within = domain.columns is not None or domain.box is not None or domain.categories is not None
+    if not domain.is_table and not within:
+        return "the domain names no columns"
+    if (domain.max_length or domain.norm) and (within or affine_scores.split(estimator)[0] is not None):
+        return "a length or norm is read neither beside ranges nor behind first steps"
+    return "" if size(subject) <= LARGEST else "the domain has too many values"
+
+
+def size(subject: Subject) -> int:
+    """Return how many numbers a table has, where there is one score for each label."""
+    return HEAD + 3 * (sum(len(c[0]) for c in columns(subject)) + 1) * subject.width
+
+
+def columns(subject: Subject) -> affine_scores.Columns:
+    """Return the choices of each column of the accepted domain."""
+    domain = subject.accepted
+    return affine_scores.columns_of({} if domain is None else domain.payload(), int(subject.data.X.shape[1]))
+
+
+def reads(subject: Subject) -> tuple[str, int]:
+    """Return what a worker is asked beside answers, and how many rows that takes; nothing of other recipes."""
+    if refusal(subject):
+        return "", 0
+    return "privgate.theorems.affine_scores:table", -(-size(subject) // subject.width)
+
+
+class Linear(Certificate):
+    """Two fitted models: a linear function of both models' scores is largest at a choice of each column.
+
+    The models are read, so that it holds for every solver, whether it converged or not, and for learnt first steps.
+    """
+
+    name = "linear"
+    source = "privgate/kernel/linear.py; docs/mathematics.md, section 6.1"
+    needs_retrained = True
+    whole = True
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        if subject.release.floor and not subject.release.alone:
+            return "exact numbers count beside the floor, unless the operator states that the file is not downloadable"
+        if not (subject.release.exact or subject.release.alone):
+            return f"the release is {subject.release.form}; answers are compared exactly"
+        return refusal(subject)
+
+    def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
+        """Return the case with all made again but what was trained, and what was read of that."""
+        del units
+        return posed(subject, (case.arrays["with"], case.arrays["without"]), case.settings)
+
+    def certify(self, about: Units) -> Certified:
+        """Return the kernel's limits of each of the units; infinite for whom no model is read."""
+        upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
+        why, kept = limited(about)
+        if kept is not None:
+            at = np.flatnonzero(np.isin(about.units, kept.units))
+            upper[at], lower[at] = kept.high, kept.low
+        words = ("the fitted steps were asked at every choice of every column, and the endpoint refuses all else",)
+        detail = {"why": why} if np.isinf(upper).all() else {}
+        return Certified(upper, lower, words, detail, cases=() if kept is None else (kept,))
+
+
+def limited(about: Units) -> tuple[str, Kept | None]:
+    """Return (why anybody is not limited, the case of those whose models were read, ascending)."""
+    subject, units, made, fleet = about.subject, about.units, about.retrained, about.fleet
+    if fleet is None or made is None or len(made.seeds) > 1 or not len(units):
+        return "models are read under one seed", None
+    seed, asked = made.seeds[0], reads(subject)
+    tables = made.changes.get(TABLES)
+    members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
+    if tables is None:
+        if len(units) > MOST:
+            return f"more than {MOST} people would be trained without for it alone", None
+        members += [subject.data.units[int(u)] for u in units]
+    lost = np.full((1 + asked[1], subject.width), -np.inf)
+    full, *others = (lost if a.problem else a.log_p for a in fleet.read_models(subject, seed, members, asked))
+    with_ = full[1:].ravel()
+    without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
+    same = (without[:, :4] == with_[:4]).all(axis=1)
+    if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
+        return next((w for t in (with_, *without) if t[0] == 0 and (w := read_reason(t))), "no model is trained"), None
+    shape = (3, (size(subject) - HEAD) // 3 // subject.width, int(with_[2]))
+    body = slice(HEAD, HEAD + int(np.prod(shape)))
+    told = {
+        "release": RELEASES[int(with_[1])],
+        "features": int(with_[3]),
+        "single": bool(max(with_[4], *without[same, 4])),
+    }
+    case = posed(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), told)
+    try:
+        return NO_DIGITS, Kept.of(case, units[same])
+    except Refused as exc:
+        return str(exc), None
+
+
+def read_reason(table: Float) -> str:
+    """Return why a worker read nothing."""
+    return "".join(chr(int(v)) for v in table[1:] if np.isfinite(v))
+
+
+def posed(subject: Subject, tables: tuple[Float, Float], told: Any) -> Case:
+    """Return the case of models whose tables (3, C + 1, S) and (U, 3, C + 1, S) were read."""
+    domain, choices = subject.accepted, columns(subject)
+    assert domain is not None  # noqa: S101  refusal() said so
+    settings = {name: told[name] for name in ("release", "features", "single")}
+    stated = {"length": domain.max_length, "norm": domain.norm}
+    settings |= {name: float(v) for name, v in stated.items() if v is not None}
+    settings |= {"product": False} if domain.blocks else {}
+    settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
+    column = np.repeat(np.arange(len(choices)), [len(c[0]) for c in choices]).astype(np.int64)
+    ranges = np.array([c[1] for c in choices], dtype=np.int64)
+    arrays = {"column": column, "ranges": ranges, "with": tables[0], "without": tables[1]}
+    if subject.release.floor:
+        arrays["floor"] = np.array(subject.release.floor)
+    return Case("linear", "any", settings, arrays)
+
+
+LINEAR = Linear()

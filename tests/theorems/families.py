@@ -1,0 +1,218 @@
+"""Small random instances of every certified family, with queries that can be enumerated."""
+
+import itertools
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A subject, and queries of its domain (all of them where ``complete``)."""
+
+    subject: Subject
+    queries: np.ndarray
+    complete: bool = False
+
+    def changes(self) -> np.ndarray:
+        """Largest label change over the queries of every unit, by training again: infinite where it is undefined."""
+        X, y = np.asarray(self.subject.data.X), self.subject.data.y
+        estimator = self.subject.recipe.library_estimator
+        log_with = _log_proba(_fitted(estimator, X, y), self.queries)
+        found = []
+        for rows in self.subject.data.units:
+            keep = np.ones(len(y), dtype=bool)
+            keep[rows] = False
+            undeclared = self.subject.declared_classes is None
+            if undeclared and len(np.unique(y[keep])) < len(np.unique(y)):
+                found.append(np.inf)
+                continue
+            try:
+                log_without = _log_proba(_fitted(estimator, X[keep], y[keep]), self.queries)
+            except (IndexError, ValueError):  # a category that only this unit had; fewer records than neighbors
+                found.append(np.inf)
+                continue
+            found.append(np.abs(log_with - log_without).max())
+        return np.array(found)
+
+
+def _log_proba(model, queries):
+    if hasattr(model, "predict_log_proba"):
+        return model.predict_log_proba(queries)
+    return np.log(model.predict_proba(queries))
+
+
+def _fitted(estimator, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(X, y)
+
+
+def _labels(rng, n, K):
+    return np.unique(np.concatenate([[0, 1], rng.integers(0, K, n - 2)]), return_inverse=True)[1]
+
+
+def subject_of(rng, estimator, X, y, domain):
+    """A subject whose records belong to people in three cases of ten."""
+    n = len(y)
+    groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
+    return Subject.local(
+        Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
+    )
+
+
+def categorical(rng):
+    m, n = int(rng.integers(1, 5)), int(rng.integers(6, 25))
+    V = rng.integers(1, 4, m)
+    X = np.column_stack([rng.integers(0, v, n) for v in V])
+    y = _labels(rng, n, int(rng.integers(2, 5)))
+    declared = rng.random() < 0.5
+    V = V if declared else X.max(axis=0) + 1
+    estimator = CategoricalNB(
+        alpha=float(rng.choice([0.1, 1.0, 5.0])),
+        fit_prior=bool(rng.random() < 0.7),
+        min_categories=V.tolist() if declared else None,
+    )
+    domain = Domain(categories=tuple(int(v) for v in V)) if declared else None
+    queries = np.array(list(itertools.product(*(range(v) for v in V))))
+    return Instance(subject_of(rng, estimator, X, y, domain), queries, complete=True)
+
+
+def bernoulli(rng):
+    m, n = int(rng.integers(1, 6)), int(rng.integers(6, 25))
+    X = (rng.random((n, m)) < rng.random(m)).astype(float)
+    estimator = BernoulliNB(alpha=float(rng.choice([0.1, 1.0, 5.0])), fit_prior=bool(rng.random() < 0.7))
+    queries = np.array(list(itertools.product((0.0, 1.0), repeat=m)))
+    y = _labels(rng, n, int(rng.integers(2, 5)))
+    return Instance(subject_of(rng, estimator, X, y, None), queries, complete=True)
+
+
+def _numbers(rng):
+    d, n = int(rng.integers(1, 4)), int(rng.integers(10, 30))
+    y = _labels(rng, n, int(rng.integers(2, 4)))
+    X = rng.normal(size=(n, d)) + 0.7 * y[:, None] + (100 if rng.random() < 0.2 else 0)
+    low, high = X.min(axis=0) - 1, X.max(axis=0) + 1
+    domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
+    corners = np.array(list(itertools.product(*domain.box)))
+    return X, y, domain, np.concatenate([low + (high - low) * rng.random((300, d)), corners, X])
+
+
+def gaussian(rng):
+    X, y, domain, queries = _numbers(rng)
+    estimator = GaussianNB(var_smoothing=float(rng.choice([1e-9, 1e-2, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, domain), queries)
+
+
+def logistic(rng):
+    d, n = int(rng.integers(1, 4)), int(rng.integers(10, 30))
+    y = _labels(rng, n, int(rng.integers(2, 4)))
+    X = rng.random((n, d))
+    estimator = LogisticRegression(C=float(rng.choice([0.1, 1.0])), tol=1e-9, solver="newton-cholesky")
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=d)))
+    queries = np.concatenate([corners, rng.random((200, d))])
+    return Instance(subject_of(rng, estimator, X, y, Domain.of([(0, 1)] * d)), queries)
+
+
+def table(rng):
+    instance = categorical(rng)
+    estimator = ContingencyTable(alpha=float(rng.choice([0.1, 0.5, 1.0])))
+    return Instance(Subject.local(Recipe(estimator), instance.subject.data), instance.queries, complete=True)
+
+
+def neighbors(rng):
+    X, y, _, queries = _numbers(rng)
+    if rng.random() < 0.5:  # many equal distances
+        X, queries = np.round(X), np.round(queries)
+    k = int(rng.integers(1, min(6, len(y) - 2)))
+    estimator = SmoothedNeighbors(n_neighbors=k, alpha=float(rng.choice([0.3, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
+
+
+def random_trees(rng, X, domain, alpha):
+    low, high = (list(v) for v in zip(*domain.box, strict=True))
+    return RandomTrees(
+        n_features=X.shape[1],
+        low=low,
+        high=high,
+        n_trees=int(rng.integers(1, 5)),
+        depth=int(rng.integers(1, 4)),
+        alpha=alpha(rng),
+        average=str(rng.choice(["geometric", "arithmetic"])),
+        random_state=int(rng.integers(100)),
+    )
+
+
+def trees(rng):
+    X, y, domain, queries = _numbers(rng)
+    estimator = random_trees(rng, X, domain, lambda rng: float(rng.choice([0.2, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
+
+
+def ball_logistic(rng):
+    X = rng.normal(size=(int(rng.integers(4, 12)), 2)) * float(rng.choice([0.3, 1.0, 50.0]))
+    y = rng.integers(0, 2, len(X))
+    estimator = BallLogistic(
+        C=float(rng.choice([0.01, 0.5, 5.0])), radius=float(rng.choice([1.1, 3.0])), classes=[0, 1]
+    )
+    return Instance(
+        Subject.local(Recipe(estimator), TrainingData(X, y, one_record_each=True)), np.concatenate([X, -X, 1e6 * X])
+    )
+
+
+def sharded(rng):
+    X, y, _, queries = _numbers(rng)
+    base = [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2, splitter="random"), GaussianNB()]
+    estimator = Sharded(
+        base[int(rng.integers(3))],
+        shards=int(rng.integers(1, 6)),
+        dtp=float(rng.choice([0.1, 1.0, 3.0])),
+        classes=list(range(int(y.max()) + 1)),
+        combine=str(rng.choice(["log_pool", "mean", "votes"])),
+        random_state=int(rng.integers(100)),
+    )
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
+
+
+def listed(rng):
+    X, y, _, queries = _numbers(rng)
+    return Instance(subject_of(rng, GaussianNB(), X, y, Domain(queries=queries)), queries, complete=True)
+
+
+def linear(rng):
+    X, y, domain, queries = _numbers(rng)
+    several = y.max() > 1
+    last = (
+        LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.5),
+        LogisticRegression(solver="saga", max_iter=30, random_state=0),
+        LogisticRegression(C=0.3, solver="liblinear", random_state=0),
+    )[rng.integers(2 if several else 3)]
+    first = (StandardScaler(), MinMaxScaler(), RobustScaler())[rng.integers(3)]
+    return Instance(subject_of(rng, make_pipeline(first, last), X, y, domain), queries)
+
+
+#: certificate -> instances on which it must speak; a certificate without a family fails the laws
+FAMILIES = {
+    "listed_questions": listed,
+    "categorical_nb": categorical,
+    "bernoulli_nb": bernoulli,
+    "gaussian_nb": gaussian,
+    "contingency_table": table,
+    "smoothed_neighbors": neighbors,
+    "random_trees": trees,
+    "ball_logistic": ball_logistic,
+    "sharded": sharded,
+    "newton": logistic,
+    "linear": linear,
+}

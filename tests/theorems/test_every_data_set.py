@@ -1,0 +1,151 @@
+"""Bounds that hold whatever the data are: never broken on hostile small data sets, and never claimed for others."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Recipe, Subject, TrainingData
+from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.theorems import catalogue
+
+CASES = {
+    "contingency_table": ContingencyTable(alpha=1.0, classes=[0, 1]),
+    "smoothed_neighbors": SmoothedNeighbors(n_neighbors=3, alpha=1.0, classes=[0, 1]),
+    "random_trees": RandomTrees(n_features=1, high=3.0, n_trees=3, depth=2, classes=[0, 1]),
+    "sharded": Sharded(DecisionTreeClassifier(random_state=0), shards=4, classes=[0, 1]),
+    "ball_logistic": BallLogistic(C=0.3, radius=2.0, classes=[0, 1]),
+    "ball_logistic towards a public head": BallLogistic(C=0.3, radius=2.0, classes=[0, 1], towards=[0.7, -0.2]),
+}
+
+
+def subject_of(estimator, X, y, **more):
+    return Subject.local(
+        Recipe(estimator),
+        TrainingData(np.asarray(X, dtype=float), np.asarray(y), **{"one_record_each": "groups" not in more, **more}),
+    )
+
+
+def log_p(estimator, X, y, asked):
+    model = type(estimator)(**estimator.get_params(deep=False)).fit(np.asarray(X, dtype=float), np.asarray(y))
+    return np.log(model.predict_proba(asked))
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("name", CASES)
+def test_no_small_data_set_breaks_it_and_nobody_left_is_a_model_too(name):
+    estimator = CASES[name]
+    epsilon = catalogue.THEOREMS[name.split()[0]].every_data_set(subject_of(estimator, [[0], [1], [2]], [0, 1, 0]))
+    assert 0 < epsilon < np.inf
+    asked, worst = np.array([[-50.0], [0.0], [1.0], [1.5], [3.0]]), 0.0
+    for n in (1, 2, 3):
+        for X in itertools.product([0, 3] if name == "sharded" else [0, 1, 3], repeat=n):
+            for y in itertools.product([0, 1], repeat=n):
+                rows = np.array(X)[:, None]
+                whole = log_p(estimator, rows, y, asked)
+                for k in range(n):
+                    change = np.abs(whole - log_p(estimator, np.delete(rows, k, 0), np.delete(y, k), asked)).max()
+                    worst = max(worst, change)
+    assert worst <= epsilon
+    assert worst > epsilon / 6  # it says something
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_per_person_values_and_undeclared_hypotheses_are_no_epsilon(name):
+    estimator, certificate = CASES[name], catalogue.THEOREMS[name.split()[0]]
+    X, y = np.arange(6.0)[:, None] % 3, np.array([0, 1, 0, 1, 0, 1])
+    several = subject_of(estimator, X, y, groups=np.array([0, 0, 1, 2, 3, 4]))
+    assert certificate.every_data_set(several) == np.inf
+    if name.split()[0] not in ("sharded", "ball_logistic"):
+        undeclared = subject_of(type(estimator)(**{**estimator.get_params(), "classes": None}), X, y)
+        assert certificate.every_data_set(undeclared) == np.inf
+
+
+def test_a_column_of_ids_makes_several_records_one_person_and_a_wrong_one_does_not():
+    X = np.column_stack([[7, 7, 8, 9], np.arange(4.0)])
+    model = Sharded(DecisionTreeClassifier(), shards=4, classes=[0, 1], ids=0)
+    right = subject_of(model, X, [0, 1, 0, 1], groups=X[:, 0])
+    assert catalogue.THEOREMS["sharded"].every_data_set(right) == pytest.approx(1.0, abs=1e-6)
+    shard = model.shard_of(X)
+    apart = np.flatnonzero(shard != shard[0])[0]
+    groups = np.arange(4)
+    groups[apart] = 0
+    assert catalogue.THEOREMS["sharded"].every_data_set(subject_of(model, X, [0, 1, 0, 1], groups=groups)) == np.inf
+
+
+def test_theorems_that_look_at_the_data_promise_nothing_for_other_data():
+    silent = set(catalogue.THEOREMS) - set(CASES)
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    subject = subject_of(GaussianNB(), X, y)
+    assert all(catalogue.THEOREMS[name].every_data_set(subject) == np.inf for name in silent)
+
+
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_the_number_of_records_counts(records):
+    model = BallLogistic(C=0.5, radius=1.5, classes=[0, 1])
+    X, y = np.full((records, 1), 2.0), np.ones(records, dtype=int)
+    asked = np.array([[2.0]])
+    gone = np.abs(log_p(model, X, y, asked) - log_p(model, X[:0], y[:0], asked)).max()
+    assert gone <= records * model.bound
+    if records > 1:
+        assert gone > 0.3 * model.bound
+
+
+def test_the_ball_takes_what_is_far_away_and_refuses_what_has_no_place():
+    model = BallLogistic(C=1.0, radius=2.0, classes=["n", "y"]).fit([[1e300], [-1e300]], ["y", "n"])
+    near, far = model.predict_proba([[3.0]]), model.predict_proba([[1e300]])
+    assert near == pytest.approx(far, abs=1e-12)
+    with pytest.raises(ValueError, match="no place in a ball"):
+        model.predict_proba([[np.nan]])
+    for bad in ({"classes": None}, {"classes": [0, 1, 2]}, {"C": 0.0}, {"radius": 1.0}):
+        with pytest.raises(ValueError, match=r"classes|C must"):
+            BallLogistic(**{"classes": [0, 1], **bad}).fit([[0.0]], [0])
+    with pytest.raises(ValueError, match="C times the number"):
+        BallLogistic(C=1e6, classes=[0, 1]).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_weights_whose_sums_are_rounded_by_more_than_the_bound_has_room_for_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3)), np.arange(12) % 2
+    far = BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1e6, -1e6, 3e5, 0.0])
+    asked = np.vstack([X, -X, rng.normal(size=(100, 3)) * 9])
+    whole = log_p(far, X, y, asked)
+    for u in range(12):
+        assert np.abs(whole - log_p(far, np.delete(X, u, 0), np.delete(y, u), asked)).max() <= far.bound
+    with pytest.raises(ValueError, match="rounded by more"):
+        BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1e9, -1e9, 3e5, 0.0]).fit(X, y)
+
+
+def test_without_data_the_public_head_answers_and_a_wrong_one_is_refused():
+    head = BallLogistic(C=0.5, radius=2.0, classes=[0, 1], towards=[1.0, 0.5])
+    p = head.fit(np.zeros((0, 1)), np.zeros(0, dtype=int)).predict_proba([[1.0]])
+    assert p[0, 1] == pytest.approx(1 / (1 + np.exp(-1.5)), abs=1e-12)
+    with pytest.raises(ValueError, match="2 finite numbers"):
+        BallLogistic(classes=[0, 1], towards=[1.0]).fit([[0.0]], [0])
+
+
+def test_the_ball_is_the_penalised_logistic_regression_of_scikit_learn_within_it():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) * 0.3
+    y = (X[:, 0] + 0.3 * rng.normal(size=200) > 0).astype(int)
+    ours = BallLogistic(C=2.0, radius=9.0, classes=[0, 1]).fit(X, y)
+    both = np.column_stack([X, np.ones(200)])
+    theirs = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-12, solver="newton-cholesky").fit(both, y)
+    assert np.abs(ours.predict_proba(X) - theirs.predict_proba(both)).max() < 1e-6
+
+
+def test_evidence_and_report_say_for_which_data_a_bound_holds():
+    from privgate.evidence import CertificateNote
+    from privgate.report.sections import methods
+
+    note = CertificateNote(name="sharded", applies=True, guarantee="every data set", epsilon=1.0)
+    said = methods._everywhere(note)
+    assert "every data set" in said
+    assert "ε = 1 a query" in said
+    assert CertificateNote(name="newton", applies=True).guarantee == "these data"
+    more = CertificateNote(name="sharded", applies=True, guarantee="every data set", epsilon=1.0004)
+    assert "ε = 1.001 a query" in methods._everywhere(more)  # never less than it is

@@ -1,0 +1,149 @@
+"""A declared list of questions: exact for any model, through every engine, and refused in words where it cannot be."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from privgate import Domain, Recipe, Subject, TrainingData, report
+from privgate.check.gate import evaluate
+from privgate.errors import SubjectError
+from privgate.models import FixedScaler
+from privgate.models.columns import Column
+from privgate.policy import Policy
+from privgate.theorems import catalogue
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.listed import ListedQuestions, container
+from privgate.training.fleet import Fleet
+from tests.in_process import InProcess
+from tests.leaving_out import answer
+
+
+def table(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 2)), 1)
+    return X, np.concatenate([[0, 1, 0, 1], (X[4:, 0] > 0).astype(int)]), np.round(rng.normal(size=(9, 2)) * 2, 1)
+
+
+def subject_of(model, queries, X, y):
+    return Subject.local(
+        Recipe(model, seed=0), TrainingData(X, y, domain=Domain(queries=queries), one_record_each=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GaussianNB(),
+        LogisticRegression(tol=1e-10),
+        DecisionTreeClassifier(max_depth=2, min_samples_leaf=5),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+)
+def test_equals_asking_every_question_of_both_models(model, direct):
+    X, y, queries = table()
+    subject = subject_of(model, queries, X, y)
+    units = np.arange(12)
+    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
+    assert (found.row_query == units).all()  # only own records are direct questions
+    bound = ListedQuestions().bound(subject, units, found)
+    asked = Subject.local(
+        subject.recipe, TrainingData(X, y, candidates=(queries, np.zeros(9, dtype=int)), one_record_each=True)
+    )
+    rows = 40 + np.arange(9)
+    everybody = direct.log_probabilities(Recipe(model, seed=0).library_estimator, asked, [], rows)
+    for k in range(12):
+        without = direct.log_probabilities(Recipe(model, seed=0).library_estimator, asked, [k], rows)
+        with np.errstate(invalid="ignore"):
+            change = np.nanmax(np.abs(everybody - without))
+        assert bound.lower[k] - 1e-8 <= change <= bound.upper[k] + 1e-8
+        if np.isfinite(bound.upper[k]):
+            assert bound.upper[k] - bound.lower[k] <= 1e-5
+
+
+def test_a_policy_is_decided_for_a_model_that_no_theorem_covers():
+    rng = np.random.default_rng(1)
+    X, (_, _, queries) = rng.normal(size=(60, 2)), table()
+    y = (X[:, 0] + rng.normal(size=60) > 0).astype(int)
+    subject = subject_of(make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), queries, X, y)
+    with Fleet(jobs=1, ledger="none") as fleet:
+        verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet)
+    assert report.document(verdict, hash_key=b"k" * 32)["subject"]["domain"]["queries"] == 9
+    assert verdict.approved, [f.message for f in verdict.findings if f.outcome != "passed"]
+    told = next(f for f in verdict.findings if f.metric == "dtp")
+    assert told.high - told.low < 1e-5
+    assert any("9 listed questions" in a for n in verdict.evidence.influence.certificates for a in n.assumptions)
+
+
+@pytest.mark.parametrize("first", [FixedScaler(Domain(box=((-9.0, 9.0),) * 2)), PolynomialFeatures(2)])
+@pytest.mark.parametrize("box", [None, ((-20.0, 20.0),) * 2])
+def test_a_list_is_exact_behind_first_steps_that_learn_nothing(first, box):
+    X, y, queries = table()
+    model = make_pipeline(first, LogisticRegression(solver="newton-cholesky", tol=1e-10))
+    data = TrainingData(X, y, domain=Domain(queries=queries, box=box), one_record_each=True)
+    subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(6)
+    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
+    assert set(found.engine) == {"logistic"}
+    best, by, _ = catalogue.bound(subject, units, found)
+    assert set(by) == {"listed_questions"}
+    whole = np.log(clone(model).fit(X, y).predict_proba(queries))
+    for k in units:
+        kept = np.arange(len(y)) != k
+        change = np.abs(whole - np.log(clone(model).fit(X[kept], y[kept]).predict_proba(queries))).max()
+        assert best.lower[k] <= change <= best.upper[k] <= best.lower[k] + 2e-5
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"box": ((-0.5, 0.5), (-9.0, 9.0))},
+        {"box": ((-9.0, 9.0),)},
+        {"categories": (3, 3)},
+        {"categories": (9, 9, 9)},
+        {"max_length": 2.0},
+        {"norm": 1.0},
+        {"columns": (Column("a", ends=(0.0, 1.0)), Column("b", ends=(0.0, 9.0)))},
+        {"box": ((0.0, 1.0), (0.0, 1.0)), "blocks": ((0, 1),)},
+    ],
+)
+def test_a_list_is_not_asked_beyond_the_ranges_declared_beside_it(beside):
+    """Theorems over ranges that hold fewer questions than are answered would limit people by less than they change."""
+    with pytest.raises(ValueError, match=r"question [12] of the list lies outside"):
+        Domain(queries=[[0.0, 0.0], [1.5, 1.0]], **beside)
+    whole = Domain(queries=[[0.0, 0.0], [1.5, 1.0]], box=((0.0, 1.5), (0.0, 1.0)))
+    assert Domain.from_payload(whole.payload()) == whole
+
+
+def test_other_theorems_stay_above_the_list():
+    X, y, queries = table()
+    subject = subject_of(GaussianNB(), np.concatenate([queries, X]), X, y)
+    units = np.arange(10)
+    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
+    exact = ListedQuestions().bound(subject, units, found)
+    best, by, _ = catalogue.bound(subject, units, found)
+    assert set(by) == {"listed_questions"}
+    np.testing.assert_array_equal(best.upper, np.maximum(exact.upper, exact.lower))
+
+
+def test_what_is_no_list_of_questions_is_refused_in_words():
+    for wrong in ([], [[1.0], [1.0, 2.0]], [["a"]], [["1"]], [[np.inf]], [[None]], [1.0], [[]]):
+        with pytest.raises(ValueError, match="queries must be a table"):
+            Domain(queries=wrong)
+    X, y, _ = table()
+    with pytest.raises(SubjectError, match="question 2"):
+        container(subject_of(GaussianNB(), [[1, 1], [0.5, 1]], (X * 10).astype(int), y))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    assert list(container(subject_of(GaussianNB(), [[1, 1]], frame, y)).columns) == ["a", "b"]
+
+
+def test_a_list_survives_being_written_down():
+    domain = Domain(queries=[[1, 2], [3, 4.5]])
+    assert Domain.from_payload(domain.payload()) == domain
+    assert Domain.of({"queries": [[1, 2], [3, 4.5]]}) == domain
+    assert domain.box == ((1.0, 3.0), (2.0, 4.5))
+    assert "queries" not in Domain(box=((0, 1),)).payload()

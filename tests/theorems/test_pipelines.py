@@ -1,0 +1,296 @@
+"""A pipeline is seen through where its first steps learn nothing, and only there; whole refits of it decide."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.check.prepare import facts
+from privgate.models import FixedOneHot, FixedScaler
+from privgate.subject.containers import take
+from privgate.theorems import catalogue, pipelines
+from privgate.theorems.closed_form import Asked
+from privgate.theorems.newton import LOGISTIC
+from privgate.theorems.pipelines import seen
+
+KINDS = ["a", "b", "c"]
+DOMAIN = Domain.of({"x": (-3, 3), "z": (0, 10, None), "kind": [*KINDS, None], "more": (0, 1)})
+EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+
+
+def as_a_function(X, y, *, seed):
+    return KNeighborsClassifier().fit(X, y)
+
+
+def frame(n=36, seed=0):
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(np.array([*KINDS, np.nan], dtype=object), n)
+    z = np.where(rng.random(n) < 0.1, np.nan, rng.random(n) * 10)
+    made = pd.DataFrame({"x": rng.normal(size=n).clip(-3, 3), "z": z, "kind": kind, "more": rng.random(n)})
+    return made, (made["x"] + (made["kind"] == "a") + rng.normal(size=n) > 0.3).to_numpy().astype(int)
+
+
+def fixed(last=EXACT, domain=DOMAIN):
+    steps = make_column_transformer((FixedOneHot(domain), ["kind"]), (FixedScaler(domain), ["x", "z", "more"]))
+    return make_pipeline(steps, last)
+
+
+def subject_of(estimator, X, y, **more):
+    return Subject.local(Recipe(estimator), TrainingData(X, y, **more))
+
+
+def refits(subject):
+    """Log-probabilities of every record with and without itself by the whole pipeline: the definition."""
+    X, y, found = subject.data.X, subject.data.y, []
+    for rows in subject.data.units:
+        keep = np.setdiff1d(np.arange(len(y)), rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
+            found.append(np.log(model.predict_proba(take(X, rows))))
+    return np.concatenate(found)
+
+
+NUMBERS = ["x", "more"]
+FIXED = {
+    "one-hot and scaler": fixed(),
+    "k-nearest behind them": fixed(KNeighborsClassifier(3)),
+    "gaussian": fixed(GaussianNB(var_smoothing=0.1)),
+    "their own categories": make_pipeline(
+        make_column_transformer(
+            (OneHotEncoder(categories=[[*KINDS, np.nan]]), ["kind"]),
+            (make_pipeline(FunctionTransformer(np.arctan), PolynomialFeatures(2)), NUMBERS),
+        ),
+        EXACT,
+    ),
+    "codes for naive Bayes": make_pipeline(
+        make_column_transformer((OrdinalEncoder(categories=[[*KINDS, np.nan]], encoded_missing_value=3), ["kind"])),
+        CategoricalNB(min_categories=4),
+    ),
+    "a union, binarized": make_pipeline(
+        ColumnTransformer([("n", FeatureUnion([("b", Binarizer()), ("p", "passthrough")]), NUMBERS)]), BernoulliNB()
+    ),
+    "imputed by a constant": make_pipeline(
+        make_column_transformer((SimpleImputer(strategy="constant", fill_value=-1, keep_empty_features=True), ["z"])),
+        Normalizer(),
+        EXACT,
+    ),
+}
+
+
+def leave_out(subject, fleet):
+    """The closed form of logistic regression behind first steps, about everybody."""
+    (engine,) = pipelines.engines(subject, (LOGISTIC,))
+    made, rest = engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
+    assert not engine.refusal(subject)
+    assert not len(rest)
+    return made
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("name", "grouped"), [*((name, False) for name in FIXED), ("one-hot and scaler", True)])
+def test_the_last_step_on_transformed_records_equals_the_whole_pipeline_without_anybody(name, grouped, fleet):
+    X, y = frame()
+    subject = subject_of(FIXED[name], X, y, groups=np.arange(36) // 2 if grouped else None)
+    found = seen(subject)
+    assert found.problem == ""
+
+    with np.errstate(divide="ignore"):
+        whole = refits(subject)
+        np.testing.assert_allclose(refits(found.subject), whole, rtol=0, atol=1e-9)
+    if isinstance(FIXED[name][-1], LogisticRegression):
+        np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], whole, rtol=0, atol=2e-6)
+
+
+LEARNT = {
+    "StandardScaler": make_pipeline(StandardScaler(), EXACT),
+    "MinMaxScaler": make_pipeline(MinMaxScaler(), EXACT),
+    "OneHotEncoder": make_pipeline(make_column_transformer((OneHotEncoder(), ["kind"])), EXACT),
+    "SimpleImputer": make_pipeline(make_column_transformer((SimpleImputer(), ["z"])), EXACT),
+    "min_frequency": make_pipeline(
+        make_column_transformer((OneHotEncoder(categories=[[*KINDS, np.nan]], min_frequency=5), ["kind"])), EXACT
+    ),
+    "remainder": make_pipeline(ColumnTransformer([("a", "drop", ["kind"])], remainder=StandardScaler()), EXACT),
+    "of which nothing is known": make_pipeline(FunctionTransformer(np.log1p, inverse_func=len), EXACT),
+}
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_steps_that_learn_are_never_treated_as_fixed_and_are_named(name):
+    X, y = frame()
+    subject = subject_of(LEARNT[name], X if name not in ("StandardScaler", "MinMaxScaler") else X[NUMBERS], y)
+    found = seen(subject)
+    assert found.subject is subject
+    if name.startswith("of which"):
+        return  # no class of the library alone: nothing is known of the recipe
+    assert "depends on the data" in found.problem
+    assert name in found.problem or name in ("min_frequency", "remainder")
+    assert found.problem in catalogue.reasons(catalogue.applicable(subject)[1])
+
+
+class Shifty(FixedScaler):
+    """Somebody else's class."""
+
+
+def test_a_subclass_is_somebody_else_s_and_a_lie_about_a_step_is_found_out(monkeypatch):
+    X, y = frame()
+    own = subject_of(make_pipeline(Shifty({"x": (-3, 3)}), EXACT), X[["x"]], y)
+    assert seen(own).subject is own
+    monkeypatch.setitem(pipelines.FIXED, "StandardScaler", None)
+    liar = subject_of(make_pipeline(StandardScaler(), EXACT), X[["x"]], y)
+    assert seen(liar).subject is liar
+    assert "differently" in seen(liar).problem
+
+
+def test_a_theorem_speaks_about_every_query_whatever_it_holds():
+    X, y = frame()
+    subject = subject_of(fixed(), X, y)
+    found, by, _ = catalogue.bound(subject, np.arange(36), None)
+    assert set(by) == {"newton"}
+    upper = found.upper
+    assert np.isfinite(upper).all()
+    assert "whatever is asked, the first steps map it into fixed ranges" in found.assumptions
+    assert not any("refuses" in said for said in found.assumptions)
+
+    rng = np.random.default_rng(5)
+    asked = frame(300, seed=9)[0]
+    asked.loc[:100, "x"] = rng.normal(size=101) * 1e6
+    asked.loc[:50, "kind"] = "nobody declared this"
+    asked.loc[50:90, "more"] = rng.choice([-5.0, 7.0], 41)
+    full = np.log(clone(fixed()).fit(X, y).predict_proba(asked))
+    for k in range(0, 36, 5):
+        keep = np.arange(36) != k
+        change = np.abs(np.log(clone(fixed()).fit(X[keep], y[keep]).predict_proba(asked)) - full).max()
+        assert change <= upper[k] + 1e-9
+
+
+def test_the_bound_is_the_bare_model_s_on_the_transformed_table():
+    X, y = frame()
+    piped = subject_of(fixed(), X, y)
+    inner = seen(piped).subject
+    bare = subject_of(EXACT, inner.data.X, y, domain=inner.data.domain)
+    uppers = [catalogue.bound(subject, np.arange(36), None)[0].upper for subject in (piped, bare)]
+    np.testing.assert_array_equal(*uppers)
+
+
+def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it():
+    X, y = frame()
+    through = make_pipeline(make_column_transformer((FixedOneHot(DOMAIN), ["kind"]), ("passthrough", ["x"])), EXACT)
+    without = subject_of(through, X, y)
+    (why,) = catalogue.reasons(catalogue.applicable(without)[1])
+    assert "'x'" in why
+    assert "domain=" in why
+    assert catalogue.applicable(subject_of(through, X, y, domain=DOMAIN))[0]
+    outside = X.assign(x=np.where(np.arange(36) == 3, 9.0, X["x"]))
+    (why,) = catalogue.reasons(catalogue.applicable(subject_of(through, outside, y, domain=DOMAIN))[1])
+    assert "outside the declared domain" in why
+
+
+def test_a_declared_range_that_a_step_makes_infinite_is_not_called_undeclared():
+    X = pd.DataFrame({"age": np.arange(1.0, 21.0)})
+    behind = make_pipeline(FunctionTransformer(np.log), LogisticRegression())
+    data = TrainingData(X, np.arange(20) % 2, domain={"age": (0, 30)}, one_record_each=True)
+    why, _ = facts(Subject.local(Recipe(behind, seed=0), data))["why_no_certificate"]
+    assert why.startswith("'age' may be infinite where it reaches the last step")
+
+
+def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
+    X, y = frame()
+    parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
+    subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), X, y)
+    assert any("weighs" in why for why in catalogue.reasons(catalogue.applicable(subject)[1]))
+    np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], refits(subject), rtol=0, atol=2e-6)
+
+
+def test_hashed_text_has_an_engine_and_a_theorem(fleet):
+    rng = np.random.default_rng(0)
+    words = np.array(["aa", "bb", "cc", "dd", "ee"])
+    texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(40)]
+    y = np.array([int("aa" in t) for t in texts])
+    y[:4] = 1 - y[:4]
+    hashed = HashingVectorizer(n_features=16, alternate_sign=False, norm=None)
+    subject = subject_of(make_pipeline(hashed, EXACT), texts, y)
+    np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], refits(subject), rtol=0, atol=2e-6)
+    hashed = HashingVectorizer(n_features=16, alternate_sign=False)
+    assert catalogue.applicable(subject_of(make_pipeline(hashed, EXACT), texts, y))[0]
+
+
+RANGES = {
+    "polynomial": PolynomialFeatures(3),
+    "risen": FunctionTransformer(np.expm1),
+    "normalized": Normalizer("l1"),
+    "binarized": Binarizer(threshold=0.5),
+    "ordinal": OrdinalEncoder(
+        categories=[list(range(-9, 10))] * 3, handle_unknown="use_encoded_value", unknown_value=-7
+    ),
+    "imputed": SimpleImputer(strategy="constant", fill_value=11.0, keep_empty_features=True),
+    "selected": ColumnTransformer([("s", PolynomialFeatures(2), [2, 0])], remainder="passthrough"),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_an_image_holds_what_the_step_makes_of_every_corner_and_of_random_queries(name):
+    rng = np.random.default_rng(1)
+    low, high = np.array([-2.0, 0.5, -1.0]), np.array([1.0, 3.0, -0.25])
+    X = np.round(low + (high - low) * rng.random((400, 3)), 3)
+    X[:8] = np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(3, -1).T
+    y = np.arange(400) % 2
+    subject = subject_of(make_pipeline(RANGES[name], EXACT), X, y, domain=list(zip(low, high, strict=True)))
+    inner = seen(subject).subject
+    sides = np.array(inner.data.domain.box)
+    assert (sides[:, 0] <= inner.data.X).all()
+    assert (sides[:, 1] >= inner.data.X).all()
+    for kind in (np.float16, np.float32):  # asked in another precision, a step answers in it
+        with np.errstate(all="ignore"):
+            made = np.asarray(seen(subject).first.transform(X.astype(kind)), dtype=np.float64)
+        assert ((sides[:, 0] <= made) & (sides[:, 1] >= made)).all()
+    if name in ("polynomial", "risen", "selected"):  # and no wider than half precision rounds, three times at most
+        np.testing.assert_allclose(sides[:, 1].max(), inner.data.X.max(), rtol=3.1 * 2.0**-10)
+
+
+def test_columns_may_be_named_by_a_selector():
+    X, y = frame()
+    steps = ColumnTransformer(
+        [("n", FixedScaler(DOMAIN), make_column_selector(dtype_include=np.number))], remainder="drop"
+    )
+    found = seen(subject_of(make_pipeline(steps, EXACT), X, y))
+    assert found.problem == ""
+    assert found.steps == ("FixedScaler",)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list --all`"),
+        (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
+        (Recipe(as_a_function), "the recipe is a function"),
+        (Recipe(EXACT, predict=refits), "something else than predict_proba"),
+        (Recipe(EXACT), "domain=Domain(box="),
+        (Recipe(make_pipeline(StandardScaler(), EXACT)), "FixedScaler(domain)"),
+    ],
+)
+def test_why_no_theorem_can_speak_is_told_before_anything_is_trained(recipe, said):
+    X, y = frame()
+    known = facts(Subject.local(recipe, TrainingData(X[NUMBERS], y, one_record_each=True)))
+    assert not known["certificates"]
+    assert said in known["why_no_certificate"][0]
