@@ -130,8 +130,9 @@ def prepare(
         raise SubjectError(why)
     if why := misfit(policy, subject):
         raise UsageError(why)
-    if subject.release.floor and (policy.file == WITHHELD or (limits is not None and limits.file_withheld)):
-        subject = replace(subject, release=replace(subject.release, alone=True))
+    if subject.release.floor:  # that nobody gets the file is the operator's word, never the recipe's
+        stated = policy.file == WITHHELD or (limits is not None and limits.file_withheld)
+        subject = replace(subject, release=replace(subject.release, alone=stated))
     if subject.data.domain is not None and (catalogue.applicable(subject)[0] or not not_over_domain(subject)):
         subject = served.check_domain(subject, fleet)
     theorems: tuple[str, ...] = ()

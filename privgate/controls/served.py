@@ -19,7 +19,7 @@ from privgate.controls import reproduces
 from privgate.controls.odd_questions import make_odd_questions
 from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
-from privgate.subject.accepted_questions import AcceptedQuestions
+from privgate.subject.accepted_questions import AcceptedQuestions, is_double
 from privgate.subject.containers import length, stack, take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
@@ -244,6 +244,7 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
         text += f"{result.get('asked')} such"
         control = Precondition("domain_enforced", "warned" if why else "passed", why or text)
         detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
+        detail["answers_single"] = bool(result.get("single"))
         _CHECKED[subject] = replace(subject, beyond=why, detail=detail)
     return _CHECKED[subject]
 
@@ -259,11 +260,18 @@ def ask_outside(opened: Any) -> dict[str, Any]:
     if not outside:
         return {"problem": "no question outside of it could be made up"}
     known = take(opened.X, inside) if listing is None else make_like(np.array(listing[:1]), opened.X)
-    answers_known, *answered = opened.stored.answering([known, *(_put_behind(known, X) for _, X in outside)])
+    single = list[Any]()
+    if is_double(known):
+        with contextlib.suppress(TypeError, ValueError):  # frames of texts alone
+            kinds = dict.fromkeys(known.select_dtypes(np.float64), np.float32) if hasattr(known, "iloc") else np.float32
+            single = [known.astype(kinds)]
+    odd = [*(_put_behind(known, X) for _, X in outside), *single]
+    answers_known, *answered = opened.stored.answering([known, *odd])
+    answers_single = bool(single and answered.pop())
     if not answers_known:
         return {"problem": "the served model did not answer about a record inside of it either"}
     first = next((what for (what, _), yes in zip(outside, answered, strict=True) if yes), "")
-    return {"asked": len(outside), "answered": sum(answered), "example": first}
+    return {"asked": len(outside), "answered": sum(answered), "example": first, "single": answers_single}
 
 
 def _put_behind(known: Any, X: Any) -> Any:

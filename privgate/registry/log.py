@@ -19,6 +19,7 @@ from privgate.registry import layout, load, mlmodel, native, report_place, train
 from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
 from privgate.registry.named import named, plain_name
 from privgate.subject import sources, tasks
+from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -239,7 +240,7 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
     if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
         return None
     names = [c if isinstance(c, str) else int(c) for c in getattr(data.X, "columns", ())]
-    return {**domain.payload(), **({"names": names} if names else {})}
+    return {**domain.payload(), "double": is_double(data.X), **({"names": names} if names else {})}
 
 
 def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> Release:

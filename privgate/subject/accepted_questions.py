@@ -21,8 +21,9 @@ class AcceptedQuestions:
     ----------
     stated : dict
         ``columns`` by name (``ends`` or ``values``, and whether they may be ``missing``), or ``box``, ``categories``,
-        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``names``: the columns of the training frame. A
-        frame of others is refused: a step may read columns by place or by name, and what is looked at must be both.
+        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``double``: floats of other precision, in which
+        scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is
+        refused: a step may read columns by place or by name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -32,6 +33,8 @@ class AcceptedQuestions:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
         n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
         columns, names = self.stated.get("columns"), self.stated.get("names")
+        if self.stated.get("double") and not is_double(X):
+            return np.zeros(n, dtype=bool)
         if names is not None and hasattr(X, "columns") and list(X.columns) != names:
             return np.zeros(n, dtype=bool)
         if columns:
@@ -94,6 +97,12 @@ class AcceptedQuestions:
             raise QuestionRefusedError(
                 "a question lies outside of what this model is declared to accept; .accepted.stated says what that is"
             )
+
+
+def is_double(X: Any) -> bool:
+    """Return whether records hold no floating-point numbers but those of double precision."""
+    kinds: list[Any] = X.dtypes.tolist() if hasattr(X, "iloc") else [getattr(X, "dtype", None)]
+    return all(getattr(kind, "kind", "") != "f" or kind.itemsize == 8 for kind in kinds)
 
 
 def _table(X: Any, n: int) -> Any:

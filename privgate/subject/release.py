@@ -134,16 +134,16 @@ class Release:
         ValueError
             A floor is not above 0, is of no label of the data, or all together are above .1.
         """
-        if not self.floor or isinstance(self.floor, tuple):
+        if not self.floor:
             return self
         labels, usual = np.asarray(classes).tolist(), min(0.01, 1 / (20 * len(classes)))
         named = self.floor if isinstance(self.floor, Mapping) else {}
         if odd := [k for k in named if k not in labels]:
             raise ValueError(f"release: the floor names a label {odd[0]!r} that the data do not have")
-        one = usual if self.floor is True or isinstance(self.floor, Mapping) else float(self.floor)
-        floors = tuple(float(named.get(k, one)) for k in labels)
+        one = float(self.floor) if isinstance(self.floor, float | int) and self.floor is not True else usual
+        floors = self.floor if isinstance(self.floor, tuple) else tuple(float(named.get(k, one)) for k in labels)
         most = 0.1 / max(1, len(labels) - 1)
-        if not (min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
+        if not (len(floors) == len(labels) and min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
             raise ValueError(
                 f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one"
             )
@@ -211,7 +211,8 @@ class Release:
         noise = payload.get("noise")
         made = None if noise is None else _NOISES[noise["kind"]](float(noise["scale"]))
         floor = payload.get("floor", 0.0)
-        return cls(**{**payload, "noise": made, "floor": tuple(floor) if isinstance(floor, list) else floor})
+        floor = tuple(floor) if isinstance(floor, list) else floor
+        return cls(**{**payload, "noise": made, "floor": floor, "alone": False})  # which only who checks may state
 
 
 def floored(p: Float, floor: Float) -> Float:

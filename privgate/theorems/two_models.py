@@ -9,6 +9,7 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.kernel import Case, Refused
 from privgate.kernel.linear import RELEASES
+from privgate.subject.accepted_questions import is_double
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores
 from privgate.theorems.affine_scores import HEAD
@@ -33,6 +34,10 @@ def refusal(subject: Subject) -> str:
         return "the recipe is not scikit-learn's, released as it answers"
     if why := affine_scores.refusal(estimator, 0 if subject.task == "regression" else len(subject.classes)):
         return why
+    if subject.detail.get("answers_single"):
+        return "the model answers numbers of single precision, in which its steps compute otherwise; log it once more"
+    if not is_double(X):
+        return "records are of single precision; pass float64"
     if domain is None:
         return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
     if len(getattr(X, "shape", ())) != 2:
@@ -115,14 +120,14 @@ def limited(about: Units) -> tuple[str, Kept | None]:
     full, *others = (lost if a.problem else a.log_p for a in fleet.read_models(subject, seed, members, asked))
     with_ = full[1:].ravel()
     without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
-    same = (without[:, :4] == with_[:4]).all(axis=1)
+    same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
     if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
         return next((w for t in (with_, *without) if t[0] == 0 and (w := read_reason(t))), "no model is trained"), None
     shape = (3, (size(subject) - HEAD) // 3 // subject.width, int(with_[2]))
     body = slice(HEAD, HEAD + int(np.prod(shape)))
     told = {
         "release": RELEASES[int(with_[1])],
-        "features": int(with_[3]),
+        "features": int(max(with_[3], *without[same, 3])),
         "single": bool(max(with_[4], *without[same, 4])),
     }
     case = posed(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), told)

@@ -1,12 +1,16 @@
 """A floor under every answer: max(floor, c p), with the one c that makes the sum 1."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from privgate import Recipe, Release, Subject, TrainingData
 from privgate.controls.served import describe_release
 from privgate.errors import SubjectError
+from privgate.subject.accepted_questions import AcceptedQuestions
 from privgate.subject.release import floored
 
 
@@ -60,3 +64,18 @@ def test_only_probabilities_have_a_floor():
         Subject.local(Recipe(Ridge(), task="regression"), data, release=Release(floor=0.01))
     data = TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
     assert Subject.local(Recipe(LogisticRegression()), data, release=Release(floor=True)).release.floor == (0.01, 0.01)
+
+
+def test_who_logs_a_model_cannot_state_that_nobody_gets_its_file():
+    logged = Release(floor=0.01, alone=True).resolved(range(2))
+    assert not Release.from_payload(json.loads(json.dumps(logged.payload()))).alone
+    for floors in ((0.4, 0.5), (-0.4, 0.05), (0.01, 0.01, 0.01)):
+        with pytest.raises(ValueError, match="floors of 2 labels"):
+            Release(floor=floors).resolved(range(2))
+
+
+@pytest.mark.parametrize(("kind", "accepted"), [(np.float64, True), (np.int64, True), (np.float32, False)])
+def test_a_question_of_another_precision_lies_outside(kind, accepted):
+    stated = {"box": [[0, 1]], "double": True}
+    assert AcceptedQuestions(stated).holds(np.array([[1]], dtype=kind)).all() == accepted
+    assert AcceptedQuestions(stated).holds(pd.DataFrame({"a": np.array([1], dtype=kind)})).all() == accepted
