@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from privgate.membership.attacks import BY_NAME, lira_online, rmia
+from privgate.membership.attacks import BY_NAME, lira, rmia
 from privgate.membership.attacks.observed import own_log, own_logit, resolution
 from tests.bench.results_table import note
 
@@ -26,14 +26,12 @@ def models():
     return logits, inside, labels
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "figure"), [("lira_online", lira_online, own_logit), ("rmia", rmia, own_log)]
-)
+@pytest.mark.parametrize(("name", "module", "figure"), [("lira_online", lira, own_logit), ("rmia", rmia, own_log)])
 def test_scoring_two_and_a_half_million_trials(models, name, module, figure, monkeypatch):
     log_p, inside, labels = models
     if name == "lira_online":  # the step of the logits, one number, is read off all models or off all others
         step = resolution(log_p, labels)
-        monkeypatch.setattr(lira_online, "resolution", lambda *_: step)
+        monkeypatch.setattr(lira, "resolution", lambda *_: step)
         figure = functools.partial(own_logit, step=step)
     start = time.process_time()
     seen = np.stack([figure(p, labels) for p in log_p])

@@ -200,4 +200,4 @@ def test_costs_are_told_for_the_papers_number_of_trainings(purchases):
     shown = {r.what: r for r in shared.table("network", purchases, seen, 2000, models=8).rows}
 
     assert seen.ratio == pytest.approx(seen.alone * 200_000 / seen.shared)
-    assert shown["times less CPU (first: aimed at)"].obtained == seen.ratio
+    assert shown["times less CPU (due: aimed at)"].obtained == seen.ratio
