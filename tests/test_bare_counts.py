@@ -17,7 +17,7 @@ NOBODY = {
     # drawn for a control, a comparison or a refit
     ("run/refit.py", "len(compared)"),
     ("run/refit.py", "len(answers.units)"),
-    ("influence/sensitivities.py", "all_units"),
+    ("influence/measures.py", "people"),
     ("controls/served.py", "len(rows)"),
     ("controls/served.py", "total - questions"),
     ("training/worker.py", "len(queries)"),

@@ -36,8 +36,7 @@ from privgate.evidence import (
     TrainingPlan,
 )
 from privgate.file import measure as file
-from privgate.influence import as_published as influence
-from privgate.influence import left_out, per_unit, sensitivities
+from privgate.influence import left_out, person_table, published
 from privgate.membership import attack_measures, distance, rotated, sensitive
 from privgate.membership import board as boards
 from privgate.policy import Policy
@@ -142,11 +141,9 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
     attacks = attack_measures.part(run, against_pdtp(run))
-    made = next((t for t in (per_unit.table, sensitivities.table) if run.made(t)), None)
-    records = {} if made is None else dict(run.once(made))
-    theorems = sensitivities.cases if made is sensitivities.table else per_unit.cases
-    kept = () if made is None else theorems(run)
-    about_influence = influence.part(run)
+    people = published.find_table(run)
+    records, kept = ({}, ()) if people is None else (dict(run.once(people.list_people)), people.list_cases(run))
+    about_influence = published.describe_influence(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     run, more = (run, []) if stopped else preconditions.last(run, measurements)
     checked += more
@@ -187,9 +184,9 @@ def _warnings(run: Run) -> Iterator[str]:
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured."""
-    if not run.made(boards.run) or not run.made(per_unit.table):
+    if not run.made(boards.run) or not run.made(person_table.list_people):
         return None
-    return rotated.against_pdtp(run.once(boards.run), run.once(per_unit.table))
+    return rotated.against_pdtp(run.once(boards.run), run.once(person_table.list_people))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

@@ -9,7 +9,7 @@ from privgate.check.prepare import asked_of, facts, misfit, prepare
 from privgate.controls import depends, reproduces
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
-from privgate.influence import indirect_queries, left_out
+from privgate.influence import left_out, question_search
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 from privgate.run.needs import Need
@@ -36,7 +36,7 @@ def _reruns(run: Run) -> int:
 TRAINED: Mapping[Need, tuple[str, Callable[[Run], int]]] = {
     Need.SHADOWS: ("shadow models on random halves of the pool", lambda run: run.limits.shadow_models),
     Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings),
-    Need.EVERY_QUERY: ("questions that tell more", indirect_queries.trainings),
+    Need.EVERY_QUERY: ("questions that tell more", question_search.count_trainings),
     Need.RERUNS: ("reruns that are watched", _reruns),
     Need.AUDIT: ("audit of the claim", _audit),
 }

@@ -10,7 +10,7 @@ from privgate.run.run import Run
 
 #: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
 MEASURED: dict[str, str] = {
-    "dtp": "privgate.influence.dtp_measures:every_query",
+    "dtp": "privgate.influence.measures:measure_dtp",
     "deletion_capacity": "privgate.claims.capacity:count_deletions",
     "attack_advantage": "privgate.membership.attack_measures:advantage",
     "dp_epsilon": "privgate.claims.epsilon:measure_epsilon",
@@ -19,8 +19,8 @@ MEASURED: dict[str, str] = {
     "dp_epsilon_lower_bound": "privgate.claims.audit:measure_lower_bound",
     "attack_accuracy": "privgate.membership.attack_measures:accuracy",
     "generalization_gap": "privgate.membership.loss_gap:measure_gap",
-    "sensitivity": "privgate.influence.sensitivities:measure",
-    "pdtp": "privgate.influence.dtp_measures:direct_queries",
+    "sensitivity": "privgate.influence.measures:measure_sensitivity",
+    "pdtp": "privgate.influence.measures:measure_pdtp",
     "file_records": "privgate.file.measure:count_records",
     "attribute_advantage": "privgate.membership.sensitive:advantage",
     "robust_advantage": "privgate.membership.distance:advantage",

@@ -26,7 +26,7 @@ def _documentation(thing: Any) -> str:
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import vocabulary
-    from privgate.influence import as_published
+    from privgate.influence import published
     from privgate.membership import attacks, numbers
     from privgate.policy import Policy, rules
     from privgate.policy.problems import shipped
@@ -44,7 +44,7 @@ def entries() -> Iterator[tuple[str, str, str]]:
             name = entry.about.name if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             yield kind, str(name), _documentation(entry) + reach
-    for proposition in as_published.ALL:
+    for proposition in published.ALL:
         yield "proposition", proposition.name, proposition.page
     for word in (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY):
         avoided = f"\n\nWe do not say: {', '.join(word.instead_of)}." if word.instead_of else ""

@@ -13,28 +13,18 @@ from privgate.kernel.sample import LEVEL, PARDONED, Looks, exceeding_limit, quan
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """One number with its interval.
-
-    Parameters
-    ----------
-    value, low, high : float
-        ``low <= value <= high``; larger is worse.
-    where : int
-        Position of the worst person, -1 where no single one stands for the number.
-    claim : str
-        What can no longer be claimed because people were sampled; empty at full coverage.
-    confidence : float or None
-        Of the interval; None where it is certain.
-    beyond : float or None
-        Share of people at most, with that confidence, whom the upper limit does not hold for; None where it is nobody.
-    """
+    """One number with its interval, ``low <= value <= high``; larger is worse. Section 9.1 of docs/mathematics.md."""
 
     value: float
     low: float
     high: float
+    #: position of the worst person, -1 where no single one stands for the number
     where: int = -1
+    #: what can no longer be claimed because people were sampled; empty at full coverage
     claim: str = ""
+    #: of the interval; None where it is certain
     confidence: float | None = None
+    #: share of people at most, with that confidence, whom the upper limit does not hold for; None where it is nobody
     beyond: float | None = None
 
 
@@ -93,12 +83,7 @@ def _but_for(found: Aggregated, unsure: int, high: Float, population: int, reque
 
 
 def maximum(value: Float, low: Float, high: Float, population: int) -> Aggregated:
-    """Return the largest value of all people; below full coverage nothing is said about it but a lower limit.
-
-    References
-    ----------
-    Section 9.1 of docs/mathematics.md.
-    """
+    """Return the largest value of all people; below full coverage nothing is said about it but a lower limit."""
     worst = int(np.argmax(low)) if np.max(low) == np.max(value) else int(np.argmax(value))
     if len(value) == population:
         return Aggregated(float(np.max(value)), float(np.max(low)), float(np.max(high)), worst)
@@ -111,10 +96,8 @@ def quantile(
 ) -> Aggregated:
     """Return the q-quantile over people: exact at full coverage, an order statistic of a random sample else.
 
-    References
-    ----------
-    Section 9.1 of docs/mathematics.md: at most a share of 1 - q exceeds what the planned looks let nobody, or two,
-    exceed; without planned looks the j-th order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
+    At most a share of 1 - q exceeds what the planned looks let nobody, or two, exceed; without planned looks the j-th
+    order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
     """
     m = len(value)
     point = float(np.quantile(value, q, method="inverted_cdf"))
@@ -136,9 +119,7 @@ def share_above(
 ) -> Aggregated:
     """Return the fraction of people above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
 
-    References
-    ----------
-    Section 9.1 of docs/mathematics.md: M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
+    M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
     """
     m = len(value)
     surely, possibly = int(np.sum(low > threshold)), int(np.sum(high > threshold))

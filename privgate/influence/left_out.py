@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.evidence import EngineShare, Kind, Measurement, Precondition, Request
 from privgate.evidence.telling import sampled
-from privgate.influence import aggregate, changes, riskiest
+from privgate.influence import aggregate, per_person, riskiest
 from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.kernel.sample import Looks, exceeding_limit, plan_looks
 from privgate.run import refit
@@ -23,6 +23,7 @@ from privgate.run.beside import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
+from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.certificate import Certified
 from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training import budget
@@ -36,18 +37,9 @@ SEEDS = 2
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Who is to be left out, before anybody is.
+    """Who is to be left out, before anybody is: everybody in the order drawn, and how many of them each look takes.
 
-    Parameters
-    ----------
-    order : int64 array of shape (n_units,)
-        Everybody as they are drawn.
-    sizes : tuple of int
-        How many of them each look takes.
-    looks : Looks, optional
-        What follows from the looks; None where everybody is asked for.
-    lost : str
-        What a budget gives up, one sentence.
+    ``looks`` is None where everybody is asked for; ``lost`` says in one sentence what a budget gives up.
     """
 
     order: Index
@@ -58,17 +50,15 @@ class Plan:
 
 def limit_everybody(run: Run) -> Certified | None:
     """Return what theorems say of everybody, where that keeps every limit; None where people are to be left out."""
-    asked = run.limits
-    if not (run.by_theorem and run.thresholds) or asked.full or not run.subject.release.exact:
+    budgets = (run.limits.max_retrains, run.limits.budget_seconds)
+    counted = run.limits.full or any(b is not None for b in budgets)  # the operator says how many
+    if not (run.by_theorem and run.thresholds and run.subject.release.exact) or counted:
         return None
-    if not (asked.max_retrains is None and asked.budget_seconds is None):
-        return None  # the operator says how many
     if run.subject.task != "classification":
         return None
-    everybody = np.arange(run.n_units, dtype=np.int64)
-    attacked = Need.SHADOWS in run.asked
-    found = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
-    return found if found.upper.max() <= min(run.thresholds) else None
+    everybody, attacked = np.arange(run.n_units, dtype=np.int64), Need.SHADOWS in run.asked
+    limits = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
+    return limits if limits.upper.max() <= min(run.thresholds) else None
 
 
 def plan_looks_of(run: Run) -> Looks | None:
@@ -80,10 +70,10 @@ def plan_looks_of(run: Run) -> Looks | None:
 
 def plan_people(run: Run) -> Plan:
     """Return who is to be refitted, of whom a closed form compares its answers where it answers for everybody."""
-    return plan_refits(run, computed=computes_everybody(run))
+    return _plan_refits(run, computed=computes_everybody(run))
 
 
-def plan_refits(run: Run, *, computed: bool = False) -> Plan:
+def _plan_refits(run: Run, *, computed: bool) -> Plan:
     """Return who is to be refitted; a budget takes the first of them, and then a share is approved by planned looks."""
     n, looks = run.n_units, run.once(plan_looks_of)
     order = budget.order(run.subject, run.fleet)
@@ -123,7 +113,8 @@ def count_trainings(run: Run) -> int:
 
 def list_hints(run: Run) -> list[str]:
     """Return what may make leaving people out cheaper, or too cheap for an approval."""
-    said = [f"{name} does not answer here: {why}" for name, why in riskiest.list_declining(run).items()]
+    why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
+    said = [f"{name} does not answer here: {text}" for name, text in why.items() if text]
     looks = run.once(plan_looks_of)
     if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
         first, second = looks.sizes
@@ -140,30 +131,20 @@ def spared(run: Run) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut(Noted):
-    """Models with and without people, and how they were come by.
-
-    Parameters
-    ----------
-    retrained : Retrained
-    people : int
-        Of how many people models were wanted.
-    shares : tuple of EngineShare
-        What each way of leaving out answered.
-    declined : mapping closed form -> sentence
-    compared : Precondition, optional
-        What refits say of a closed form.
-    decided_by : str
-        The rule that was broken when the work ended early; empty if it did not.
-    unsure : int
-        Of how many people at most a closed form may be wrong, with 95 % confidence; 0 where none is believed.
-    """
+    """Models with and without people, and how they were come by."""
 
     retrained: Retrained = field(kw_only=True)
+    #: of how many people models were wanted
     people: int = field(kw_only=True)
+    #: what each way of leaving out answered
     shares: tuple[EngineShare, ...] = ()
+    #: why closed forms do not answer: name -> sentence
     declined: Mapping[str, str] = field(default_factory=dict)
+    #: what refits say of a closed form
     compared: Precondition | None = None
+    #: the rule that was broken when the work ended early; empty if it did not
     decided_by: str = ""
+    #: of how many people at most a closed form may be wrong, with 95 % confidence; 0 where none is believed
     unsure: int = 0
 
 
@@ -172,8 +153,8 @@ def leave_out(run: Run) -> LeftOut:
     plan = run.once(plan_people)
     if run.once(limit_everybody) is not None:
         run = replace(run, seeds=run.seeds[:SEEDS])
-        found = refit.ask_listed(riskiest.ask_about(run, np.sort(plan.order[: plan.sizes[0]])), changes=_lists(run))
-        return LeftOut(retrained=found, people=len(found.units), shares=_list_shares(found, len(found.units), None))
+        refits = _ask(run, np.sort(plan.order[: plan.sizes[0]]))
+        return LeftOut(retrained=refits, people=len(refits.units), shares=_list_shares(refits, len(refits.units), None))
     form, whole = run.once(riskiest.compute_everybody), computes_everybody(run)
     if whole:
         compared = _list_compared(run, plan)
@@ -186,7 +167,7 @@ def leave_out(run: Run) -> LeftOut:
         if checked.outcome != "passed":  # nothing it said is used, the planned people are refitted, and no others
             declined[computed.engine.name], computed = checked.message, None
             if whole and not decided:
-                plan = plan_refits(run)
+                plan = _plan_refits(run, computed=False)
                 found, people, decided = _refit_looks(run, [plan.order[:s] for s in plan.sizes], plan.sizes[-1])
         elif whole and not decided:
             others = ~np.isin(computed.answers.units, found.units)  # whoever it leaves was refitted
@@ -204,9 +185,10 @@ def leave_out(run: Run) -> LeftOut:
     )
 
 
-def _lists(run: Run) -> bool:
+def _ask(run: Run, people: Index) -> Retrained:
+    """Return refits of some people, who are asked every listed question where a rule or a theorem needs the answers."""
     reads = run.subject.task == "regression" and not two_models.refusal(run.subject)
-    return Need.EVERY_QUERY in run.asked or reads
+    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.asked or reads)
 
 
 def _list_compared(run: Run, plan: Plan) -> Index:
@@ -233,67 +215,61 @@ def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrain
     stops, parts, broken = _may_stop(run), list[Retrained](), [""]
 
     def see(now: Index) -> tuple[int, bool]:
-        made = refit.ask_listed(riskiest.ask_about(run, now), changes=_lists(run))
-        parts[:] = [Retrained.concatenate([*parts, made])]
+        parts[:] = [Retrained.concatenate([*parts, _ask(run, now)])]
         if stops and len(parts[0].units) < len(looks[-1]):
             broken[0] = find_broken(run, people, parts[0])
         return _count_above(run, parts[0]), bool(broken[0])
 
     score = run.once(riskiest.rank_everybody).score if stops else np.zeros(run.n_units)
-    refusing = _count_refusing(run) if stops else run.n_units
+    planned = run.once(plan_looks_of)
+    refusing = run.n_units if not stops else 1 if planned is None else planned.refusing
     taken = riskiest.look_riskiest_first(looks, score, see, refusing=refusing, workers=run.fleet.workers)
     return parts[0], people if taken == len(looks[-1]) else taken, broken[0]
 
 
-def _count_refusing(run: Run) -> int:
-    """Return how many people above a limit refuse at the least."""
-    looks = run.once(plan_looks_of)
-    return 1 if looks is None else looks.refusing
-
-
-def _count_above(run: Run, found: Retrained) -> int:
+def _count_above(run: Run, refits: Retrained) -> int:
     """Return how many people may be above a limit; 0 where everybody is asked for, of whom no look may be the last."""
     if run.once(plan_looks_of) is None or not run.thresholds:
         return 0
     subject, noise = run.subject, run.subject.release.noise
     if subject.task == "regression":
-        own = changes.of(subject, found)
-        unit = own.outside if noise is None else noise.scale / subject.scale[1]
-        return int((~(own.high <= min(run.thresholds) * unit)).sum())
-    high = np.where(found.lost, np.inf, changes.per_unit(found, subject.release)["pdtp_high"] + run.registered_apart[0])
+        moves = per_person.measure_moves(subject, refits)
+        high = moves.high / (moves.outside if noise is None else noise.scale / subject.scale[1])
+        return int((~(high <= min(run.thresholds))).sum())
+    high = per_person.measure_influence(refits, subject.release)["pdtp_high"] + run.registered_apart[0]
     if Need.EVERY_QUERY in run.asked:
         attacked = Need.SHADOWS in run.asked
-        upper = catalogue.bound(subject, found.units, found, attacked=attacked, fleet=run.fleet)[0].upper
+        upper = catalogue.bound(subject, refits.units, refits, attacked=attacked, fleet=run.fleet)[0].upper
         high = np.maximum(high, upper + run.registered_apart[1])
-    return int((high > min(run.thresholds)).sum())
+    return int((refits.lost | (high > min(run.thresholds))).sum())
 
 
 def _may_stop(run: Run) -> bool:
     """Return whether work ends with the first broken rule; a regressor's unit of measure may take everybody."""
-    known = run.subject.task == "classification" or changes.widest(run.subject) is not None
+    known = run.subject.task == "classification" or per_person.limit_residuals(run.subject) is not None
     return bool(run.breaks) and not run.limits.full and known
 
 
-def find_broken(run: Run, people: int, found: Retrained) -> str:
+def find_broken(run: Run, people: int, refits: Retrained) -> str:
     """Return the name of an enforced rule that these models, of so many people wanted, break; empty if they break none.
 
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
     the report will say, by the rule itself.
     """
+    unit: float | None = 1.0
     if run.subject.task == "regression":
-        own, widest = changes.of(run.subject, found), changes.widest(run.subject)
+        moves, widest = per_person.measure_moves(run.subject, refits), per_person.limit_residuals(run.subject)
         # before everybody is left out the unit of measure is not known, but how large it can be may be
         sure = widest if people == run.n_units else None
-        unit = own.outside if len(found.units) == people else sure
+        unit, low = moves.outside if len(refits.units) == people else sure, moves.low
         if run.subject.release.noise is not None or unit is None:
             return ""
-        low = own.low / unit
     else:
-        unit = 1.0
-        low = np.where(found.lost, np.inf, changes.per_unit(found, run.subject.release, people=people)["pdtp_low"])
-    if not (name := _break_rule(run, people, found, low)) or not run.at_seed:
+        own = per_person.measure_influence(refits, run.subject.release, people=people)["pdtp_low"]
+        low = np.where(refits.lost, np.inf, own)
+    if not (name := _break_rule(run, people, refits, low / unit)) or not run.at_seed:
         return name
-    return _break_rule(run, people, found, confirm_at_other_seeds(run, found.units, low, unit))
+    return _break_rule(run, people, refits, confirm_at_other_seeds(run, refits.units, low / unit, unit))
 
 
 def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:

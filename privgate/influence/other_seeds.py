@@ -1,12 +1,10 @@
 """Where training draws, a change above a limit at the released seed may be the seed's own noise: other seeds tell."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.controls.seeds import PAIRED, draw_others, plan_other
-from privgate.influence import changes
+from privgate.influence import per_person
 from privgate.run import beside
 from privgate.run.run import Run
 from privgate.theorems.retrained import REFIT, Retrained
@@ -15,40 +13,23 @@ from privgate.theorems.retrained import REFIT, Retrained
 MOST_PAIRED = 30
 
 
-@dataclass(eq=False)
-class Confirmed:
-    """What other seeds say of people above a limit: person -> lower limit, in the unit of the answers."""
-
-    lower: dict[int, float] = field(default_factory=dict)
-
-
-def confirmed(run: Run) -> Confirmed:
-    """Return what is known so far of one run; filled as people are refitted at other seeds."""
+def known_limits(run: Run) -> dict[int, float]:
+    """Return the lower limits of people that one run knows, in the answers' unit; filled as they are refitted."""
     del run
-    return Confirmed()
+    return {}
 
 
 def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1.0) -> Float:
-    """Return the lower limits that stand where training depends on its seed, shape (U,); larger is worse.
+    """Return the lower limits of people that stand where training depends on its seed, shape (U,); larger is worse.
 
-    Parameters
-    ----------
-    run : Run
-    people : int64 array of shape (U,)
-    low : float64 array of shape (U,)
-        Lower limits at the released seed.
-    scale : float
-        Unit of ``low``, in the answers' own.
-
-    Notes
-    -----
     A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted
     at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
-    them. A person whom these seeds do not show may be without influence: 0. Section 9.4 of docs/mathematics.md.
+    them. A person whom these seeds do not show may be without influence: 0. ``scale`` is the unit of ``low`` in the
+    answers' own. Section 9.4 of docs/mathematics.md.
     """
     if not run.at_seed or not run.people:
         return low
-    least, known = min(limit for limit, _ in run.people), run.once(confirmed).lower
+    least, known = min(limit for limit, _ in run.people), run.once(known_limits)
     worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
     if min(share for _, share in run.people) * len(people) < MOST_PAIRED:  # else so few people break no rule
         missing = [p for p in (int(people[k]) for k in worst[:MOST_PAIRED]) if p not in known]
@@ -89,9 +70,9 @@ def _pair(run: Run, people: Index) -> Float:
     status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
     paired = Retrained.of(REFIT, people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status)
     if run.subject.task == "regression":
-        lower = changes.of(run.subject, paired).low
+        lower = per_person.measure_moves(run.subject, paired).low
     else:
-        lower = changes.per_unit(paired, run.subject.release, people=MOST_PAIRED)["pdtp_low"]
+        lower = per_person.measure_influence(paired, run.subject.release, people=MOST_PAIRED)["pdtp_low"]
     return np.where(lost.all(axis=0), np.inf, np.where(lost.any(axis=0), 0.0, lower))
 
 
@@ -99,5 +80,5 @@ def describe_seeds(run: Run) -> dict[str, bool]:
     """Return for evidence that a number is about the released seed, and what other seeds say of people above limits."""
     if not run.at_seed:
         return {}
-    lower, least = run.once(confirmed).lower, min((limit for limit, _ in run.people), default=np.inf)
+    lower, least = run.once(known_limits), min((limit for limit, _ in run.people), default=np.inf)
     return {"own_coins": True, "followed": bool(lower), "shown": any(v > least for v in lower.values())}

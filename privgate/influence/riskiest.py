@@ -11,7 +11,7 @@ from privgate.run import beside, refit
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.leakage import largest_change
-from privgate.theorems.catalogue import CLOSED_FORMS, find_closed_form
+from privgate.theorems.catalogue import find_closed_form
 from privgate.theorems.closed_form import Asked
 from privgate.theorems.hypotheses import unit_rows, vanishing
 from privgate.training.fit import Fit
@@ -46,12 +46,6 @@ def compute_everybody(run: Run) -> ClosedForm:
     asked = ask_about(run, np.arange(run.n_units, dtype=np.int64))
     made = refit.compute(engine, asked, changes=Need.EVERY_QUERY in run.asked)
     return ClosedForm(None, {**declined, engine.name: made}) if isinstance(made, str) else ClosedForm(made, declined)
-
-
-def list_declining(run: Run) -> dict[str, str]:
-    """Return why closed forms of this kind of model do not answer, which whoever owns the recipe may change."""
-    why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
-    return {name: text for name, text in why.items() if text}
 
 
 def ask_about(run: Run, units: Index) -> Asked:
@@ -102,18 +96,9 @@ def look_riskiest_first(
     """Let people be seen in rounds, riskiest first, and return how many of the drawn order the last look takes.
 
     A look after which nobody is above a limit is the last. As soon as somebody is, the next one goes on, which holds
-    it. Rounds are as small as a refusal may be, and grow while nobody more is above.
-
-    Parameters
-    ----------
-    looks : sequence of int64 arrays
-        People of each look; each holds the one before.
-    score : float64 array of shape (n_units,)
-        How much everybody may matter; whatever it is, no look errs oftener.
-    see : callable
-        Refits people; returns how many are above a limit so far, and whether that ends the work.
-    refusing : int
-        How many above a limit refuse at the least.
+    it. Rounds are as small as a refusal may be, and grow while nobody more is above. Whatever ``score`` is, shape
+    (n_units,), no look errs oftener. ``see`` refits people, and returns how many are above a limit so far and whether
+    that ends the work; ``refusing`` of them refuse at the least.
     """
     done, above, ends = looks[0][:0], 0, False
     for look in looks:

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases
 from privgate.cases import Kept
 from privgate.check import confirm, gate
-from privgate.influence import aggregate, per_unit
+from privgate.influence import aggregate, person_table
 from privgate.kernel import Case
 from privgate.policy.rules.dtp import Dtp
 from privgate.policy.rules.rule_base import Rule
@@ -48,10 +48,10 @@ def dtp(policy, asked, fleet):
 
 def lying_table(monkeypatch):
     def nobody_moves(run):
-        people = len(run.once(per_unit.spread)["pdtp"])
+        people = len(run.once(person_table.measure_direct)["pdtp"])
         return np.zeros(people), np.zeros(people), None
 
-    monkeypatch.setattr(per_unit, "over_all_queries", nobody_moves)
+    monkeypatch.setattr(person_table, "limit_every_question", nobody_moves)
 
 
 def lying_aggregation(monkeypatch):
@@ -85,7 +85,7 @@ def lying_cases(monkeypatch):
 
 
 def no_cases(monkeypatch):
-    monkeypatch.setattr(per_unit, "cases", lambda _: ())
+    monkeypatch.setattr(person_table, "list_cases", lambda _: ())
     lying_table(monkeypatch)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.influence import aggregate
-from privgate.influence.dtp_measures import _confidence
+from privgate.influence.measures import add_doubts
 
 VALUES = st.lists(st.floats(0, 10), min_size=1, max_size=60)
 
@@ -83,9 +83,9 @@ def test_doubt_about_a_unit_widens_the_share():
 
 
 def test_errors_of_a_sample_and_of_seeds_add_up():
-    assert _confidence(None, None) is None
-    assert _confidence(0.95, None) == _confidence(None, 0.95) == 0.95
-    assert _confidence(0.95, 0.95) == 0.9
+    assert add_doubts(None, None) is None
+    assert add_doubts(0.95, None) == add_doubts(None, 0.95) == 0.95
+    assert add_doubts(0.95, 0.95) == 0.9
 
 
 @pytest.mark.parametrize(

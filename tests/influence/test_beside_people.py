@@ -10,8 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Budget, Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import questions
 from privgate.evidence import Request
-from privgate.influence import left_out, per_unit, riskiest
-from privgate.influence import sensitivities as numbers
+from privgate.influence import left_out, person_table, regressors, riskiest
 from privgate.run import beside, refit
 from privgate.run.run import Run
 from tests.in_process import InProcess
@@ -40,14 +39,17 @@ def test_a_fast_engine_says_what_refits_say_beside_the_record():
     estimator = LogisticRegression(solver="newton-cholesky", tol=1e-10)
     some = run(Recipe(estimator))
     near = some.once(beside.of_people)
-    found, direct = some.once(riskiest.compute_everybody).computed.answers, some.once(per_unit.spread)["pdtp"]
+    found, direct = (
+        some.once(riskiest.compute_everybody).computed.answers,
+        some.once(person_table.measure_direct)["pdtp"],
+    )
     again = refit.leave_out(replace(riskiest.ask_about(some, found.units), fleet=InProcess()))
 
     assert set(found.engine) == {"logistic"}
     assert len(found.row_query) == N * (1 + len(near.kinds))
     assert (found.row_query == again.row_query).all()
     assert found.log_without == pytest.approx(again.log_without, abs=1e-5)
-    assert (direct >= run(Recipe(estimator), beside=False).once(per_unit.spread)["pdtp"] - 1e-9).all()
+    assert (direct >= run(Recipe(estimator), beside=False).once(person_table.measure_direct)["pdtp"] - 1e-9).all()
 
 
 def test_a_person_of_several_records_is_asked_beside_each():
@@ -61,8 +63,8 @@ def test_a_person_of_several_records_is_asked_beside_each():
 def test_residuals_of_a_regressor_are_those_at_records(fleet):
     near, own = (run(Recipe(Ridge(), task="regression"), on_numbers(N), beside=b, fleet=fleet) for b in (True, False))
 
-    assert near.once(numbers.unit) == pytest.approx(own.once(numbers.unit))
-    assert (near.once(numbers.changes).value >= own.once(numbers.changes).value - 1e-12).all()
+    assert near.once(regressors.measure_unit) == pytest.approx(own.once(regressors.measure_unit))
+    assert (near.once(regressors.measure_moves).value >= own.once(regressors.measure_moves).value - 1e-12).all()
     assert len(near.once(left_out.retrained).row_query) > len(own.once(left_out.retrained).row_query)
 
 

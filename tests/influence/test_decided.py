@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
 from privgate.check import prepare
 from privgate.evidence import Measurement, Request
-from privgate.influence import aggregate, changes, left_out
+from privgate.influence import aggregate, left_out, per_person
 from privgate.influence.left_out import DECIDED
 from privgate.linear_scores import softmax_scores
 from privgate.report import report_document as rendering
@@ -217,12 +217,12 @@ def noisy(rng, mean, seeds, *, spread=0.5):
 
 def test_over_seeds_a_limit_is_the_same_whoever_else_was_measured():
     found = noisy(np.random.default_rng(0), np.linspace(0, 2, 30), 12)
-    all_of_them = changes.per_unit(found, Release(), people=30)["pdtp_low"]
+    all_of_them = per_person.measure_influence(found, Release(), people=30)["pdtp_low"]
     some = np.isin(found.units, [3, 11, 29])
-    alone = changes.per_unit(found.select(some), Release(), people=30)["pdtp_low"]
+    alone = per_person.measure_influence(found.select(some), Release(), people=30)["pdtp_low"]
 
     np.testing.assert_array_equal(alone, all_of_them[some])
-    assert (changes.per_unit(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
+    assert (per_person.measure_influence(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
 
 
 def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
@@ -232,5 +232,5 @@ def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
     blocked = 0
     for _ in range(runs):
         found = noisy(rng, np.full(people, 1.0), 10)
-        blocked += bool((changes.per_unit(found, Release(), people=people)["pdtp_low"] > 1.0).any())
+        blocked += bool((per_person.measure_influence(found, Release(), people=people)["pdtp_low"] > 1.0).any())
     assert blocked / runs <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)

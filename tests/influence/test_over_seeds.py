@@ -6,7 +6,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
-from privgate.influence.changes import per_unit
+from privgate.influence.per_person import measure_influence
 from privgate.run.run import Budget
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 from privgate.theorems.retrained import Retrained, Status
@@ -104,22 +104,22 @@ def flipping(share, seeds, units, rng, *, inside=0.0):
 def test_flips_of_a_released_label_have_an_interval_of_their_own(share, seeds):
     rng = np.random.default_rng(0)
     runs = 800
-    found = per_unit(flipping(share, seeds, runs, rng), Release("label"))
+    found = measure_influence(flipping(share, seeds, runs, rng), Release("label"))
     approved = np.mean(found["pdtp_high"] <= 1.0)
 
     assert approved <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
 
 
 def test_a_label_that_never_flips_is_limited():
-    found = per_unit(flipping(0.0, SEEDS_FOR_A_LIMIT, 20, np.random.default_rng(0)), Release("label"))
+    found = measure_influence(flipping(0.0, SEEDS_FOR_A_LIMIT, 20, np.random.default_rng(0)), Release("label"))
 
     assert (found["pdtp_high"] <= 1e-9).all()
 
 
 def test_rounded_answers_get_a_limit_that_jumps_widen():
     rng = np.random.default_rng(1)
-    quiet = per_unit(flipping(0.0, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
-    jumpy = per_unit(flipping(0.1, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
+    quiet = measure_influence(flipping(0.0, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
+    jumpy = measure_influence(flipping(0.1, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
 
     assert (quiet["pdtp_low"] <= quiet["pdtp"]).all()
     assert (jumpy["pdtp"] <= jumpy["pdtp_high"]).all()
@@ -133,4 +133,4 @@ def test_a_changed_spread_raises_the_upper_limit():
     arms = [np.stack([-np.log1p(np.exp(-v)), -np.log1p(np.exp(v))], axis=-1) for v in logit]
     wide = Retrained(**{**vars(found), "log_with": arms[0], "log_without": arms[1]})
 
-    assert (per_unit(wide, Release())["pdtp_high"] > 1.0).all()
+    assert (measure_influence(wide, Release())["pdtp_high"] > 1.0).all()

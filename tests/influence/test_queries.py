@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.influence import indirect_queries
+from privgate.influence import question_search
 from privgate.theorems import catalogue
 from privgate.training.fleet import Fleet
 
@@ -52,8 +52,8 @@ def fleet():
 
 
 def run(subject, fleet, units, **effort):
-    return indirect_queries.search(
-        subject, np.asarray(units), fleet, np.random.default_rng(0), effort=indirect_queries.QueryEffort(**effort)
+    return question_search.search(
+        subject, np.asarray(units), fleet, np.random.default_rng(0), effort=question_search.QueryEffort(**effort)
     )
 
 
@@ -67,7 +67,7 @@ def test_the_planted_classifier_is_found_when_its_input_is_in_the_declared_domai
     )
     found = run(subject, fleet, [6, 7], rounds=1)
     np.testing.assert_allclose(found.lower, [0.0, np.log(10)])
-    assert np.asarray(found.queries)[1].tolist() == [4, 0, 1]
+    assert found.rows[1].tolist() == [4, 0, 1]
     assert found.kinds[1] == "domain"
 
 
@@ -125,14 +125,14 @@ def test_ascent_comes_near_the_certificate_of_a_linear_model_and_never_above(fle
 def test_queries_stay_inside_the_declared_domain():
     rng = np.random.default_rng(0)
     box = Domain(box=((-1.0, 2.0), (0.0, 0.5)))
-    rows = indirect_queries.neighbours(
+    rows = question_search.choose_around(
         np.array([1.0, 0.1]), np.array([[0.0, 0.2]]), box, 200, rng, uphill=np.array([1.0, -3.0])
     )
     assert len(rows) > 100
     assert (rows >= (-1.0, 0.0)).all()
     assert (rows <= (2.0, 0.5)).all()
     words = Domain(max_length=5)
-    rows = indirect_queries.neighbours(np.array([1.0, 2.0]), np.array([[0.0, 2.0]]), words, 100, rng)
+    rows = question_search.choose_around(np.array([1.0, 2.0]), np.array([[0.0, 2.0]]), words, 100, rng)
     assert (rows.sum(axis=1) <= 5).all()
     assert (rows == np.floor(rows)).all()
 
@@ -140,7 +140,7 @@ def test_queries_stay_inside_the_declared_domain():
 def test_the_estimated_slope_points_uphill():
     rng = np.random.default_rng(0)
     points = rng.random((200, 3))
-    direction = indirect_queries.slope(points, points @ np.array([1.0, -2.0, 0.0]))
+    direction = question_search.estimate_slope(points, points @ np.array([1.0, -2.0, 0.0]))
     assert direction[0] > 0
     assert direction[1] < 0
     assert abs(direction[2]) < abs(direction[0])

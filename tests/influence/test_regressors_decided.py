@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Recipe, Subject, TrainingData, evaluate
-from privgate.influence import changes
+from privgate.influence import per_person
 from privgate.training.fleet import Fleet
 from privgate.verdict import Outcome
 
@@ -32,13 +32,13 @@ def test_residuals_of_people_left_out_are_no_larger_than_is_said(model, data):
     ends = np.maximum(y - y.min(), y.max() - y)
 
     assert (np.abs(missed) <= ends[::5] + 1e-9).all()
-    assert changes.widest(subject(model, data)) == pytest.approx(np.sqrt((ends**2).mean()) / deviation)
+    assert per_person.limit_residuals(subject(model, data)) == pytest.approx(np.sqrt((ends**2).mean()) / deviation)
     assert np.isfinite(mean)
 
 
 @pytest.mark.parametrize("model", [Ridge(), GradientBoostingRegressor()], ids=lambda m: type(m).__name__)
 def test_answers_that_may_leave_the_targets_have_no_such_limit(model, data):
-    assert changes.widest(subject(model, data)) is None
+    assert per_person.limit_residuals(subject(model, data)) is None
 
 
 def test_a_whole_tree_is_refused_before_everybody_is_left_out(data, tmp_path):

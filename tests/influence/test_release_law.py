@@ -15,8 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData
-from privgate.influence import changes
 from privgate.influence import left_out as leave_one_out
+from privgate.influence import per_person
 from privgate.policy.rules import METRICS
 from privgate.run.run import Run
 from privgate.subject.tasks import aligned
@@ -203,7 +203,7 @@ def violations(kind, seeds, n):
             subject = Subject.local(local.recipe, local.data, release=release)
             bench = Run(subject, fleet, seeds=(0,), asked=METRICS["pdtp"].needs)
             found = bench.once(leave_one_out.retrained)
-            stated = changes.per_unit(found, release)
+            stated = per_person.measure_influence(found, release)
             over = np.where(found.lost, np.inf, stated["pdtp_high"])
             under = np.where(found.lost, 0.0, stated["pdtp_low"])
             asked += len(over)

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 from privgate import Budget, Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate
 from privgate.errors import UsageError
 from privgate.evidence import SENSITIVITY_COLUMNS
-from privgate.influence import sensitivities
+from privgate.influence import regressors
 from privgate.policy import problems
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
@@ -110,7 +110,7 @@ def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     subject = Subject.local(
         Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y, one_record_each=True)
     )
-    changes = Run(subject, fleet, seeds=(0,)).once(sensitivities.changes)
+    changes = Run(subject, fleet, seeds=(0,)).once(regressors.measure_moves)
     verdict = judged(fleet, subject, seeds=10)
 
     assert changes.value.max() / changes.outside < 0.01  # it would have passed by far
@@ -193,7 +193,7 @@ def test_what_noise_leaves_to_anybody_is_the_total_variation(noise, shift):
     z = np.linspace(-60, 60, 240_001)
     density = np.gradient(noise.below(z), z), np.gradient(noise.below(z - shift), z)
 
-    assert sensitivities.told_apart(noise, shift) == pytest.approx(
+    assert regressors.tell_apart(noise, shift) == pytest.approx(
         np.trapezoid(np.abs(density[0] - density[1]) / 2, z), abs=1e-4
     )
 

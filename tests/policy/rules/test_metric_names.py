@@ -16,7 +16,7 @@ PACKAGE = Path(privgate.__file__).parent
 TABLE = PACKAGE / "check/questions.py"
 #: words spelled like a metric that are none: of the HTML, a part of the evidence, a parameter, a key, a column
 HTML = {
-    ("pdtp", "influence/dtp_measures.py"),
+    ("pdtp", "influence/measures.py"),
 }
 
 

@@ -1,32 +1,23 @@
 """What the first question tells beside its numbers, the paper's propositions as published among it; none approves."""
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from privgate.evidence import CaseNote, InfluencePart, PublishedBound
-from privgate.influence import extent, left_out, per_unit, sensitivities
+from privgate.influence import extent, left_out, person_table, regressors
 from privgate.run.needs import Need
 from privgate.run.run import Run
-
-# The published training-stability propositions as published, and what is true instead; none of them approves.
-#
-# Long et al. (2017) bound DTP by PDTP and a stability constant. Checked by enumeration, five of the propositions are
-# false for the probabilities that a library releases. What each would have said stands here beside its correction, for
-# ``privgate explain`` and the report.
 
 
 @dataclass(frozen=True, slots=True)
 class Proposition:
-    """One published proposition.
+    """One published stability proposition: what the paper says, what is true, the smallest data that show it, and more.
 
-    Parameters
-    ----------
-    name : str
-        As ``privgate explain`` knows it.
-    claim, verdict, counterexample, instead : str
-        What the paper says, what is true of it, the smallest data that show it, and what privgate uses.
+    Long et al. (2017) bound DTP by PDTP and a stability constant. Checked by enumeration, five of the propositions are
+    false for the probabilities that a library releases; ``instead`` is what privgate uses.
     """
 
     name: str
@@ -104,34 +95,24 @@ def naive_bayes_smoothed(n: int, smallest_class: int, n_features: int, n_values:
     return float((n_features - 1) * np.log(ratio) + np.log(n / (n - 1)))
 
 
-def claimed_dtp(pdtp: float, log_delta: float) -> float:
-    """Return the DTP that Theorem 6.2 derives from a stability constant: max(PDTP, ln delta), nats; not a bound."""
-    return max(pdtp, log_delta)
+def list_published(run: Run) -> tuple[PublishedBound, ...]:
+    """Return what a proposition that its authors would have applied here says, and the certificate's value beside it.
 
-
-# What the paper's stability propositions would have said of this model, beside what is true; approves nothing.
-
-
-def rows(run: Run) -> tuple[PublishedBound, ...]:
-    """Return one row a proposition that its authors would have applied here: name, value, corrected, because, source.
-
-    The published value is max(PDTP, ln delta) as Theorem 6.2 reads it; the corrected one is the certificate's.
+    Theorem 6.2 derives a DTP from a stability constant: max(PDTP, ln delta), nats. It bounds and approves nothing.
     """
-    subject = run.subject
-    estimator = subject.recipe.library_estimator
-    kind = type(estimator).__name__
-    domain = subject.data.effective_domain
+    subject, estimator = run.subject, run.subject.recipe.library_estimator
+    kind, domain = type(estimator).__name__, subject.data.effective_domain
     if kind not in ("CategoricalNB", "BernoulliNB") or getattr(estimator, "alpha", None) != 1.0 or domain is None:
         return ()
     values = 2 if kind == "BernoulliNB" else max(domain.categories or (0,))
     smallest = int(np.bincount(subject.label_codes).min())
     log_delta = naive_bayes_smoothed(subject.data.n, smallest, int(subject.data.X.shape[1]), int(values))
-    pdtp = float(np.max(run.once(per_unit.table)["pdtp"]))
+    people = run.once(person_table.list_people)
     return (
         PublishedBound(
             name="Proposition 6.5, naive Bayes with Laplace smoothing",
-            value=claimed_dtp(pdtp, log_delta),
-            corrected=float(np.max(run.once(per_unit.table)["dtp_upper"])),
+            value=max(float(np.max(people["pdtp"])), log_delta),
+            corrected=float(np.max(people["dtp_upper"])),
             because="the proposition bounds unnormalised scores; for the probabilities that a library releases it "
             "is false, and another question can tell more than the person's own",
             source="Long et al. (2017), Proposition 6.5 and Theorem 6.2",
@@ -139,38 +120,29 @@ def rows(run: Run) -> tuple[PublishedBound, ...]:
     )
 
 
-# What the first question found out beside its numbers, for the evidence.
+def find_table(run: Run) -> ModuleType | None:
+    """Return the module whose per-person table was made; None where no rule needed one, or it could not be made."""
+    return next((table for table in (person_table, regressors) if run.made(table.list_people)), None)
 
 
-def part(run: Run) -> InfluencePart | None:
-    """Return how the per-person table was come by; None where no rule needed it, or it could not be made."""
-    if run.made(sensitivities.table):
-        return _of_regressor(run)
-    if not run.made(per_unit.table):
+def describe_influence(run: Run) -> InfluencePart | None:
+    """Return how the per-person table was come by; None where there is none."""
+    if (people := find_table(run)) is None:
         return None
-    return InfluencePart(
-        **_describe_leaving_out(run),
-        noise=per_unit.noise(run),
-        certificates=run.once(per_unit.certificate_notes),
-        indirect_queries=run.once(per_unit.over_all_queries)[2],
-        as_published=rows(run) if Need.EVERY_QUERY in run.asked else (),
-        cases=tuple(CaseNote.of(k) for k in run.once(per_unit.cases)),
-    )
-
-
-def _of_regressor(run: Run) -> InfluencePart:
-    return InfluencePart(
-        **_describe_leaving_out(run),
-        sensitivity=sensitivities.figures(run),
-        cases=tuple(CaseNote.of(k) for k in sensitivities.cases(run)),
-    )
-
-
-def _describe_leaving_out(run: Run) -> dict[str, Any]:
-    made = run.once(left_out.leave_out)
-    return {
+    refits = run.once(left_out.leave_out)
+    facts: dict[str, Any] = {
         "coverage": extent.describe_coverage(run),
-        "engines": made.shares,
-        "declined": made.declined,
+        "engines": refits.shares,
+        "declined": refits.declined,
         "recheck": extent.list_rechecks(run),
+        "cases": tuple(CaseNote.of(k) for k in people.list_cases(run)),
     }
+    if people is regressors:
+        return InfluencePart(**facts, sensitivity=regressors.show_figures(run))
+    return InfluencePart(
+        **facts,
+        noise=person_table.measure_seed_noise(run),
+        certificates=run.once(person_table.list_notes),
+        indirect_queries=run.once(person_table.limit_every_question)[2],
+        as_published=list_published(run) if Need.EVERY_QUERY in run.asked else (),
+    )

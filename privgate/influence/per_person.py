@@ -1,0 +1,144 @@
+"""What models with and without a person say differently about that person, with limits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.statistics import leakage
+from privgate.subject import released
+from privgate.subject.release import Release
+from privgate.subject.subject import Subject
+from privgate.theorems import hypotheses
+from privgate.theorems.retrained import Retrained
+
+#: the deviation of normal residuals, over the median of their sizes
+TO_DEVIATION = 1.4826
+#: scikit-learn's learners whose answers are means or medians of targets, and so lie among them
+_AMONG = ("DecisionTreeRegressor", "ExtraTreeRegressor", "RandomForestRegressor", "ExtraTreesRegressor",
+          "KNeighborsRegressor")  # fmt: skip
+
+
+def list_origins(refits: Retrained) -> dict[str, NDArray[Any]]:
+    """Return the columns that say how each person's row was come by, shape (U,)."""
+    return {
+        "seeds": np.full(len(refits.units), len(refits.seeds), dtype=np.int64),
+        "engine": refits.engine.astype(str),
+        "status": np.array([str(s) for s in refits.status]),
+    }
+
+
+def measure_influence(refits: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
+    """Return PDTP of each person with its limits and noise floor, float64 arrays of shape (U,), nats.
+
+    Parameters
+    ----------
+    refits : Retrained
+    release : Release
+    people : int
+        Who might have been measured: limits over seeds are corrected for all of them, whoever was; at least U.
+
+    Notes
+    -----
+    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
+    upper limit counts a changed spread over seeds as well.
+    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
+    than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
+    """
+    live, tested = ~refits.lost[refits.row_unit], max(people, len(refits.units))
+    change = np.zeros(refits.log_with.shape)
+    change[:, live] = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])
+    value, low, high, noise = _average(refits, change, tested)
+    columns = {"pdtp": value, "pdtp_low": low, "pdtp_high": high, "noise_floor": noise}
+    if len(refits.seeds) == 1:  # further seeds are trained, and what was asked of a model is what it releases
+        vague = np.zeros(refits.log_with.shape[1])
+        vague[live] = released.without_digits(refits.log_with[0, live], refits.log_without[0, live])
+        columns["pdtp_high"] = np.maximum(high, _take_worst(refits, vague))
+    if release.exact:
+        return columns
+    low, nominal, high = np.zeros((3, *refits.log_with.shape[:2]))
+    both = refits.log_with[:, live], refits.log_without[:, live]
+    low[:, live], high[:, live] = released.bounds(*both, release)  # no closed form answers about such releases
+    nominal[:, live] = np.clip(released.changes(*both, release), low[:, live], high[:, live])
+    seen, most = (leakage.mean_changes(v[:, :, None], n_tests=2 * tested) for v in (nominal, high))
+    # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
+    least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)
+    for name, per_row in (("pdtp", seen.value), ("pdtp_low", least), ("pdtp_high", most.high)):
+        worst = _take_worst(refits, per_row)
+        columns[name] = worst if release.alone else np.maximum(columns[name], worst)
+    return columns
+
+
+def _average(refits: Retrained, change: Float, tested: int) -> tuple[Float, Float, Float, Float]:
+    """Return value, lower and upper limit, and seed's noise of each person, shape (U,): the largest of their rows."""
+    live = ~refits.lost[refits.row_unit]
+    estimate = leakage.mean_changes(change, n_tests=2 * tested)
+    with_, without = (np.where(live[None, :, None], v, 0.0) for v in (refits.log_with, refits.log_without))
+    rows = (estimate.value, estimate.low, estimate.high + leakage.spread_change(with_, without))
+    value, low, high, noise = (_take_worst(refits, v) for v in (*rows, leakage.noise_floor(with_)))
+    error = 2 * np.nan_to_num(refits.error, nan=np.inf)
+    return value, np.maximum(low - error, 0.0), high + error, noise
+
+
+def _take_worst(refits: Retrained, per_row: Float) -> Float:
+    worst = np.zeros(len(refits.units))
+    np.maximum.at(worst, refits.row_unit, per_row)
+    return worst
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """How far leaving a person out moves a regressor's answers about them, deviations of the targets; shapes (U,).
+
+    The unit of the report is the root mean square of the residuals at records left out: what an answer misses a
+    stranger's target by, and so the noise that anybody who looks for a person has to see through.
+
+    Parameters
+    ----------
+    value, low, high : float64 arrays of shape (U,)
+        Largest over the person's records; infinite where no model without the person exists. Over paired seeds: means
+        with Student's limits.
+    noise : float64 array of shape (U,)
+        What another seed alone changes.
+    inside, outside : float
+        Root mean squares of the residuals with and without the record, over the records measured; NaN without any.
+    typical : float
+        What ``outside`` would be for normal residuals of the same median size.
+    """
+
+    value: Float
+    low: Float
+    high: Float
+    noise: Float
+    inside: float
+    outside: float
+    typical: float
+
+
+def limit_residuals(subject: Subject) -> float | None:
+    """Return what ``outside`` cannot exceed over all records, in deviations of the targets; None where that is unknown.
+
+    An answer that lies among the targets misses none of them by more than the farther end.
+    """
+    if subject.task != "regression" or not any(hypotheses.estimator_of(subject, name) is not None for name in _AMONG):
+        return None
+    y = subject.data.y.astype(np.float64)
+    return float(np.sqrt(np.mean(np.maximum(y - y.min(), y.max() - y) ** 2)) / subject.scale[1])
+
+
+def measure_moves(subject: Subject, refits: Retrained) -> Moves:
+    """Return how far leaving each person out moves a regressor's answers."""
+    live = ~refits.lost[refits.row_unit]
+    change = np.where(live[None, :, None], refits.log_with - np.nan_to_num(refits.log_without), 0.0)
+    value, low, high, noise = _average(refits, change, len(refits.units))
+    value, high = (np.where(refits.lost, np.inf, v) for v in (value, high))
+    low = np.where(refits.lost, np.inf, low)
+    mean, deviation = subject.scale
+    live &= refits.row_query < subject.data.n  # other questions have no target
+    truth = ((subject.data.y[refits.row_query[live]].astype(np.float64) - mean) / deviation)[None]
+    residuals = [truth - answers[:, live, 0] for answers in (refits.log_with, refits.log_without)]
+    inside, outside = (float(np.sqrt(np.mean(r**2))) if live.any() else np.nan for r in residuals)
+    typical = float(TO_DEVIATION * np.median(np.abs(residuals[1]))) if live.any() else np.nan
+    return Moves(value, low, high, np.where(refits.lost, 0.0, noise), inside, outside, typical)

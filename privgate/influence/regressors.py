@@ -1,0 +1,149 @@
+"""What leaving one person out does to a regressor's answers: the per-person table, and DTP where noise is added."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.arrays import Float
+from privgate.cases import Kept
+from privgate.controls.served import describe_release
+from privgate.errors import MeasurementError
+from privgate.evidence import SensitivityFigures
+from privgate.influence import left_out, per_person
+from privgate.influence.other_seeds import confirm_at_other_seeds
+from privgate.run.run import Run
+from privgate.subject.release import Gaussian, Laplace, Noise
+from privgate.theorems import least_squares, two_models
+from privgate.theorems.certificate import Units
+
+#: residual deviation over that of normal residuals of the same median size, above which a few records make it
+FEW_LARGE = 3.0
+#: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
+NOTHING_LEFT = 1e-9
+
+
+def measure_moves(run: Run) -> per_person.Moves:
+    """Return how far each measured person moves the answers about them."""
+    return per_person.measure_moves(run.subject, run.once(left_out.retrained))
+
+
+def confirm_lower(run: Run) -> Float:
+    """Return the lower limits of ``measure_moves`` that stand where training draws, targets' deviations, shape (U,)."""
+    own, refits, noise = run.once(measure_moves).low, run.once(left_out.retrained), run.subject.release.noise
+    if not run.at_seed or isinstance(noise, Gaussian):
+        return own
+    scale = run.once(measure_unit) if noise is None else noise.scale / run.subject.scale[1]
+    return confirm_at_other_seeds(run, refits.units, own / scale, scale) * scale
+
+
+def limit_domain(run: Run) -> least_squares.OverDomain:
+    """Return the largest change over the declared domain."""
+    subject, refits = run.subject, run.once(left_out.retrained)
+    limited = least_squares.over_domain(subject, refits.units)
+    if not limited.why or two_models.refusal(subject):
+        return limited
+    about = Units(subject, refits.units, refits, fleet=run.fleet)
+    return least_squares.OverDomain.of_two_models(*two_models.limited(about), refits.units)
+
+
+def list_cases(run: Run) -> tuple[Kept, ...]:
+    """Return the cases that limits over the declared domain rest on."""
+    return run.once(limit_domain).cases
+
+
+def measure_unit(run: Run) -> float:
+    """Return the residual deviation at records left out, in deviations of the targets.
+
+    Where the verdict was decided before everybody was left out, what it cannot exceed: figures are lower limits then.
+
+    Raises
+    ------
+    MeasurementError
+        There is none.
+    """
+    if left_out.count_missing(run) and (most := per_person.limit_residuals(run.subject)) is not None:
+        return most
+    outside, typical = run.once(measure_moves).outside, run.once(measure_moves).typical
+    if not outside > NOTHING_LEFT:
+        raise MeasurementError(
+            "the model predicts every record that it was trained without: its residuals have no deviation to measure "
+            "changes in; look for a copy of the target among the features"
+        )
+    if not outside <= FEW_LARGE * typical:
+        raise MeasurementError(
+            f"a few residuals are so large that the residual deviation ({outside * run.subject.scale[1]:.3g}) is "
+            f"{outside / typical:.3g} times what most records are missed by; on that scale nobody else's influence "
+            "would show; predict a logarithm or clip the targets"
+            if typical > 0
+            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
+        )
+    return outside
+
+
+def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
+    """Return the per-person table of a regressor, one row a measured person; columns of ``SENSITIVITY_COLUMNS``.
+
+    With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
+    """
+    refits, own, over = run.once(left_out.retrained), run.once(measure_moves), run.once(limit_domain)
+    scale = run.once(measure_unit)
+    noised = {} if run.subject.release.noise is None else run.once(limit_noised)
+    unknown = np.inf if left_out.count_missing(run) else 0.0  # the unit may be smaller
+    return {
+        "unit": run.subject.data.unit_names[refits.units],
+        "moved": own.value / scale,
+        "moved_low": run.once(confirm_lower) / scale,
+        "moved_high": own.high / scale + unknown,
+        "moved_upper": np.maximum(own.high, over.upper) / scale + unknown,
+        "noise_floor": own.noise / scale,
+        **per_person.list_origins(refits),
+        **noised,
+    }
+
+
+def limit_noised(run: Run) -> Mapping[str, Float]:
+    """Return PDTP and DTP of each person under the declared noise, nats.
+
+    Laplace noise of scale b: ``max over answers of |ln density - ln density'| = |change| / b``. Normal noise: the ratio
+    of two shifted normal densities is unbounded over unbounded answers, so that any change at all is infinite.
+    """
+    noise, own, over = run.subject.release.noise, run.once(measure_moves), run.once(limit_domain)
+    if isinstance(noise, Laplace):
+        each = run.subject.scale[1] / noise.scale
+        value, low, high, upper = (each * v for v in (own.value, run.once(confirm_lower), own.high, over.upper))
+    else:
+        value, low, high, upper = (np.where(v > 0, np.inf, 0.0) for v in (own.value, own.low, own.high, over.upper))
+    upper = np.maximum(upper, high)
+    exact = {"dtp_lower": low, "dtp_upper": upper, "error": np.zeros(len(value))}
+    return {"pdtp": value, "pdtp_low": low, "pdtp_high": high, **exact}
+
+
+def tell_apart(noise: Noise, shift: float) -> float:
+    """Return the largest advantage of telling two answers apart behind noise, a fraction: their total variation.
+
+    Laplace: ``1 - exp(-shift / 2b)``; normal: ``2 Phi(shift / 2s) - 1``, its trade-off curve at its best point. Nobody
+    does better on one answer, whatever else is known.
+    """
+    return float(2 * noise.below(np.array(shift / 2)) - 1)
+
+
+def show_figures(run: Run) -> SensitivityFigures:
+    """Return what the report shows of a regressor's answers next to its rules."""
+    own, over, deviation = run.once(measure_moves), run.once(limit_domain), run.subject.scale[1]
+    records, noise = run.once(list_people), run.subject.release.noise
+    size = np.asarray(records["moved"])
+    outside = run.once(measure_unit) if left_out.count_missing(run) else own.outside
+    hidden = noise is None or run.averaged
+    return SensitivityFigures(
+        residual_inside=own.inside * deviation,
+        residual_outside=outside * deviation,
+        median=float(np.median(size)),
+        most=float(size.max()),
+        p99=float(np.quantile(size, 0.99, method="inverted_cdf")),
+        over_domain=None if over.why else float(np.max(records["moved_upper"])),
+        why_no_domain=over.why,
+        noise="" if noise is None else describe_release(run.subject.release),
+        noise_advantage=None if hidden else tell_apart(noise, float(own.high.max()) * deviation),
+    )
