@@ -41,23 +41,14 @@ CODES = 100
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Questions beside some pool records, as further candidates that nobody trains on.
-
-    Parameters
-    ----------
-    subject : Subject
-        Its pool goes on with the questions.
-    rows : int64 array of shape (R,)
-        Pool rows that are asked about.
-    kinds : mapping name -> container of R records
-        What is asked beside each of them; empty where nothing can be.
-    refused : tuple of str
-        Kinds that the model does not answer.
-    """
+    """Questions beside some pool records, as further candidates that nobody trains on."""
 
     subject: Subject
+    #: pool rows that are asked about, shape (R,)
     rows: Index
+    #: what is asked beside each of them: name -> container of R records; empty where nothing can be
     kinds: Mapping[str, Any]
+    #: kinds that the model does not answer
     refused: tuple[str, ...] = ()
 
     @cached_property
@@ -94,23 +85,16 @@ class Beside:
     def of_units(self, units: Index) -> tuple[Index, Index]:
         """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
 
-        All of their records must be among ``rows``, which ascend.
-
-        Raises
-        ------
-        MeasurementError
-            Nothing is asked beside one of their records.
+        All of their records must be among ``rows``, which ascend; else ``MeasurementError``.
         """
-        members, places = (self.subject.data.units[int(u)] for u in units), self.places
-        rows = [np.concatenate([own, places[self._at(own)].ravel()]) for own in members]
-        return np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, self.rows[:0]])
-
-    def _at(self, own: Index) -> Index:
-        """Return the positions of records in ``rows``."""
-        found = np.minimum(np.searchsorted(self.rows, own), len(self.rows) - 1)
-        if (self.rows[found] != own).any():
-            raise MeasurementError("somebody is to be asked about beside whose record nothing is asked")
-        return found
+        members, places, rows = self.subject.data.units, self.places, [self.rows[:0]]
+        for unit in units:
+            own = members[int(unit)]
+            at = np.minimum(np.searchsorted(self.rows, own), len(self.rows) - 1)
+            if (self.rows[at] != own).any():
+                raise MeasurementError("somebody is to be asked about beside whose record nothing is asked")
+            rows.append(np.concatenate([own, places[at].ravel()]))
+        return np.repeat(np.arange(len(units)), [len(r) for r in rows[1:]]), np.concatenate(rows)
 
     def queries(self, units: Index) -> tuple[Index, Index] | None:
         """Return ``of_units`` for an engine, which asks about each unit's own records where it is told nothing."""
@@ -292,16 +276,10 @@ def _counts(X: Any, *, near: bool) -> dict[str, Any]:
         return made.asformat(X.format)
 
     whole = bool((rows.data == np.floor(rows.data)).all())
-    first = rows.indptr[:-1][np.diff(rows.indptr) > 0]
-
-    def one_less(data: Any) -> Any:
-        data = data.copy()
-        data[first] = 0
-        return data
-
+    first = np.isin(np.arange(rows.nnz), rows.indptr[:-1][np.diff(rows.indptr) > 0])
     kinds = {
         "every entry moved": with_data(lambda d: d + 1 if whole else d * (1 + NEAR)),
-        "an entry left out": with_data(one_less),
+        "an entry left out": with_data(lambda d: np.where(first, 0, d)),
     }
     return kinds if near else {**kinds, "every entry doubled": with_data(lambda d: d * 2)}
 
@@ -312,17 +290,9 @@ def _pictures(X: NDArray[Any], *, near: bool) -> dict[str, Any]:
     others = {} if near else {"mirrored": X[..., ::-1].copy(), "moved by one place": np.roll(X, 1, axis=-1)}
     if X.dtype.kind == "b":  # black or white: no small step
         return others
-    kinds = {
-        "every number up": _moved(flat, NEAR, up=True).reshape(X.shape),
-        "every number down": _moved(flat, NEAR, up=False).reshape(X.shape),
-    }
-    if near:
-        return kinds
-    return {
-        **kinds,
-        "every number further up": _moved(flat, WIDER, up=True).reshape(X.shape),
-        **others,
-    }
+    steps = [("every number up", NEAR, True), ("every number down", NEAR, False)]
+    steps += [] if near else [("every number further up", WIDER, True)]
+    return {name: _moved(flat, size, up=up).reshape(X.shape) for name, size, up in steps} | others
 
 
 def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
@@ -347,7 +317,11 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         return out
 
     def one(drawn: Index, change: Callable[[int], Any]) -> Any:
-        return made({j: _where(drawn == j, change(j), columns[j]) for j in np.unique(drawn).tolist()})
+        changed = {}
+        for j in np.unique(drawn).tolist():
+            changed[j], new = columns[j].copy(), change(j)
+            changed[j][drawn == j] = new[drawn == j]
+        return made(changed)
 
     def moved(j: int, size: float = NEAR, *, up: bool = True) -> Any:
         return _moved(columns[j][:, None], size, up=up, whole=types[j].kind in "iu")[:, 0]
@@ -395,12 +369,6 @@ def _another(column: NDArray[Any], order: Index) -> NDArray[Any]:
 def _as(values: Any, column: Any) -> Any:
     whole = column.dtype.kind in "iu" and values.dtype.kind == "f"  # as NumPy has whole numbers where some are missing
     return type(column)(np.round(values) if whole else values, index=column.index).astype(column.dtype)
-
-
-def _where(some: Bool, values: Any, others: Any) -> Any:
-    out = others.copy()
-    out[some] = values[some]
-    return out
 
 
 def _codes(column: NDArray[Any]) -> bool:

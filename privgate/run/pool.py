@@ -35,45 +35,30 @@ MOST_VALUES = 12
 
 @dataclass(frozen=True, eq=False)
 class AttackPool:
-    """Training records, then candidates; and which of them are fit to be trials.
+    """Training records, then candidates; and which of them are fit to be trials; arrays of shape (P,)."""
 
-    Parameters
-    ----------
-    members : bool array of shape (P,)
-        Training records.
-    eligible : bool array of shape (P,)
-        False for candidates that are also training records, repeat another candidate, or carry an unknown label; shadow
-        models are trained on the others.
-    trial : bool array of shape (P,)
-        Eligible rows that no other person's row equals. Were only the candidates thinned, the records left among them
-        would be rarer ones than the members', and an attack that spots rare records would seem to spot members.
-    unit : int64 array of shape (P,)
-        Number of the person of each row: training units first, then one for each candidate.
-    labels : int64 array of shape (P,)
-        Class position; 0 for a label that the training set does not know (never eligible).
-    removed : mapping reason -> count
-        Candidates left out, and people who are no trials because somebody's record equals theirs; for the report.
-    twins : Twins or None
-        How many candidates are members in all but a few digits; None where records cannot be compared.
-    shift : Shift or None
-        How far candidates are from members; None where there are too few people.
-    hidden : float
-        Share of the members who are no trials because copies of them, more than chance explains, are among the
-        candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found.
-    fit : (int, int, int), optional
-        How many of either side at most, and of how many members and candidates, the trials were drawn at random; None
-        where all of them are trials.
-    """
-
+    #: training records
     members: Bool
+    #: False for candidates that are also training records, repeat another candidate, or carry an unknown label; shadow
+    #: models are trained on the others
     eligible: Bool
+    #: eligible rows that no other person's row equals. Were only the candidates thinned, the records that remain would
+    #: be rarer ones than the members', and an attack that spots rare records would seem to spot members
     trial: Bool
+    #: number of the person of each row: training units first, then one for each candidate
     unit: Index
+    #: class position; 0 for a label that the training set does not know (never eligible)
     labels: Index
+    #: reason -> candidates left out, and people who are no trials because somebody's record equals theirs
     removed: Mapping[str, int]
+    #: how many candidates are members in all but a few digits; None where records cannot be compared
     twins: Twins | None = None
+    #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
+    #: share of the members who are no trials because copies of them, more than chance explains, are among the
+    #: candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found
     hidden: float = 0.0
+    #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
     fit: tuple[int, int, int] | None = None
 
     @property
@@ -254,21 +239,10 @@ MOST_ANSWERS = 2**26
 
 
 def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
-    """Return who is in which subset: complementary pairs of random halves of the people.
+    """Return who is in which of ``count`` subsets, an even number: complementary pairs of random halves of the people.
 
-    Parameters
-    ----------
-    pool : Pool
-        Rows that are not eligible are in no subset.
-    count : int
-        Number of subsets, even.
-    rng : Generator
-
-    Returns
-    -------
-    bool array of shape (count, P)
-        Models 2j and 2j + 1 share nobody and cover everybody: every record is in exactly half of the models, and a pair
-        is one independent unit. All records of a person go together.
+    Shape (count, P). Models 2j and 2j + 1 share nobody and cover everybody: every eligible record is in exactly half of
+    the models, and a pair is one independent unit. All records of a person go together.
     """
     if count < 2 or count % 2:
         raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
@@ -301,8 +275,7 @@ def train(run: Run) -> Shadows:
 def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
     """Return who is in which subset, and the seeds."""
     count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
-    masks = balanced_masks(run.once(of_run), count, rng)
-    return masks, seeds_for(run, count, rng)
+    return balanced_masks(run.once(of_run), count, rng), seeds_for(run, count, rng)
 
 
 def growing(run: Run) -> Iterator[Shadows]:
@@ -329,17 +302,8 @@ def growing(run: Run) -> Iterator[Shadows]:
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
     more = run.once(asked_beside)[0]
-    made = train_on_subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=_asked(more))
-    return _enough(made, masks, more)
-
-
-def _asked(more: beside.Beside) -> Index:
-    """Return what shadow models are asked: about the trials, and beside each of them; rows of the larger pool."""
-    return np.concatenate([more.rows, more.places.ravel()])
-
-
-def _enough(made: Shadows, masks: Bool, more: beside.Beside) -> Shadows:
-    """Return models with their answers beside records taken apart, if enough of them could be trained."""
+    rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
+    made = train_on_subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=rows)
     own, beside_them = np.split(made.log_p, [len(more.rows)], axis=1)
     apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     made = replace(made, masks=masks, log_p=own, beside=apart)

@@ -70,12 +70,8 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
 def train_on_all(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
     """Return log-probabilities of models trained on everything, at every pool record: shape (S, P, K).
 
-    Raises
-    ------
-    MeasurementError
-        Training on the complete data fails.
+    Every policy shares these calls. ``MeasurementError`` where training on the complete data fails.
     """
-    # always asked about the whole pool, so that every policy shares these calls
     pool, nobody = np.arange(subject.data.pool_size, dtype=np.int64), np.zeros(0, dtype=np.int64)
     fits = [Fit(seed, pool, left_out=nobody, repeat=_repeat(seed, s)) for s, seed in enumerate(seeds)]
     answers = fleet.fits(subject, fits, label="training on all records")
@@ -103,18 +99,7 @@ def ask_listed(asked: Asked, *, changes: bool) -> Retrained:
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """What a closed form answers.
-
-    Parameters
-    ----------
-    engine : Engine
-    answers : Retrained
-        Of whom it answers.
-    left : int64 array
-        Whom it leaves to refits.
-    why : mapping reason -> people
-        Why it leaves them.
-    """
+    """What a closed form answers, and whom it leaves to refits: how many for which reason."""
 
     engine: Engine
     answers: Retrained
@@ -214,29 +199,19 @@ def measure_gaps(ours: Float, theirs: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Models trained on subsets of the pool, asked about all of it or its trials: one training serves every attack.
+    """Models trained on subsets of the pool, asked about all of it or its trials: one training serves every attack."""
 
-    Parameters
-    ----------
-    masks : bool array of shape (N, P)
-        Which pool record each of N models was trained on; P = training records + candidates.
-    log_p : float64 array of shape (N, R, K)
-        Natural log-probabilities of every model on the records that were asked about, R = P if all of them were.
-    seeds : tuple of (int or None), length N
-    status : object array of shape (N,) of Status
-        Failed trainings stay in, named; their ``log_p`` is NaN.
-    engine : str
-    reason : mapping model -> sentence
-    beside : float64 array of shape (N, R, Q, K), optional
-        The same of questions beside R of the records.
-    """
-
+    #: which pool record each of N models was trained on, shape (N, P); P = training records + candidates
     masks: NDArray[np.bool_]
+    #: log-probabilities of every model on the records that were asked about, shape (N, R, K); NaN where training failed
     log_p: Float
+    #: one a model
     seeds: Seeds
+    #: Status of each model, shape (N,)
     status: NDArray[Any]
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
+    #: the same as ``log_p`` of questions beside R of the records, shape (N, R, Q, K)
     beside: Float | None = None
 
     def first(self, count: int) -> Self:
@@ -256,13 +231,9 @@ class Shadows:
 def train_on_subsets(
     subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet, *, rows: Index | None = None
 ) -> Shadows:
-    """Return models trained on subsets of the pool, asked about all of it, or about some ``rows``.
+    """Return models trained on subsets of the pool (N, P), asked about all of it, or about some ``rows``.
 
-    Parameters
-    ----------
-    masks : bool array of shape (N, P)
-    seeds : tuple of length N, or of length 1 for all models alike
-    rows : int64 array of shape (R,), optional
+    ``seeds`` holds one a model, or one for all models alike.
     """
     count, asked = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
     each = seeds * count if len(seeds) == 1 else seeds

@@ -75,71 +75,48 @@ class Noted:
 class Run:
     """What the measurements of one run share: what was asked, what the controls found, and what was made, once each.
 
-    Nothing of it is assigned: a step returns what it found, and ``once`` keeps it. What a control finds makes another
-    run, which shares what was made.
-
-    Parameters
-    ----------
-    subject : Subject
-    fleet : Fleet
-        Runs and remembers training.
-    limits : Budget
-    seeds : tuple of (int or None)
-        The registered model's own for leave-one-out; runs with and without, where the recipe records none.
-    breaks : mapping of Request to (rule, function)
-        The rules on units that block for certain once the function says of a measurement that they are broken.
-    thresholds : tuple of float
-        Budget of the policy's rules on units, in nats: closed forms and theorems look closer near them.
-    people : tuple of (limit, share)
-        Of each enforced rule on people: its limit, and the share of people who may be above it; 0 where nobody may.
-    share : float, optional
-        Share of the people who may be above the limits on them; None where everybody has to be left out.
-    by_theorem : bool
-        Whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough.
-    trials : int
-        People of either side on whom attacks are tried, at most; of more, a random part.
-    asked : frozenset of Need
-        What the metrics of the policy need: what nobody asks for is not searched for.
-    cannot_conclude : tuple of str
-        What the policy can never conclude for this model, known before anything is trained.
-    registered_apart : (float, float)
-        How far the registered model is from the recipe's, by the control: on records, and at any question asked; nats.
-    moved_by_record : float
-        Change of a probability by relabelling, a record, by the control; 0 where it did not run.
-    seed_control : SeedControl, optional
-        What the controls say about seeds; None before they ran.
-    nonce : str
-        Who asked for the check; empty if nobody says.
-    beside : bool
-        Whether people are asked about beside their own records as well: a rule of the policy wants it.
-    theorems : tuple of str
-        Those about data and recipe alone that bound every answer of this model.
-    attacked : mapping of Request to (figure, function)
-        What rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
-        Shadow models grow until one that can block is broken, or none is open.
-    at_once : bool
-        Whether a rule on attacks names no level: then all shadow models are trained before the first look.
+    Nothing of it is assigned: a step returns what it saw, and ``once`` keeps it. What a control sees makes another run,
+    which shares what was made.
     """
 
     subject: Subject
+    #: runs and remembers training
     fleet: Fleet
     limits: Budget = field(default_factory=Budget)
+    #: the registered model's own for leave-one-out; runs with and without, where the recipe records none
     seeds: tuple[int | None, ...] = (None,)
+    #: the rules on people that block for certain once the function says of a measurement that they are broken
     breaks: Mapping[Request, tuple[str, Callable[[Measurement], bool]]] = field(default_factory=dict)
+    #: limits of the policy's rules on people, nats: closed forms and theorems look closer near them
     thresholds: tuple[float, ...] = ()
+    #: (limit, share of people who may be above it) of each enforced rule on people; 0 where nobody may
     people: tuple[tuple[float, float], ...] = ()
+    #: share of the people who may be above the limits on them; None where everybody has to be left out
     share: float | None = None
+    #: whether limits on people are all that rules ask of leave-one-out: a theorem that keeps them all is enough
     by_theorem: bool = False
+    #: people of either side on whom attacks are tried, at most; of more, a random part
     trials: int = TRIALS
+    #: what the metrics of the policy need: what nobody asks for is not searched for
     asked: frozenset[Need] = frozenset()
+    #: what the policy can never conclude for this model, known before anything is trained
     cannot_conclude: tuple[str, ...] = ()
+    #: how far the registered model is from the recipe's, by the control: on records, and at any question asked; nats
     registered_apart: tuple[float, float] = (0.0, 0.0)
+    #: change of a probability by relabelling, a record, by the control; 0 where it did not run
     moved_by_record: float = 0.0
+    #: what the controls say about seeds; None before they ran
     seed_control: SeedControl | None = None
+    #: who asked for the check; empty if nobody says
     nonce: str = ""
+    #: whether people are asked about beside their own records as well: a rule of the policy wants it
     beside: bool = False
+    #: theorems about data and recipe alone that bound every answer of this model
     theorems: tuple[str, ...] = ()
+    #: what rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
+    #: Shadow models grow until one that can block is broken, or none is open
     attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
+    #: whether a rule on attacks names no level: then all shadow models are trained before the first look
     at_once: bool = False
     _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
