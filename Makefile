@@ -48,11 +48,11 @@ HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
 test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
 	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow and not bench" --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests
 
-# Each goes on where it was interrupted, passes over what was made on this very tree, and begins nothing after so many
-# minutes. One that has not come to its end, or in which something failed, ends with an error.
+# Experiments begin nothing after so many minutes, and go on where they were interrupted. One that has not come to its
+# end, or in which something failed, ends with an error.
 MINUTES ?= 90
 DATA ?= ../shared/data
-RESUMED = --timeout 3600 --most-minutes $(MINUTES) --resume build/$@.jsonl
+LONG = --timeout 3600
 
 # diffprivlib 0.6.6 cannot be imported beside scikit-learn 1.9
 BESIDE := .venv-diffprivlib
@@ -65,11 +65,12 @@ $(BESIDE)/.installed: pyproject.toml constraints.txt
 test-diffprivlib: $(BESIDE)/.installed ## the tests of diffprivlib, beside an older scikit-learn
 	$(BESIDE)/bin/python -m pytest -p no:cacheprovider tests/claims/test_dp_observe.py
 
-test-slow: $(STAMP) test-diffprivlib ## faults, coverage of intervals, reproduction of the papers; writes tests/slow-results.md
-	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(RESUMED) --resumed-table tests/slow-results.md
+test-slow: $(STAMP) test-diffprivlib ## faults, coverage of intervals, reproduction of the papers
+	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(LONG)
 
 bench: $(STAMP) ## speed, as ratios measured side by side; writes tests/bench/results.md
-	$(BIN)/pytest -m bench -s $(RESUMED) --begins bench-results.jsonl tests/bench tests/guard/store/test_overhead.py
+	rm -f bench-results.jsonl
+	$(BIN)/pytest -m bench -s $(LONG) tests/bench tests/guard/store/test_overhead.py
 	PYTHONPATH=examples $(BIN)/python tests/bench/results_table.py
 
 reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md

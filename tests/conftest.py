@@ -25,7 +25,7 @@ import pytest
 from privgate.report.drawing import Drawing
 from privgate.subject import libraries
 from privgate.training.box import bubblewrap
-from tests import attack_table, rewriting, sampling
+from tests import attack_table, sampling
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
 _provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))  # it reads hundreds of files
 libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
-pytest_plugins = ["tests.resumed"]
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 
@@ -211,10 +210,9 @@ sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever 
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin the table of attacks, once for all workers, and rewrite a share of all assertions."""
+    """Begin the table of attacks, once for all workers."""
     if not hasattr(session.config, "workerinput") and not os.environ.get(HIDE):
         attack_table.begin()
-    rewriting.share(session.config)
 
 
 @pytest.hookimpl(wrapper=True)
