@@ -323,6 +323,8 @@ def describe_draw(run: Run) -> Precondition | None:
     tries = fleet.ledger.count_tries(run.subject.name, digest_code(run.subject)) if run.subject.name else 1
     by = "the operator's key" if fleet.ledger.given else "a key of this user: whoever drew could have known whom"
     text = f"people were drawn by {by}; it is draw {tries} of this model"
+    if not fleet.ledger.lasting:
+        text = f"{text.partition(';')[0]}; without a ledger nobody counts how often code was changed and tried"
     if tries > 1:
         text += (
             f", and with so many tries on changed code a wrong approval has probability {1 - 0.95**tries:.2g} at most"

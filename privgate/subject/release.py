@@ -122,7 +122,8 @@ class Release:
             raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
         if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
             raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
-
+        if isinstance(self.floor, str | list) or self.floor == {}:
+            raise ValueError(f"release: floor is True, a number, or a mapping label -> number, not {self.floor!r}")
         if self.floor and (self.form != "probabilities" or self.noise is not None):
             raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
 
@@ -145,7 +146,8 @@ class Release:
         most = 0.1 / max(1, len(labels) - 1)
         if not (len(floors) == len(labels) and min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
             raise ValueError(
-                f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one"
+                f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one; "
+                f"given are {', '.join(f'{f:g}' for f in floors[:5])}"
             )
         return replace(self, floor=floors)
 

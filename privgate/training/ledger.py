@@ -211,8 +211,6 @@ class Ledger:
         key = given_key(secret)
         #: whether an operator gave the key; this user's own is none that the author of the code cannot read
         self.given = key is not None
-        if key is None and self.folder is None:
-            key = secrets.token_bytes(32)
         if self.folder is not None:
             shared = _open_folder(self.folder)
             if key is None and shared:

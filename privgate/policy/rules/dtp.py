@@ -71,8 +71,10 @@ class Dtp(LeaveOneOutRule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Name a way out where no theorem speaks about this kind of model."""
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
-            if why := " and ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
+            if why := "; ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
                 return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
+            if measurement.n < measurement.population:
+                return "of whoever was not left out nothing is known here: check without --max-retrains and --budget"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
                 "that a certificate covers (`privgate list --all`), train in `privgate.models.Sharded`, or judge by "
@@ -85,7 +87,7 @@ class Dtp(LeaveOneOutRule):
         if facts.get("certificates"):
             return ""
         none = "no certificate bounds this kind of model over all questions (networks and forests have none)"
-        why = " and ".join(facts.get("why_no_certificate", ())) or none
+        why = "; ".join(facts.get("why_no_certificate", ())) or none
         return (
             f"rule {self.name!r} can never approve here: {why}; so DTP may be shown to exceed the limit but never to "
             "be within it; policy pdtp-1 judges direct queries only"
