@@ -95,7 +95,7 @@ def test_what_a_thread_reads_while_the_registry_is_asked_never_vanishes(tmp_path
 
     from privgate.errors import RegistryError
     from privgate.registry.client import answering, tracking_at
-    from privgate.serve.work import environment
+    from privgate.serve import environment
 
     for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)

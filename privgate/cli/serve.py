@@ -1,8 +1,6 @@
 """``privgate serve``: checks that registered models ask for, without anybody waiting."""
 
 import logging
-import secrets
-import socket
 from pathlib import Path
 
 import click
@@ -40,8 +38,8 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
 @click.option("--sweep", type=float, hidden=True)
-@click.option("--lease", default=60.0, show_default=True, type=click.FloatRange(2.0), help="Seconds a lease lasts.")
-@click.option("--settle", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds a lease is open.")
+@click.option("--lease", type=float, hidden=True)
+@click.option("--settle", type=float, hidden=True)
 @click.option(
     "--check-seconds",
     default=86400.0,
@@ -65,8 +63,8 @@ def serve(
     port: int,
     every: float,
     sweep: float | None,
-    lease: float,
-    settle: float,
+    lease: float | None,
+    settle: float | None,
     check_seconds: float,
     tracking_uri: str | None,
     options: tuple[str, ...],
@@ -74,22 +72,20 @@ def serve(
     """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS] or alias candidate.
 
     With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
-    Without --sign-command an approval waits until somebody signs it. All state is in the registry: start it twice, or
-    kill it at any time. GET /health; POST /webhook, made with the secret, only wakes it.
+    Without --sign-command an approval waits until somebody signs it. All state is in the registry: kill it at any time,
+    and start it again. GET /health; POST /webhook, made with the secret, only wakes it.
     """
     import uvicorn
 
     from privgate.guard.guard_config import AuditLog, Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.serve.app import Deliveries, Loop, application
-    from privgate.serve.reconciler import Lease, Reconciler
-    from privgate.serve.work import ServeSettings
+    from privgate.serve import Loop, Server, ServeSettings, make_application
 
     if sweep is not None:
         click.echo("WARNING: --sweep went; run `privgate doctor` and `privgate verify` by a timer instead", err=True)
-    if settle > lease / 4:
-        raise UsageError("--settle must be at most a quarter of --lease")
+    if lease is not None or settle is not None:
+        click.echo("WARNING: --lease and --settle went; run one `privgate serve` a registry", err=True)
     if own := sorted(_OWN & {option.split("=")[0] for option in options}):
         raise UsageError(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
@@ -100,21 +96,16 @@ def serve(
     Guard.load(config)  # an unusable configuration is said now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
     named = {Policy.load(p).name: p for p in policies}
-    deliveries = None if webhook_secret_file is None else Deliveries(_secret(webhook_secret_file))
+    secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
     outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    client = connect(tracking_uri)
-    holder = f"{socket.gethostname()}-{secrets.token_hex(8)}"
-    reconciler = Reconciler(
-        client,
-        ServeSettings(config, named, work.resolve(), options, sign_command, candidate_target, audit, check_seconds),
-        lambda name, version: Lease(client, name, version, holder=holder, seconds=lease, settle=settle),
-    )
-    loop = Loop("reconciler", reconciler.look, every)
+    decided = (config, named, work.resolve(), options, sign_command, candidate_target, audit, check_seconds)
+    server = Server(connect(tracking_uri), ServeSettings(*decided))
+    loop = Loop(server.look, every)
     loop.start()
-    told = application(reconciler, loop, deliveries)
     # whoever keeps a connection open keeps nobody from ending this
-    uvicorn.run(told, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
+    app = make_application(server, loop, secret)
+    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
     return 0
 
 
@@ -133,7 +124,7 @@ def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
     return "bubblewrap"
 
 
-def _secret(path: Path) -> bytes:
+def _read_secret(path: Path) -> bytes:
     try:
         mode, secret = path.stat().st_mode, path.read_bytes().strip()
     except OSError as exc:

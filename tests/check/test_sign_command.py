@@ -11,7 +11,7 @@ from privgate.__main__ import run
 from privgate.cli import check
 from privgate.errors import ExitCode, RegistryError, UsageError
 from privgate.github import _agreed, check_step
-from privgate.serve.work import environment
+from privgate.serve import environment
 
 REFUSAL = (
     "setting alias 'production' of credit to version 3: privgate: credit@production refused: there is no statement"

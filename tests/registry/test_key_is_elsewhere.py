@@ -14,7 +14,7 @@ import pytest
 from mlflow import MlflowClient
 
 from privgate import log_model
-from privgate.serve.reconciler import TAG
+from privgate.serve import TAG
 from privgate.training.box import bubblewrap
 from tests.guard.store.served_process import Served, until
 

@@ -18,7 +18,7 @@ from privgate import Domain, Recipe, TrainingData, digest, log_model
 from privgate.cli.check import WAITING
 from privgate.guard import statement
 from privgate.registry import layout
-from privgate.serve.reconciler import TAG
+from privgate.serve import TAG
 from privgate.training.box import bubblewrap
 from tests.guard.store.served_process import serving, until
 
