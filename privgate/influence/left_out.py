@@ -256,14 +256,14 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
     the report will say, by the rule itself.
     """
-    unit: float | None = 1.0
+    unit = 1.0
     if run.subject.task == "regression":
         moves, widest = per_person.measure_moves(run.subject, refits), per_person.limit_residuals(run.subject)
         # before everybody is left out the unit of measure is not known, but how large it can be may be
-        sure = widest if people == run.n_units else None
-        unit, low = moves.outside if len(refits.units) == people else sure, moves.low
-        if run.subject.release.noise is not None or unit is None:
+        known = moves.outside if len(refits.units) == people else widest if people == run.n_units else None
+        if run.subject.release.noise is not None or known is None:
             return ""
+        unit, low = known, moves.low
     else:
         own = per_person.measure_influence(refits, run.subject.release, people=people)["pdtp_low"]
         low = np.where(refits.lost, np.inf, own)

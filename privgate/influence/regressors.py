@@ -135,7 +135,6 @@ def show_figures(run: Run) -> SensitivityFigures:
     records, noise = run.once(list_people), run.subject.release.noise
     size = np.asarray(records["moved"])
     outside = run.once(measure_unit) if left_out.count_missing(run) else own.outside
-    hidden = noise is None or run.averaged
     return SensitivityFigures(
         residual_inside=own.inside * deviation,
         residual_outside=outside * deviation,
@@ -145,5 +144,5 @@ def show_figures(run: Run) -> SensitivityFigures:
         over_domain=None if over.why else float(np.max(records["moved_upper"])),
         why_no_domain=over.why,
         noise="" if noise is None else describe_release(run.subject.release),
-        noise_advantage=None if hidden else tell_apart(noise, float(own.high.max()) * deviation),
+        noise_advantage=None if noise is None or run.averaged else tell_apart(noise, float(own.high.max()) * deviation),
     )
