@@ -60,23 +60,15 @@ class InputError(Exception):
 
 @dataclass(frozen=True)
 class WorkflowStep:
-    """What a step was given.
+    """What a step was given."""
 
-    Parameters
-    ----------
-    arguments : tuple of str
-        For ``privgate``.
-    report_dir : Path
-        Folder of the report.
-    policy : str
-        As the workflow names it.
-    allow_failure : bool
-        The step succeeds whatever happened; a warning says so.
-    """
-
+    #: for ``privgate``
     arguments: tuple[str, ...]
+    #: folder of the report
     report_dir: Path
+    #: as the workflow names it
     policy: str
+    #: the step succeeds whatever happened; a warning says so
     allow_failure: bool
 
 

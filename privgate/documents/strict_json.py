@@ -43,20 +43,13 @@ class DocumentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """What a document may be at most; within them, reading takes less than a second and 100 MB.
+    """What a document may be at most; within them, reading takes less than a second and 100 MB."""
 
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    values : int
-        Texts, numbers, lists and mappings, all together.
-    depth : int
-        Lists and mappings within one another.
-    """
-
+    #: bytes
     size: int = 1 << 20
+    #: texts, numbers, lists and mappings, all together
     values: int = 20_000
+    #: lists and mappings within one another
     depth: int = 32
 
 

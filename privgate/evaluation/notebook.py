@@ -24,18 +24,12 @@ _COLORS = (
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A drawing: a notebook shows it, ``save`` keeps it.
+    """A drawing: a notebook shows it, ``save`` keeps it."""
 
-    Parameters
-    ----------
-    title, reading : str
-        What is drawn, and what it shows here in one sentence.
-    svg : str
-        SVG with its colours.
-    """
-
+    #: what is drawn, and what it shows here in one sentence
     title: str
     reading: str
+    #: SVG with its colours
     svg: str
 
     def _repr_svg_(self) -> str:

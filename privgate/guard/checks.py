@@ -27,65 +27,43 @@ UNBOXED = (
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the registry, as the registry has it.
+    """A row of the registry, as the registry has it."""
 
-    Parameters
-    ----------
-    name, version : str
-        Registered model and version; the version is empty for a row that is about to be created.
-    source : str
-        Immutable source.
-    storage : str
-        Where the files lie.
-    created : int
-        Creation time, milliseconds; 0 for a row that is about to be created.
-    run_id : str
-        The row's run; empty where it has none.
-    workspace : str
-        Where the row lies.
-    """
-
+    #: registered model and version; the version is empty for a row that is about to be created
     name: str
     version: str
+    #: immutable source
     source: str
+    #: where the files lie
     storage: str
+    #: creation time, milliseconds; 0 for a row that is about to be created
     created: int = 0
+    #: the row's run; empty where it has none
     run_id: str = ""
+    #: where the row lies
     workspace: str = statement.DEFAULT_WORKSPACE
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What must hold here.
+    """What must hold here."""
 
-    Parameters
-    ----------
-    registry : str
-        Configured id of this registry.
-    policy_digest : str
-        Of the resolved policy in force for the target.
-    policy : str
-        Its name, for sentences.
-    accept_advisory : bool
-        Whether a statement counts although checker and signer were one user.
-    task : str
-        What the model answers with, by the operator's word; empty where nobody said. A statement that says none was
-        signed before tasks were: it is about a classifier, unless its policy was one for regressors.
-    withheld : bool
-        Whether the operator states that nobody who may ask this model can get its file.
-    earlier : tuple of Earlier
-        Policies whose older statements still count.
-    accept_unboxed : bool
-        Whether a statement counts although the training code ran as the checker, with nothing between the two.
-    """
-
+    #: configured id of this registry
     registry: str
+    #: of the resolved policy in force for the target
     policy_digest: str
+    #: its name, for sentences
     policy: str = ""
+    #: whether a statement counts although checker and signer were one user
     accept_advisory: bool = False
+    #: what the model answers with, by the operator's word; empty where nobody said. A statement that says none was
+    #: signed before tasks were: it is about a classifier, unless its policy was one for regressors
     task: str = ""
+    #: whether the operator states that nobody who may ask this model can get its file
     withheld: bool = False
+    #: policies whose older statements still count
     earlier: tuple[Earlier, ...] = ()
+    #: whether a statement counts although the training code ran as the checker, with nothing between the two
     accept_unboxed: bool = False
 
 

@@ -41,14 +41,9 @@ _TAIL = 256 << 10  # more than any line
 
 @dataclass(frozen=True)
 class AuditLog:
-    """A file of events that any number of processes of a host append to.
+    """A file of events that any number of processes of a host append to."""
 
-    Parameters
-    ----------
-    path : Path
-        The file; made if absent, for its owner and group only. Moving it away begins a new one.
-    """
-
+    #: the file; made if absent, for its owner and group only. Moving it away begins a new one
     path: Path
 
     def record(self, event: str, **said: str) -> None:
@@ -175,41 +170,28 @@ class _Tabled(BaseModel):
 
 @dataclass(frozen=True)
 class Guard:
-    """What a guarded registry enforces.
+    """What a guarded registry enforces."""
 
-    Parameters
-    ----------
-    registry : str
-        Id that statements must name; choose one a registry, never reuse it.
-    trust : TrustStore
-        Keys that count.
-    policies : mapping of folded target -> (name, digest)
-        ``"*"`` is for every target that is not listed; empty where a table says it.
-    aliases : frozenset of str
-        Protected ones, as they are written.
-    stages : frozenset of str
-        Protected ones, folded: MLflow knows four, by any case.
-    models : tuple of str
-        Patterns of registered models that only released versions may enter.
-    accept_advisory, accept_unboxed, check_files : bool
-        Whether a statement counts although checker and signer were one user, or although training code ran as the
-        checker; whether every promotion recomputes file digests in the call path.
-    audit_log : AuditLog, optional
-        Where the guarded store records what it releases, refuses and withdraws.
-    table : Table, optional
-        By which policy which models are released; without one a target alone decides.
-    """
-
+    #: id that statements must name; choose one a registry, never reuse it
     registry: str
+    #: keys that count
     trust: TrustStore
+    #: folded target -> (name, digest): ``"*"`` is for every target that is not listed; empty where a table says it
     policies: Mapping[str, tuple[str, str]]
+    #: protected ones, as they are written
     aliases: frozenset[str]
+    #: protected ones, folded: MLflow knows four, by any case
     stages: frozenset[str]
+    #: patterns of registered models that only released versions may enter
     models: tuple[str, ...]
+    #: whether a statement counts although checker and signer were one user, or although training code ran as the
+    #: checker; whether every promotion recomputes file digests in the call path
     accept_advisory: bool = False
     accept_unboxed: bool = False
     check_files: bool = False
+    #: where the guarded store records what it releases, refuses and withdraws
     audit_log: AuditLog | None = None
+    #: by which policy which models are released; without one a target alone decides
     table: Table | None = None
     #: what was read; a change in one of them is a change of the guard
     files: tuple[Path, ...] = ()

@@ -27,17 +27,11 @@ _CLOCKS = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class DoctorAnswer:
-    """One question's answer.
+    """One question's answer."""
 
-    Parameters
-    ----------
-    state : {"fine", "look", "wrong"}
-        ``wrong`` means that something is released, or could be, that should not be.
-    text : str
-        One sentence.
-    """
-
+    #: one of {"fine", "look", "wrong"}: ``wrong`` means that something is released, or could be, that should not be
     state: str
+    #: one sentence
     text: str
 
 

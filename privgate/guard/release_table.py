@@ -53,27 +53,18 @@ class AcceptedRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row in force.
+    """A row in force."""
 
-    Parameters
-    ----------
-    models, targets : tuple of str
-        Patterns of names, and aliases and stages, all folded; no target is every one that is protected.
-    task : str
-        What its models answer with, by the operator's word.
-    policy, digest : str
-    withheld : bool
-        The operator states that nobody who may ask these models can get their files.
-    written : str
-        As the table writes its models, for sentences.
-    """
-
+    #: patterns of names, and aliases and stages, all folded; no target is every one that is protected
     models: tuple[str, ...]
     targets: tuple[str, ...]
+    #: what its models answer with, by the operator's word
     task: str
     policy: str
     digest: str
+    #: the operator states that nobody who may ask these models can get their files
     withheld: bool
+    #: as the table writes its models, for sentences
     written: str
 
     @property

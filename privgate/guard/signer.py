@@ -36,14 +36,9 @@ def key_id(public: bytes) -> str:
 
 @dataclass(frozen=True)
 class KeySigner:
-    """A private key in this process.
+    """A private key in this process."""
 
-    Parameters
-    ----------
-    private : cryptography's Ed25519PrivateKey
-        Never printed.
-    """
-
+    #: never printed
     private: Any = field(repr=False)
 
     @property
@@ -101,17 +96,11 @@ def new_key() -> KeySigner:
 
 @dataclass(frozen=True)
 class CommandSigner:
-    """A command that signs: it reads the message on stdin and writes the signature in base64.
+    """A command that signs: it reads the message on stdin and writes the signature in base64."""
 
-    Parameters
-    ----------
-    command : str
-        Split as a shell would, run without one.
-    key_id : str
-        Of the key that the command uses.
-    """
-
+    #: split as a shell would, run without one
     command: str
+    #: of the key that the command uses
     key_id: str
 
     def sign(self, message: bytes) -> bytes:

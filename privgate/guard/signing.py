@@ -35,20 +35,13 @@ _FINE = {"passed", "warned"}
 
 @dataclass(frozen=True)
 class SigningRequest:
-    """What is to be signed.
+    """What is to be signed."""
 
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version``; empty to take the report's word.
-    nonce : str
-        What the check was started with; empty if nobody says.
-    unboxed : bool
-        Whether an approval may rest on training code that ran as the checker.
-    """
-
+    #: ``models:/name/version``; empty to take the report's word
     uri: str = ""
+    #: what the check was started with; empty if nobody says
     nonce: str = ""
+    #: whether an approval may rest on training code that ran as the checker
     unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:

@@ -61,20 +61,13 @@ def pae(payload_type: str, body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A signed payload.
+    """A signed payload."""
 
-    Parameters
-    ----------
-    payload : bytes
-        What was signed.
-    signatures : tuple of (key id, signature)
-        At least one.
-    payload_type : str
-        Signed too.
-    """
-
+    #: what was signed
     payload: bytes
+    #: at least one
     signatures: tuple[tuple[str, bytes], ...]
+    #: signed too
     payload_type: str = PAYLOAD_TYPE
 
     @property
@@ -173,85 +166,59 @@ def workspace() -> str:
 
 @dataclass(frozen=True)
 class Claims:
-    """What a verdict statement says, in our words.
+    """What a verdict statement says, in our words."""
 
-    Parameters
-    ----------
-    registry : str
-        Configured id of the registry.
-    name, version, source : str
-        The registry row that was checked, and its immutable source.
-    storage : str
-        Where the row's files lie: what the registry gives a consumer of this version.
-    model_id, run_id : str
-        The logged model whose folder that is, and the row's run, empty where it has none.
-    created : int
-        The row's creation time, milliseconds; a deleted and recreated row has another.
-    files : str
-        ``sha256:<hex>`` manifest of every file of the served folder.
-    versions : int
-        How many versions the registered model had when this was signed: each tells something about the data.
-    digests : mapping
-        Model, recipe and data.
-    policy, policy_digest : str
-        Name, and digest of the resolved policy.
-    report : str
-        ``sha256:<hex>`` of report.json.
-    evidence : str
-        ``sha256:<hex>`` of the evidence statement's payload; empty while it is not signed yet.
-    outcome : str
-        The verdict's.
-    passed : bool
-        Whether the verdict approves.
-    decided, signed, expires : datetime
-        When it was decided and signed, and the last moment it counts.
-    targets : tuple of (model, alias or stage)
-        Where the version may be released: exact names, never patterns.
-    levels : tuple of str
-        Properties met without waiver.
-    advisory : bool
-        Checker and signer were one user: whoever ran the training code could have signed.
-    isolation : str
-        What kept training code away from the checker: ``"none"``, or what did and its version.
-    recomputed : tuple of str
-        Digests that the signer made itself from the registry's files; data that are not among them were named by digest
-        only.
-    task : str
-        What the model answered with: classification or regression; empty in statements that do not say it. "not
-        applicable" where somebody states that it holds no training data of its owner's.
-    withheld : bool
-        Whoever ran the check stated that nobody who may ask the model can get its file.
-    workspace : str
-        MLflow's, in which the row lies; statements that name none are about the default one.
-    """
-
+    #: configured id of the registry
     registry: str
+    #: the registry row that was checked, and its immutable source
     name: str
     version: str
     source: str
+    #: where the row's files lie: what the registry gives a consumer of this version
     storage: str
+    #: the logged model whose folder that is, and the row's run, empty where it has none
     model_id: str
     run_id: str
+    #: the row's creation time, milliseconds; a deleted and recreated row has another
     created: int
+    #: ``sha256:<hex>`` manifest of every file of the served folder
     files: str
+    #: how many versions the registered model had when this was signed: each tells something about the data
     versions: int
+    #: model, recipe and data
     digests: Mapping[str, str]
+    #: name, and digest of the resolved policy
     policy: str
     policy_digest: str
+    #: ``sha256:<hex>`` of report.json
     report: str
+    #: ``sha256:<hex>`` of the evidence statement's payload; empty while it is not signed yet
     evidence: str
+    #: the verdict's
     outcome: str
+    #: whether the verdict approves
     passed: bool
+    #: when it was decided and signed, and the last moment it counts
     decided: datetime
     signed: datetime
     expires: datetime
+    #: where the version may be released: exact names, never patterns
     targets: tuple[tuple[str, str], ...]
+    #: properties met without waiver
     levels: tuple[str, ...] = ()
+    #: checker and signer were one user: whoever ran the training code could have signed
     advisory: bool = True
+    #: what kept training code away from the checker: ``"none"``, or what did and its version
     isolation: str = "none"
+    #: digests that the signer made itself from the registry's files; data that are not among them were named by digest
+    #: only
     recomputed: tuple[str, ...] = ()
+    #: what the model answered with: classification or regression; empty in statements that do not say it. "not
+    #: applicable" where somebody states that it holds no training data of its owner's
     task: str = ""
+    #: whoever ran the check stated that nobody who may ask the model can get its file
     withheld: bool = False
+    #: MLflow's, in which the row lies; statements that name none are about the default one
     workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:

@@ -31,34 +31,23 @@ KNOWN = (*ROLES, NOT_APPLICABLE)
 
 @dataclass(frozen=True)
 class Key:
-    """A public key.
+    """A public key."""
 
-    Parameters
-    ----------
-    public : str
-        Raw Ed25519 key of 32 bytes, base64.
-    not_before, not_after : str
-        Window in which it may sign and in which its signatures count, both ends included.
-    roles : tuple of str
-        Of ``KNOWN``.
-    models : tuple of str
-        The registered models it may sign for, by their exact names.
-    model_patterns : tuple of str
-        Patterns of more of them: the operator's word, and the only place where a name is matched by a pattern.
-    revoked : str
-        When it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
-        key can write any date.
-    note : str
-        For people.
-    """
-
+    #: raw Ed25519 key of 32 bytes, base64
     public: str
+    #: window in which it may sign and in which its signatures count, both ends included
     not_before: str
     not_after: str
+    #: of ``KNOWN``
     roles: tuple[str, ...] = ROLES
+    #: the registered models it may sign for, by their exact names
     models: tuple[str, ...] = ()
+    #: patterns of more of them: the operator's word, and the only place where a name is matched by a pattern
     model_patterns: tuple[str, ...] = ()
+    #: when it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
+    #: key can write any date
     revoked: str = ""
+    #: for people
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -108,24 +97,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Revoked:
-    """A statement that counts no longer, although its key does; or all that were signed about a version until now.
+    """A statement that counts no longer, although its key does; or all that were signed about a version until now."""
 
-    Parameters
-    ----------
-    statement : str
-        ``sha256:<hex>`` of its payload; may be empty where a version is named.
-    at : str
-        When it was revoked.
-    note : str
-        Why, for people.
-    subject : str
-        ``models:/name/version``: nothing counts that was signed about it, or what is copied from it, up to ``at``.
-        Who keeps an older approval could else put that in the place of a revoked one.
-    """
-
+    #: ``sha256:<hex>`` of its payload; may be empty where a version is named
     statement: str
+    #: when it was revoked
     at: str
+    #: why, for people
     note: str = ""
+    #: ``models:/name/version``: nothing counts that was signed about it, or what is copied from it, up to ``at``. Who
+    #: keeps an older approval could else put that in the place of a revoked one
     subject: str = ""
 
     def __post_init__(self) -> None:

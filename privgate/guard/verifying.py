@@ -24,23 +24,15 @@ from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_file
 
 @dataclass(frozen=True)
 class Verified:
-    """What was verified.
+    """What was verified."""
 
-    Parameters
-    ----------
-    claims : Claims
-        What the statement says, and for how long it holds.
-    uri : str
-        Exact version.
-    n_files : int
-        How many files were compared.
-    pin : str
-        Where the files lie: a consumer of this URI asks for no name that may mean something else a moment later.
-    """
-
+    #: what the statement says, and for how long it holds
     claims: Claims
+    #: exact version
     uri: str
+    #: how many files were compared
     n_files: int
+    #: where the files lie: a consumer of this URI asks for no name that may mean something else a moment later
     pin: str
 
 

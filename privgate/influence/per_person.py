@@ -94,26 +94,19 @@ class Moves:
 
     The unit of the report is the root mean square of the residuals at records left out: what an answer misses a
     stranger's target by, and so the noise that anybody who looks for a person has to see through.
-
-    Parameters
-    ----------
-    value, low, high : float64 arrays of shape (U,)
-        Largest over the person's records; infinite where no model without the person exists. Over paired seeds: means
-        with Student's limits.
-    noise : float64 array of shape (U,)
-        What another seed alone changes.
-    inside, outside : float
-        Root mean squares of the residuals with and without the record, over the records measured; NaN without any.
-    typical : float
-        What ``outside`` would be for normal residuals of the same median size.
     """
 
+    #: shape (U,): largest over the person's records; infinite where no model without the person exists. Over paired
+    #: seeds: means with Student's limits
     value: Float
     low: Float
     high: Float
+    #: shape (U,): what another seed alone changes
     noise: Float
+    #: root mean squares of the residuals with and without the record, over the records measured; NaN without any
     inside: float
     outside: float
+    #: what ``outside`` would be for normal residuals of the same median size
     typical: float
 
 

@@ -22,28 +22,19 @@ from privgate.kernel.rounding import EPS, gamma, up
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """Vectors of d numbers.
+    """Vectors of d numbers."""
 
-    Parameters
-    ----------
-    low, high : float64 arrays of shape (d,), optional
-        Sides of the box; from 0 to 1 in blocks.
-    single : bool array of shape (d,)
-        Which features are in no block.
-    blocks : tuple of int64 arrays
-        The features of each one-hot block.
-    length, norm : float
-        Largest sum of entries, largest Euclidean norm; infinite where none is stated.
-    whole : bool
-        Whether only whole numbers are accepted.
-    """
-
+    #: shape (d,): sides of the box; from 0 to 1 in blocks
     low: Float | None
     high: Float | None
+    #: shape (d,): which features are in no block
     single: NDArray[np.bool_]
+    #: the features of each one-hot block
     blocks: tuple[Index, ...]
+    #: largest sum of entries, largest Euclidean norm; infinite where none is stated
     length: float
     norm: float
+    #: whether only whole numbers are accepted
     whole: bool
 
     @classmethod

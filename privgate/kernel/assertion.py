@@ -25,23 +25,15 @@ class Refused(ValueError):  # noqa: N818  no error: the certificate shows nothin
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What limits are asked for.
+    """What limits are asked for."""
 
-    Parameters
-    ----------
-    family : str
-        Whose theorem it is; a key of ``judge.FAMILIES``.
-    asked : {"own", "any"}
-        About which questions: each person's own records, or any question that the model accepts.
-    settings : mapping
-        JSON values: parameters of the training, and of what it releases.
-    arrays : mapping of str to array
-        Records, labels, the person of each record, accepted questions, and the certificate.
-    """
-
+    #: whose theorem it is; a key of ``judge.FAMILIES``
     family: str
+    #: one of {"own", "any"}: about which questions: each person's own records, or any question that the model accepts
     asked: Literal["own", "any"]
+    #: JSON values: parameters of the training, and of what it releases
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: records, labels, the person of each record, accepted questions, and the certificate
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def array(self, name: str, ndim: int, kinds: str = "f") -> NDArray[Any]:
@@ -106,17 +98,12 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """How far each person's absence can move an answer.
+    """How far each person's absence can move an answer."""
 
-    Parameters
-    ----------
-    low : float64 array of shape (U,)
-        Some accepted question's answer moves at least so far; nats, or the case's unit; 0 where nothing is shown.
-    high : float64 array of shape (U,)
-        No accepted question's answer moves farther; infinite where nothing is shown. Larger is worse.
-    """
-
+    #: shape (U,): some accepted question's answer moves at least so far; nats, or the case's unit; 0 where nothing is
+    #: shown
     low: Float
+    #: shape (U,): no accepted question's answer moves farther; infinite where nothing is shown. Larger is worse
     high: Float
 
     @classmethod

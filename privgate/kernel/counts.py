@@ -49,40 +49,28 @@ _TINY = 1e-290
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Scores ``bias[k] + scale * sum_j table[cell of feature j, k]``.
+    """Scores ``bias[k] + scale * sum_j table[cell of feature j, k]``."""
 
-    Parameters
-    ----------
-    label, cells : int64 arrays of shape (n,) and (n, d)
-    start : int64 array of shape (d,)
-        First cell of each feature.
-    T : float64 array of shape (cells, K)
-        Records of each class in each cell.
-    N : float64 array of shape (K,)
-    alpha : float
-    whole : float64 array of shape (d, K)
-        What shares are of: N + alpha V; infinite where it is the same for all classes.
-    bias : float64 array of shape (K,)
-    learnt : bool
-        Whether the bias follows N.
-    scale : float
-    declared : bool
-        Whether classes without records stay.
-    negated : float
-        What Bernoulli's rounding adds to ``off``.
-    """
-
+    #: shapes (n,) and (n, d)
     label: Index
     cells: Index
+    #: shape (d,): first cell of each feature
     start: Index
+    #: shape (cells, K): records of each class in each cell
     T: Float
+    #: shape (K,)
     N: Float
     alpha: float
+    #: shape (d, K): what shares are of: N + alpha V; infinite where it is the same for all classes
     whole: Float
+    #: shape (K,)
     bias: Float
+    #: whether the bias follows N
     learnt: bool
     scale: float
+    #: whether classes without records stay
     declared: bool = False
+    #: what Bernoulli's rounding adds to ``off``
     negated: float = 0.0
 
     @classmethod

@@ -197,23 +197,16 @@ def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_])
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Parameters with everybody and without each person, and how far trainings end from them.
-
-    Parameters
-    ----------
-    M : Metric
-    person : int64 array of shape (n,)
-    moves : float64 array of shape (people, C, p)
-    far : float64 array of shape (people,)
-        How far from ``M.u + moves`` trainings without each person end, in the norm of ``M``.
-    alone : list of (int, int64 array, Metric)
-        People, their records, and the metric whose norm ``far`` is in for them.
-    """
+    """Parameters with everybody and without each person, and how far trainings end from them."""
 
     M: Metric
+    #: shape (n,)
     person: Index
+    #: shape (people, C, p)
     moves: Float
+    #: shape (people,): how far from ``M.u + moves`` trainings without each person end, in the norm of ``M``
     far: Float
+    #: people, their records, and the metric whose norm ``far`` is in for them
     alone: list[tuple[int, Index, Metric]]
 
     def at(self, X: Float, person: Index) -> tuple[Float, Float]:

@@ -82,19 +82,13 @@ class Looks:
 
     Whoever approves where nobody of the first look exceeds, or at most two of the second, errs with probability
     ``LEVEL`` at most, in whatever order people are looked at, and whatever ends it early (docs/mathematics.md, 9.1).
-
-    Parameters
-    ----------
-    sizes : (int, int)
-        People of each look; the second holds the first. Where fewer than two may exceed, the second is everybody.
-    people : int
-        How many there are.
-    allowed : int
-        How many of them may exceed.
     """
 
+    #: people of each look; the second holds the first. Where fewer than two may exceed, the second is everybody
     sizes: tuple[int, int]
+    #: how many there are
     people: int
+    #: how many of them may exceed
     allowed: int
 
     def share(self, surely: int, possibly: int, sampled: int) -> tuple[int, int]:

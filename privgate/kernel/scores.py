@@ -43,21 +43,14 @@ def at(z0: Float, z1: Float, off: Float | float) -> tuple[Float, Float]:
 
 
 class Scope(NamedTuple):
-    """All questions.
+    """All questions."""
 
-    Parameters
-    ----------
-    top : float64 array of shape (K, K)
-        Largest difference of the scores of a first class and a second, with everybody.
-    limit : float
-        Nats. For two classes, limits between it and its double are tightened; it decides nothing else.
-    reach : callable
-        (some, k, n) -> the largest ``k w(x) + n m(x)``, w the second score less the first, m what their absence adds
-        to it; of shape (len(some),), for the people ``some``.
-    """
-
+    #: shape (K, K): largest difference of the scores of a first class and a second, with everybody
     top: Float
+    #: nats. For two classes, limits between it and its double are tightened; it decides nothing else
     limit: float
+    #: (some, k, n) -> the largest ``k w(x) + n m(x)``, w the second score less the first, m what their absence adds to
+    #: it; of shape (len(some),), for the people ``some``
     reach: Callable[..., Float]
 
 

@@ -150,31 +150,22 @@ def ends(R: Float, stop: Float, moved: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """What W says of the inverse of the Hessian H at ``u``. All lengths are upper bounds.
-
-    Parameters
-    ----------
-    Z, P : float64 arrays of shape (n, C), (n, K)
-        Scores and probabilities there.
-    grown : float
-        ``|g| <= grown ||W g||``.
-    off : float
-        How far H is off, a share in its own norm.
-    scale : float64 array of shape (C p,)
-        ``|H_jk| <= scale_j scale_k``.
-    spread : float
-        Length of a gradient whose components are at most ``scale``.
-    """
+    """What W says of the inverse of the Hessian H at ``u``. All lengths are upper bounds."""
 
     problem: Problem
     u: Float
     W: Float
+    #: shape (n, C): scores and probabilities there
     Z: Float
     P: Float
     H: Float
+    #: ``|g| <= grown ||W g||``
     grown: float
+    #: how far H is off, a share in its own norm
     off: float
+    #: shape (C p,): ``|H_jk| <= scale_j scale_k``
     scale: Float
+    #: length of a gradient whose components are at most ``scale``
     spread: float
 
     @classmethod

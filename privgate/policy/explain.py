@@ -18,22 +18,14 @@ from privgate.policy.rules.rule_base import Rule
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing to look at.
-
-    Parameters
-    ----------
-    file : str
-    line : int
-        Counted from 1.
-    rule : str
-        Id of the rule, or the policy's key.
-    text : str
-        What, and what to do.
-    """
+    """One thing to look at."""
 
     file: str
+    #: counted from 1
     line: int
+    #: id of the rule, or the policy's key
     rule: str
+    #: what, and what to do
     text: str
 
     def __str__(self) -> str:

@@ -185,21 +185,14 @@ def _first(*values: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A past verdict under both policies.
+    """A past verdict under both policies."""
 
-    Parameters
-    ----------
-    report : str
-        File of the report.
-    old, new : str
-        Outcomes.
-    why : tuple of str
-        Findings that differ, one sentence each.
-    """
-
+    #: file of the report
     report: str
+    #: outcomes
     old: str
     new: str
+    #: findings that differ, one sentence each
     why: tuple[str, ...]
 
     @property

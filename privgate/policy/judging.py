@@ -20,30 +20,20 @@ from privgate.verdict import Finding, Outcome, worst
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """What became of one waiver.
+    """What became of one waiver."""
 
-    Parameters
-    ----------
-    key, rule : str
-        Its name in reports, and the rule's id.
-    state : str
-        ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``.
-    text : str
-        The same as a sentence.
-    waiver : Waiver
-        As the policy states it.
-    days_left : int
-        Until its end; negative once it is over.
-    ends_soon : bool
-        It applies and ends within 14 days.
-    """
-
+    #: its name in reports, and the rule's id
     key: str
     rule: str
+    #: ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``
     state: str
+    #: the same as a sentence
     text: str
+    #: as the policy states it
     waiver: Waiver
+    #: until its end; negative once it is over
     days_left: int
+    #: it applies and ends within 14 days
     ends_soon: bool = False
 
     @property
@@ -117,20 +107,13 @@ def _state(waiver: Waiver, subject: Mapping[str, Any], today: date) -> tuple[str
 
 @dataclass(frozen=True)
 class Judged:
-    """Findings, what became of every waiver of the policy, and the last day of an approval made today.
+    """Findings, what became of every waiver of the policy, and the last day of an approval made today."""
 
-    Parameters
-    ----------
-    findings : tuple of Finding
-        Preconditions first, then one a rule, in the policy's order.
-    waivers : tuple of Waived
-        Applied, not needed, above ceiling, expired, not yet, other model.
-    expires : date
-        Never later than a waiver that the approval rests on.
-    """
-
+    #: preconditions first, then one a rule, in the policy's order
     findings: tuple[Finding, ...]
+    #: applied, not needed, above ceiling, expired, not yet, other model
     waivers: tuple[Waived, ...]
+    #: never later than a waiver that the approval rests on
     expires: date
 
 

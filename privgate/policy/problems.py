@@ -16,29 +16,19 @@ from privgate.errors import PolicyError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in one place of a policy file.
+    """One mistake in one place of a policy file."""
 
-    Parameters
-    ----------
-    file : str
-        As the user named it.
-    line : int
-        Counted from 1; 0 where no line can be named.
-    key : str
-        Path of the key, for example ``rules.0.max``.
-    what : str
-        What is wrong.
-    expected : str
-        What would be right; may be empty.
-    nearest : str
-        The valid name that is nearest to the one given; may be empty.
-    """
-
+    #: as the user named it
     file: str
+    #: counted from 1; 0 where no line can be named
     line: int
+    #: path of the key, for example ``rules.0.max``
     key: str
+    #: what is wrong
     what: str
+    #: what would be right; may be empty
     expected: str = ""
+    #: the valid name that is nearest to the one given; may be empty
     nearest: str = ""
 
     def __str__(self) -> str:
@@ -142,20 +132,13 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """Plain values of a file, with the line of every key and list item.
+    """Plain values of a file, with the line of every key and list item."""
 
-    Parameters
-    ----------
-    file : str
-        As the user named it.
-    value : mapping
-        Text, numbers, booleans, null, lists and mappings.
-    marks : mapping of path to mark
-        Where each key and list item stands; the path is a tuple of keys and positions.
-    """
-
+    #: as the user named it
     file: str
+    #: text, numbers, booleans, null, lists and mappings
     value: dict[str, Any]
+    #: where each key and list item stands; the path is a tuple of keys and positions
     marks: dict[Place, Mark] = field(default_factory=dict)
 
     def mark(self, place: Place) -> Mark:

@@ -183,29 +183,19 @@ _DEEPEST = 8  # files that extend one another; more is a mistake
 
 @dataclass(frozen=True)
 class Resolved(Generic[D]):
-    """A policy with everything it extends.
+    """A policy with everything it extends."""
 
-    Parameters
-    ----------
-    tree : Tree
-        Its values, each with the file and line it comes from.
-    document : Document
-        The same, checked.
-    conditions : tuple of AppliesTo
-        All of them must hold: its own and those of what it extends.
-    chain : tuple of str
-        ``name version`` of what it extends, nearest first.
-    suites : mapping
-        ``file@sha256:<digest> -> JSON text`` of every suite that is named.
-    files : tuple of Path
-        All that was read: the file, what it extends, and their suites.
-    """
-
+    #: its values, each with the file and line it comes from
     tree: Tree
+    #: the same, checked
     document: D
+    #: all of them must hold: its own and those of what it extends
     conditions: tuple[AppliesTo, ...]
+    #: ``name version`` of what it extends, nearest first
     chain: tuple[str, ...] = ()
+    #: ``file@sha256:<digest> -> JSON text`` of every suite that is named
     suites: dict[str, str] = field(default_factory=dict)
+    #: all that was read: the file, what it extends, and their suites
     files: tuple[Path, ...] = ()
 
 

@@ -56,27 +56,18 @@ _HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
 
 @dataclass(frozen=True)
 class Named:
-    """What a URI names.
+    """What a URI names."""
 
-    Parameters
-    ----------
-    model_id : str
-        The logged model that holds the files.
-    storage : str
-        Where they lie: what a consumer of the URI is given, and the only place that is ever read.
-    name, version : str
-        Registered model and version; empty if the URI names a logged model directly.
-    source : str
-        The version's immutable source, as the registry's row has it.
-    run_id : str
-        The row's run; empty where it has none.
-    """
-
+    #: the logged model that holds the files
     model_id: str
+    #: where they lie: what a consumer of the URI is given, and the only place that is ever read
     storage: str
+    #: registered model and version; empty if the URI names a logged model directly
     name: str = ""
     version: str = ""
+    #: the version's immutable source, as the registry's row has it
     source: str = ""
+    #: the row's run; empty where it has none
     run_id: str = ""
 
 

@@ -26,23 +26,15 @@ from privgate.subject.release import Release
 
 @dataclass(frozen=True, eq=False)
 class Serving:
-    """What MLflow is to serve of a model.
+    """What MLflow is to serve of a model."""
 
-    Parameters
-    ----------
-    recipe : Recipe
-        Whose ``predict`` gives the probabilities, or the model's ``predict_proba``.
-    release : Release
-        What is handed out of them.
-    classes : array of shape (K,)
-        All labels of the training data, sorted; not looked at for a regressor.
-    accepted : mapping, optional
-        The declared domain as JSON values: whatever lies outside is refused.
-    """
-
+    #: whose ``predict`` gives the probabilities, or the model's ``predict_proba``
     recipe: Recipe
+    #: what is handed out of them
     release: Release
+    #: shape (K,): all labels of the training data, sorted; not looked at for a regressor
     classes: NDArray[Any]
+    #: the declared domain as JSON values: whatever lies outside is refused
     accepted: dict[str, Any] | None = None
 
 

@@ -21,23 +21,15 @@ _MADE_OF = ("model_path", "python_model", "data", "model_data", "pickled_model")
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A verified private copy of the registered model's files.
+    """A verified private copy of the registered model's files."""
 
-    Parameters
-    ----------
-    folder : Path
-        The copy.
-    flavor : str
-        MLflow flavor that opens it natively, for example ``"sklearn"``.
-    root : Path or None
-        Source snapshot: a model may be made of the user's own classes.
-    files : tuple of (path, sha256)
-        Every file, as verified; checked again before every opening, because retrained code runs beside the copy.
-    """
-
+    #: the copy
     folder: Path
+    #: MLflow flavor that opens it natively, for example ``"sklearn"``
     flavor: str
+    #: source snapshot: a model may be made of the user's own classes
     root: Path | None
+    #: every file, as verified; checked again before every opening, because retrained code runs beside the copy
     files: tuple[tuple[str, str], ...]
 
     def load(self) -> Any:

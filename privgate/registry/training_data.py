@@ -182,20 +182,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Training data as they were read back from where they are kept.
+    """Training data as they were read back from where they are kept."""
 
-    Parameters
-    ----------
-    data : TrainingData
-        What is trained on, here and by whoever checks.
-    reference : mapping
-        What the recipe records; of files that go with the run, without the run.
-    folder : Path or None
-        Files to upload with the run.
-    """
-
+    #: what is trained on, here and by whoever checks
     data: TrainingData
+    #: what the recipe records; of files that go with the run, without the run
     reference: Reference
+    #: files to upload with the run
     folder: Path | None = None
 
     def with_run(self, client: Any, run_id: str) -> Reference:

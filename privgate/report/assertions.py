@@ -19,30 +19,20 @@ from privgate.verdict import Finding, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """What a report says of one finding.
+    """What a report says of one finding."""
 
-    Parameters
-    ----------
-    finding : Finding
-        Its numbers and the whole assertion as a sentence, which whoever judged made: of how many, how sure.
-    asked : str
-        What was asked; where several rules ask the same, with what tells them apart.
-    where : str
-        The person (as a keyed hash), label or attack that the figure belongs to; empty if to none.
-    threshold, value : str
-        What is allowed, and what was measured with its interval.
-    result : str
-        How it ended, in a word or two.
-    consequence : str
-        What it means for a person; its own message where there is no figure.
-    """
-
+    #: its numbers and the whole assertion as a sentence, which whoever judged made: of how many, how sure
     finding: Finding
+    #: what was asked; where several rules ask the same, with what tells them apart
     asked: str
+    #: the person (as a keyed hash), label or attack that the figure belongs to; empty if to none
     where: str
+    #: what is allowed, and what was measured with its interval
     threshold: str
     value: str
+    #: how it ended, in a word or two
     result: str
+    #: what it means for a person; its own message where there is no figure
     consequence: str
 
     @property

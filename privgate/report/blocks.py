@@ -24,55 +24,36 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """A table with a caption; the first column names the row.
+    """A table with a caption; the first column names the row."""
 
-    Parameters
-    ----------
-    caption : str
-        What the table shows.
-    columns : sequence of str
-    rows : sequence of sequences of str
-        As long as ``columns``.
-    numeric : sequence of int
-        Columns set flush right.
-    folded : str
-        If set, the table opens on request under this label.
-    printed : bool
-        Print it although it is folded; other folded tables are on screen only.
-    """
-
+    #: what the table shows
     caption: str
     columns: Sequence[str]
+    #: as long as ``columns``
     rows: Sequence[Sequence[str]]
+    #: columns set flush right
     numeric: Sequence[int] = ()
+    #: if set, the table opens on request under this label
     folded: str = ""
+    #: print it although it is folded; other folded tables are on screen only
     printed: bool = False
     kind: str = field(default="table", init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing with what it says in one sentence and the numbers behind it.
+    """A drawing with what it says in one sentence and the numbers behind it."""
 
-    Parameters
-    ----------
-    name : str
-        Unique on the page; prefix of all ids within the drawing.
-    title, desc : str
-        For screen readers; ``title`` is also the caption.
-    reading : str
-        One sentence: what the chart shows here.
-    svg : str
-        Drawn by ``privgate.report.charts``; the only text that reaches the page unescaped.
-    table : Table
-        The same numbers.
-    """
-
+    #: unique on the page; prefix of all ids within the drawing
     name: str
+    #: for screen readers; ``title`` is also the caption
     title: str
     desc: str
+    #: one sentence: what the chart shows here
     reading: str
+    #: drawn by ``privgate.report.charts``; the only text that reaches the page unescaped
     svg: str
+    #: the same numbers
     table: TableBlock
     kind: str = field(default="chart", init=False)
 
@@ -107,17 +88,10 @@ Block = Text | Facts | TableBlock | Chart | Code | Heading | List
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A numbered section of the evidence.
+    """A numbered section of the evidence."""
 
-    Parameters
-    ----------
-    name : str
-        The anchor.
-    title : str
-    blocks : sequence of Block
-        Never empty: a section without data is not shown.
-    """
-
+    #: the anchor
     name: str
     title: str
+    #: never empty: a section without data is not shown
     blocks: Sequence[Block]

@@ -22,24 +22,17 @@ from privgate.verdict import Finding, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Places on a bar from 0 to 1000, and the same in words.
+    """Places on a bar from 0 to 1000, and the same in words."""
 
-    Parameters
-    ----------
-    title, measured, allowed : str
-        In words: whose figure, the figure, the limit.
-    low, high, limit : int
-        Where the figure's interval begins and ends, and where the limit stands.
-    unlimited : bool
-        The interval has no end: the bar runs off its scale.
-    """
-
+    #: in words: whose figure, the figure, the limit
     title: str
     measured: str
     allowed: str
+    #: where the figure's interval begins and ends, and where the limit stands
     low: int
     high: int
     limit: int
+    #: the interval has no end: the bar runs off its scale
     unlimited: bool
 
     @property

@@ -17,23 +17,15 @@ from privgate.evidence.telling import SMALL_CELL
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of people in bins ``(edge, next edge]``, the first with its lower edge.
+    """Counts of people in bins ``(edge, next edge]``, the first with its lower edge."""
 
-    Parameters
-    ----------
-    values : array
-        Everybody's figure, nats; what is not finite lies above everything.
-    edges : tuple of float
-        Ascending.
-    cuts : frozenset of float
-        Limits at which the count above may be told.
-    open_end : bool
-        How many have no finite figure is hidden, whatever it is: that of another figure differs by a few.
-    """
-
+    #: everybody's figure, nats; what is not finite lies above everything
     values: Float
+    #: ascending
     edges: tuple[float, ...]
+    #: limits at which the count above may be told
     cuts: frozenset[float]
+    #: how many have no finite figure is hidden, whatever it is: that of another figure differs by a few
     open_end: bool = False
 
     def above(self, edge: float) -> int:

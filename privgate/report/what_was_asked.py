@@ -22,20 +22,13 @@ _LOOKED: Mapping[str, str] = {"file": "precondition:file", "claim": "preconditio
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What page one says of one question.
+    """What page one says of one question."""
 
-    Parameters
-    ----------
-    question : str
-        Of ``QUESTIONS``.
-    state : str
-        ``approved``, ``refused``, ``undecided``, ``only_warned`` or ``not_asked``.
-    told : str
-        The same in a sentence: the rule that decides it, and how far its figure is from its limit.
-    """
-
+    #: of ``QUESTIONS``
     question: str
+    #: ``approved``, ``refused``, ``undecided``, ``only_warned`` or ``not_asked``
     state: str
+    #: the same in a sentence: the rule that decides it, and how far its figure is from its limit
     told: str
     decided_by: Assertion | None = None
 

@@ -61,14 +61,9 @@ SEEDS_FOR_A_LIMIT = 75
 
 @dataclass(frozen=True, eq=False)
 class MeanChange:
-    """Largest mean change over labels of each row, nats.
+    """Largest mean change over labels of each row, nats."""
 
-    Parameters
-    ----------
-    value, low, high : float64 arrays of shape (R,)
-        ``low <= value <= high``; equal for a single seed, whose spread nobody knows.
-    """
-
+    #: shape (R,): ``low <= value <= high``; equal for a single seed, whose spread nobody knows
     value: Float
     low: Float
     high: Float

@@ -33,18 +33,12 @@ def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Counts of an attack that says "member" or "non-member".
+    """Counts of an attack that says "member" or "non-member"."""
 
-    Parameters
-    ----------
-    tp, fn : int
-        Members called member, and called non-member.
-    fp, tn : int
-        Non-members called member, and called non-member.
-    """
-
+    #: members called member, and called non-member
     tp: int
     fn: int
+    #: non-members called member, and called non-member
     fp: int
     tn: int
 

@@ -18,36 +18,24 @@ _MANY = 4096
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One call of the training function, described by rows of the pool (training records, then candidates).
+    """One call of the training function, described by rows of the pool (training records, then candidates)."""
 
-    Parameters
-    ----------
-    seed : int or None
-        Given to the training function; None only for recipes without a seed.
-    queries : int64 array of shape (Q,)
-        Pool rows at which the model is evaluated.
-    left_out : int64 array, optional
-        Train on all *training* rows but these; exactly one of ``left_out`` and ``members`` is given.
-    members : int64 array, optional
-        Train on exactly these pool rows, in this order.
-    relabel : tuple of (pool row, class position)
-        Labels replaced before training, for the control that the recipe depends on its data.
-    repeat : int
-        Distinguishes deliberate repetitions of the same call (determinism control, noise floor).
-    order : int
-        Which order of the records it is trained in; 0 for their own. Two calls in one order have the records that
-        both train on in the same order: where the code writes its own seed, this gives another model.
-    reads : tuple of (module:function, rows)
-        What of ours reads the fitted model, and how many rows that adds to the answer; nothing where empty.
-    """
-
+    #: given to the training function; None only for recipes without a seed
     seed: int | None
+    #: shape (Q,): pool rows at which the model is evaluated
     queries: Index
+    #: train on all *training* rows but these; exactly one of ``left_out`` and ``members`` is given
     left_out: Index | None = None
+    #: train on exactly these pool rows, in this order
     members: Index | None = None
+    #: labels replaced before training, for the control that the recipe depends on its data
     relabel: tuple[tuple[int, int], ...] = ()
+    #: distinguishes deliberate repetitions of the same call (determinism control, noise floor)
     repeat: int = 0
+    #: which order of the records it is trained in; 0 for their own. Two calls in one order have the records that both
+    #: train on in the same order: where the code writes its own seed, this gives another model
     order: int = 0
+    #: what of ours reads the fitted model, and how many rows that adds to the answer; nothing where empty
     reads: tuple[str, int] = ("", 0)
 
     def __post_init__(self) -> None:
@@ -75,25 +63,18 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came back.
+    """What came back."""
 
-    Parameters
-    ----------
-    log_p : float64 array of shape (Q, K)
-        Natural log-probabilities, columns in the order of ``subject.classes``; empty when there is a ``problem``. Of a
-        regressor: its answers about the mean of the training targets, in their standard deviations, shape (Q, 1).
-    seconds : float
-        Time of the call in the worker, also of one that is remembered.
-    problem : str
-        Why there is no answer: raised, hung, memory, NaN, wrong number of classes, worker died. One sentence.
-    lasting : bool
-        Whether the same call would end the same way again in this run; what depends on the machine (limits, a worker
-        that died) may not. Another run tries every failed call again.
-    """
-
+    #: shape (Q, K): natural log-probabilities, columns in the order of ``subject.classes``; empty when there is a
+    #: ``problem``. Of a regressor: its answers about the mean of the training targets, in their standard deviations,
+    #: shape (Q, 1)
     log_p: Float
+    #: time of the call in the worker, also of one that is remembered
     seconds: float = 0.0
+    #: why there is no answer: raised, hung, memory, NaN, wrong number of classes, worker died. One sentence
     problem: str = ""
+    #: whether the same call would end the same way again in this run; what depends on the machine (limits, a worker
+    #: that died) may not. Another run tries every failed call again
     lasting: bool = True
 
 

@@ -22,60 +22,40 @@ QUESTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number about a model that a rule may limit; it stands beside its rule, and nothing else spells its name.
+    """One number about a model that a rule may limit; it stands beside its rule, and nothing else spells its name."""
 
-    Parameters
-    ----------
-    name : str
-        As policies, findings and requests have it.
-    title : str
-        Plain name for the report.
-    reaches : str
-        Smallest, guessing and largest value, one phrase for people.
-    unit : str
-        Of the number; "" where the request decides.
-    worst : float
-        The worst value that can be measured at all; NaN where the request decides.
-    guessing : float, optional
-        What is reached by knowing nothing, if it is always the same: a limit there can never be kept.
-    direction : {"max", "min"}
-        "max" if larger is worse, "min" if smaller is worse: what a rule calls its limit.
-    needs : frozenset of Need
-        What the number rests on.
-    per_unit : bool
-        Aggregated from one number a unit: coverage counts, and a limit in nats is one on every unit.
-    columns : tuple of str
-        Columns of the per-person table that such a limit speaks about, the one that decides last.
-    limits_attacks : bool
-        Whether a limit says what attacks achieve.
-    figure : str
-        Of an attack's success, if the number is one of a single attack.
-    shows_leaks_only : bool
-        Whether a good value shows nothing: no model is safe by it.
-    written_as : str
-        Unit in reports, where the unit itself would be read as something else.
-    question : str
-        Of ``QUESTIONS``; empty where it is about none of them.
-    answers : frozenset of str
-        What a model may answer with for it to mean anything ("probabilities", "numbers", "noisy numbers"); of others it
-        is never measured, and never passes.
-    """
-
+    #: as policies, findings and requests have it
     name: str
+    #: plain name for the report
     title: str
+    #: smallest, guessing and largest value, one phrase for people
     reaches: str
+    #: of the number; "" where the request decides
     unit: str
+    #: the worst value that can be measured at all; NaN where the request decides
     worst: float
+    #: what is reached by knowing nothing, if it is always the same: a limit there can never be kept
     guessing: float | None = None
+    #: one of {"max", "min"}: "max" if larger is worse, "min" if smaller is worse: what a rule calls its limit
     direction: Literal["max", "min"] = "max"
+    #: what the number rests on
     needs: frozenset[Need] = frozenset()
+    #: aggregated from one number a unit: coverage counts, and a limit in nats is one on every unit
     per_unit: bool = False
+    #: columns of the per-person table that such a limit speaks about, the one that decides last
     columns: tuple[str, ...] = ()
+    #: whether a limit says what attacks achieve
     limits_attacks: bool = False
+    #: of an attack's success, if the number is one of a single attack
     figure: str = ""
+    #: whether a good value shows nothing: no model is safe by it
     shows_leaks_only: bool = False
+    #: unit in reports, where the unit itself would be read as something else
     written_as: str = ""
+    #: of ``QUESTIONS``; empty where it is about none of them
     question: str = ""
+    #: what a model may answer with for it to mean anything ("probabilities", "numbers", "noisy numbers"); of others it
+    #: is never measured, and never passes
     answers: frozenset[str] = frozenset({"probabilities"})
 
     @property

@@ -15,19 +15,11 @@ from privgate.training.box import bubblewrap, wire
 
 @dataclass(frozen=True)
 class Call:
-    """What a parent asks for.
+    """What a parent asks for."""
 
-    Parameters
-    ----------
-    nonce : bytes
-        Comes back with the answer.
-    function : callable
-        Of privgate's own, by name.
-    arguments : tuple
-    named : dict
-    """
-
+    #: comes back with the answer
     nonce: bytes
+    #: of privgate's own, by name
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     named: dict[str, Any]
