@@ -35,10 +35,7 @@ def raw(*parts: bytes | memoryview) -> bytes:
 def canonical_json(value: Any) -> bytes:
     """Return JSON with sorted keys, no spaces and no NaN, as UTF-8.
 
-    Raises
-    ------
-    ValueError
-        The value holds NaN or infinity: write such numbers as strings first.
+    ``ValueError``: the value holds NaN or infinity: write such numbers as strings first.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -122,10 +119,7 @@ def of_files(
 def below(root: Path) -> list[Path]:
     """Return all that lies below a folder, sorted; links are not followed.
 
-    Raises
-    ------
-    DocumentError
-        Folders lie too deep within one another, or there is too much.
+    ``DocumentError``: folders lie too deep within one another, or there is too much.
     """
     found: list[Path] = []
     todo = [(root, 1)]

@@ -75,10 +75,7 @@ class WorkflowStep:
 def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate check`` (or ``promote``) is to be called with.
 
-    Raises
-    ------
-    InputError
-        An input is missing, looks like an option, or a signing key is present.
+    ``InputError``: an input is missing, looks like an option, or a signing key is present.
     """
     if environ.get(KEY_VARIABLE):
         raise InputError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
@@ -104,10 +101,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate sign`` is to be called with; it runs on a host that ran no training code.
 
-    Raises
-    ------
-    InputError
-        An input is missing or looks like an option.
+    ``InputError``: an input is missing or looks like an option.
     """
     report, policy = _input(environ, "REPORT_DIR", required=True), _input(environ, "POLICY", required=True)
     arguments = ["sign", report, "--policy", policy, "--registry-id", _input(environ, "REGISTRY_ID", required=True)]

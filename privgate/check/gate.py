@@ -236,13 +236,9 @@ def judged(
 def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: Any) -> list[str]:
     """Return a sentence for each rule of a report that passes again, by cases that are made of the subject's data.
 
-    Raises
-    ------
-    DigestMismatchError
-        The report is about other data, another recipe or another rule, a case is not what they make, or says something
-        else.
-    SubjectError
-        What the folder holds cannot be read, is by another policy, or is about no theorem whose cases can be made.
+    ``DigestMismatchError``: the report is about other data, another recipe or another rule, a case is not what they
+    make, or says something else. ``SubjectError``: what the folder holds cannot be read, is by another policy, or is
+    about no theorem whose cases can be made.
     """
     with strict_json.reading("report.json cannot be recomputed", SubjectError):
         if document["policy"]["digest"] != policy.digest:

@@ -17,10 +17,7 @@ def why(exc: OSError) -> str:
 def folder(path: str | os.PathLike[str], option: str) -> Path:
     """Return a folder that was made if absent and in which a file was just written and removed.
 
-    Raises
-    ------
-    UsageError
-        It cannot be written; the sentence names ``option``, the path and why.
+    ``UsageError``: it cannot be written; the sentence names ``option``, the path and why.
     """
     place = Path(path).expanduser()
     trial = place / f".privgate-{uuid.uuid4().hex}"
@@ -36,10 +33,7 @@ def folder(path: str | os.PathLike[str], option: str) -> Path:
 def file(path: str | os.PathLike[str], option: str) -> Path:
     """Return a file that can be written; what it holds stays until it is.
 
-    Raises
-    ------
-    UsageError
-        As ``folder``.
+    ``UsageError``: as ``folder``.
     """
     place = Path(path).expanduser()
     fresh = not place.exists()
@@ -57,10 +51,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
 def ledger(where: str | None) -> None:
     """Try the ledger's folder.
 
-    Raises
-    ------
-    UsageError
-        It cannot be written.
+    ``UsageError``: it cannot be written.
     """
     from privgate.training.ledger import Ledger
 
@@ -74,10 +65,7 @@ def ledger(where: str | None) -> None:
 def check(settings: Mapping[str, Any]) -> None:
     """Try everything that ``privgate check`` will write on this machine: report, hash key, ledger.
 
-    Raises
-    ------
-    UsageError
-        One of them cannot be written; nothing was trained.
+    ``UsageError``: one of them cannot be written; nothing was trained.
     """
     from privgate.evaluation.context_stated import hash_key
 

@@ -62,12 +62,7 @@ LARGE = DocumentLimits(8 << 20, 200_000, 64)
 def opened(path: Path) -> BinaryIO:
     """Return a regular file opened for reading; links are followed, because mounted configuration is made of them.
 
-    Raises
-    ------
-    DocumentError
-        A pipe, a device, a folder: reading it might never end.
-    OSError
-        It cannot be opened.
+    ``DocumentError``: a pipe, a device, a folder: reading it might never end. ``OSError``: it cannot be opened.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -82,12 +77,7 @@ def opened(path: Path) -> BinaryIO:
 def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
     """Return the bytes of a regular file.
 
-    Raises
-    ------
-    DocumentError
-        It is no regular file, or too large.
-    OSError
-        It cannot be opened or read.
+    ``DocumentError``: it is no regular file, or too large. ``OSError``: it cannot be opened or read.
     """
     with opened(path) as f:
         found = f.read(limits.size + 1)
@@ -145,12 +135,7 @@ _LARGEST = 1 << 63  # what 64 bits hold
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
     """Return what a JSON file says.
 
-    Raises
-    ------
-    DocumentError
-        It is no regular file, too large, or no strict JSON.
-    OSError
-        It cannot be opened or read.
+    ``DocumentError``: it is no regular file, too large, or no strict JSON. ``OSError``: it cannot be opened or read.
     """
     return loads(content(path, limits), limits)
 

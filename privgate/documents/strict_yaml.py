@@ -31,10 +31,7 @@ _LONGEST_NUMBER = 100  # characters
 def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, int]]:
     """Return the value that a YAML text writes, and the line of every key and list item.
 
-    Raises
-    ------
-    DocumentError
-        It is too large, no YAML, or holds what may not be held; names line and place.
+    ``DocumentError``: it is too large, no YAML, or holds what may not be held; names line and place.
     """
     marks: dict[Place, int] = {}
     if len(text) > limits.size:
@@ -47,12 +44,8 @@ def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, i
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
     """Return the value that a YAML file writes.
 
-    Raises
-    ------
-    DocumentError
-        It is no regular file, too large, or not what ``parse`` takes.
-    OSError
-        It cannot be opened or read.
+    ``DocumentError``: it is no regular file, too large, or not what ``parse`` takes. ``OSError``: it cannot be opened
+    or read.
     """
     try:
         return parse(content(path, limits).decode(), limits)[0]
@@ -63,11 +56,8 @@ def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
 def as_mlflow_reads(text: str, limits: DocumentLimits = SMALL) -> Any:
     """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
 
-    Raises
-    ------
-    DocumentError
-        It is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits, or aliases that
-        stand for more than the limit.
+    ``DocumentError``: it is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits,
+    or aliases that stand for more than the limit.
     """
     import yaml
 

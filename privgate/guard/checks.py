@@ -251,10 +251,7 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
     """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
 
-    Raises
-    ------
-    StatementError
-        There is none.
+    ``StatementError``: there is none.
     """
     gone = (
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"

@@ -56,10 +56,7 @@ def leave_out_assistant() -> None:
 def check_runs_nothing() -> None:
     """Refuse to guard a registry whose server runs what clients say.
 
-    Raises
-    ------
-    PolicyError
-        It does; the sentence says what to set.
+    ``PolicyError``: it does; the sentence says what to set.
     """
     if os.environ.get(_SCORERS, "false").lower() in {"true", "1"}:
         raise PolicyError(f"{_SCORERS} lets clients run code as this server, past any guard; unset it")
@@ -141,11 +138,8 @@ _WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "c
 def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     """Return MLflow's store for ``privgate:<inner uri>``, guarded as the configuration file says.
 
-    Raises
-    ------
-    PrivgateError
-        The configuration cannot be used, or clients may write it, the database may take different names for equal, or
-        this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
+    ``PrivgateError``: the configuration cannot be used, or clients may write it, the database may take different names
+    for equal, or this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
     """
     inner = store_uri.removeprefix(SCHEME)
     watch = Watch(_configured())
@@ -168,10 +162,7 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
 def _check_places(inner: str, watch: Watch) -> None:
     """Refuse a server whose clients may write the guard's own files, because it serves artifacts to where they lie.
 
-    Raises
-    ------
-    PolicyError
-        Configuration, trust store, audit log or database lie below the artifact destination.
+    ``PolicyError``: configuration, trust store, audit log or database lie below the artifact destination.
     """
     guard = watch.guard()
     own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]

@@ -86,10 +86,7 @@ class AuditLog:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Give every event, oldest first; nothing where there is no log yet.
 
-        Raises
-        ------
-        StatementError
-            A line is no event, or does not follow the one before it: the log was changed.
+        ``StatementError``: a line is no event, or does not follow the one before it: the log was changed.
         """
         previous = _digest(b"")
         try:
@@ -200,12 +197,8 @@ class Guard:
     def load(cls, path: Path) -> Self:
         """Return the guard that a file describes.
 
-        Raises
-        ------
-        PolicyError
-            The file cannot be used, or a policy that it names.
-        StatementError
-            The trust store cannot be used.
+        ``PolicyError``: the file cannot be used, or a policy that it names. ``StatementError``: the trust store cannot
+        be used.
         """
         try:
             given = strict_yaml.read(path)
@@ -286,10 +279,7 @@ class Guard:
     def terms(self, target: str | None, model: str) -> Terms:
         """Return what a statement must meet for a target of a model; None is entering a protected model.
 
-        Raises
-        ------
-        PolicyError
-            No policy is configured for it.
+        ``PolicyError``: no policy is configured for it.
         """
         if self.table is not None:
             row, name = self.table.row(model, target), fold(model)
@@ -306,10 +296,7 @@ class Guard:
     def demands(self, target: str, model: str, digest: str) -> None:
         """Refuse, before anything is trained, a target of a model that is released by another policy.
 
-        Raises
-        ------
-        UsageError
-            It is released by another one.
+        ``UsageError``: it is released by another one.
         """
         if (terms := self.terms(target, model)).policy_digest != digest:
             raise UsageError(f"the guard releases {model!r} as {target!r} by policy {terms.policy!r}; ask for that")
@@ -370,10 +357,7 @@ class Watch:
     def guard(self) -> Guard:
         """Return the guard in force.
 
-        Raises
-        ------
-        PrivgateError
-            The files cannot be used any more; nothing is promoted until they can.
+        ``PrivgateError``: the files cannot be used any more; nothing is promoted until they can.
         """
         if (held := _ONE.get()) is not None and held[0] is self:
             return held[1]

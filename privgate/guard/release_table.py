@@ -112,10 +112,7 @@ class Table:
 
         Such a name may look like one of another row, and a row for all others would release it.
 
-        Raises
-        ------
-        PolicyError
-            None does, or several that demand different things of a model whose target nobody named.
+        ``PolicyError``: none does, or several that demand different things of a model whose target nobody named.
         """
         if not model.isascii():
             raise PolicyError(f"the guard's table releases no model like {model!r}: names are of ASCII letters there")

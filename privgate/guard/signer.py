@@ -59,10 +59,7 @@ class KeySigner:
     def from_pem(cls, text: bytes) -> "KeySigner":
         """Return the signer of an unencrypted PKCS#8 key.
 
-        Raises
-        ------
-        StatementError
-            It is no Ed25519 private key; nothing of the text is repeated.
+        ``StatementError``: it is no Ed25519 private key; nothing of the text is repeated.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -106,10 +103,7 @@ class CommandSigner:
     def sign(self, message: bytes) -> bytes:
         """Return what the command answers.
 
-        Raises
-        ------
-        StatementError
-            The command failed, hung for a minute, or answered something that is no signature.
+        ``StatementError``: the command failed, hung for a minute, or answered something that is no signature.
         """
         try:
             done = subprocess.run(  # noqa: S603  the operator's own command, without a shell
@@ -132,10 +126,7 @@ def signer_from(
 ) -> Signer:
     """Return the signer that a file, a command or the environment names, in this order.
 
-    Raises
-    ------
-    UsageError
-        None does, or the key file can be read by others.
+    ``UsageError``: none does, or the key file can be read by others.
     """
     if key_file is not None:
         return KeySigner.from_pem(private_bytes(key_file))

@@ -76,10 +76,7 @@ class SigningRequest:
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
     """Raise where a report states another digest than the registry's own files have.
 
-    Raises
-    ------
-    DigestMismatchError
-        It does; the sentence says which.
+    ``DigestMismatchError``: it does; the sentence says which.
     """
     for name, value in recomputed.items():
         if stated.get(name) != value:
@@ -94,10 +91,7 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
 def read_document(content: bytes) -> dict[str, Any]:
     """Return the report that is to be signed.
 
-    Raises
-    ------
-    StatementError
-        It cannot be read, is of another version, or of a run that only observed.
+    ``StatementError``: it cannot be read, is of another version, or of a run that only observed.
     """
     try:
         document = strict_json.loads(content, LARGE)
@@ -121,10 +115,7 @@ def name_removed_theorem(document: Mapping[str, Any]) -> str:
 def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
     """Return what the report's own numbers give under the signer's policy, and those numbers.
 
-    Raises
-    ------
-    StatementError
-        It is another policy, or the report says anything else than its numbers.
+    ``StatementError``: it is another policy, or the report says anything else than its numbers.
     """
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
@@ -272,10 +263,7 @@ def sign(
 def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
     """Return fresh statements from the evidence that is stored with a version; nothing is trained.
 
-    Raises
-    ------
-    StatementError
-        The stored evidence is missing, altered, or signed by no key that counts now.
+    ``StatementError``: the stored evidence is missing, altered, or signed by no key that counts now.
     """
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -409,10 +397,7 @@ def versions_of(client: Any, name: str) -> int:
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
     """Put the verdict into the version's tag, and report and evidence beside the model's run.
 
-    Raises
-    ------
-    RegistryError
-        The registry refused or did not answer.
+    ``RegistryError``: the registry refused or did not answer.
     """
     client = connect(tracking_uri)
     claims = signed.claims

@@ -26,10 +26,7 @@ def now() -> datetime:
 def when(text: str) -> datetime:
     """Return the time that ``text`` writes; without a zone it is no time.
 
-    Raises
-    ------
-    StatementError
-        It is no time.
+    ``StatementError``: it is no time.
     """
     try:
         value = datetime.fromisoformat(text)
@@ -79,10 +76,7 @@ class Envelope:
     def statement(self) -> dict[str, Any]:
         """The in-toto statement; believe it only after its signature was verified.
 
-        Raises
-        ------
-        StatementError
-            The payload is no in-toto statement.
+        ``StatementError``: the payload is no in-toto statement.
         """
         try:
             value = strict_json.loads(self.payload)
@@ -106,10 +100,7 @@ class Envelope:
     def parse(cls, text: str) -> Self:
         """Return the envelope that ``text`` writes.
 
-        Raises
-        ------
-        StatementError
-            It is no envelope, or holds no signature.
+        ``StatementError``: it is no envelope, or holds no signature.
         """
         try:
             raw = strict_json.loads(text)
@@ -311,10 +302,7 @@ class Claims:
     def read(cls, statement: Mapping[str, Any]) -> Self:
         """Return what a verdict statement says.
 
-        Raises
-        ------
-        StatementError
-            It is another kind of statement, or lacks something.
+        ``StatementError``: it is another kind of statement, or lacks something.
         """
         try:
             predicate = statement["predicate"]

@@ -80,10 +80,7 @@ _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", 
 def check_scheme(inner: str) -> None:
     """Refuse a registry whose equality of names the guard cannot answer for, before anything is opened.
 
-    Raises
-    ------
-    PolicyError
-        It is none of the supported ones.
+    ``PolicyError``: it is none of the supported ones.
     """
     scheme = inner.partition(":")[0].partition("+")[0].lower()
     if scheme not in _DIALECTS | _CLIENTS:
@@ -96,10 +93,7 @@ def check_scheme(inner: str) -> None:
 def check_equality(store: Any) -> None:
     """Refuse a database in which two different names are equal.
 
-    Raises
-    ------
-    PolicyError
-        A collation of one of the registry's columns takes different names for equal.
+    ``PolicyError``: a collation of one of the registry's columns takes different names for equal.
     """
     engine = getattr(store, "engine", None)
     if engine is None:

@@ -127,10 +127,7 @@ class TrustStore:
     def load(cls, path: Path) -> Self:
         """Return the trust store in a file.
 
-        Raises
-        ------
-        StatementError
-            It cannot be read, or means something unknown.
+        ``StatementError``: it cannot be read, or means something unknown.
         """
         try:
             raw = strict_json.read(path)
@@ -164,10 +161,7 @@ class TrustStore:
     def key(self, wanted: str) -> Key:
         """Return the key whose id begins with ``wanted``.
 
-        Raises
-        ------
-        StatementError
-            None does, or several do.
+        ``StatementError``: none does, or several do.
         """
         found = [k for k in self.keys if k.key_id.startswith(wanted)]
         if len(found) != 1 or not wanted:
@@ -205,10 +199,7 @@ class TrustStore:
     def verify(self, envelope: dsse.Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
         """Return the key that signed an envelope and counts for this role and model at all these times.
 
-        Raises
-        ------
-        StatementError
-            No signature is by such a key; the sentence says why the best candidate is not.
+        ``StatementError``: no signature is by such a key; the sentence says why the best candidate is not.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

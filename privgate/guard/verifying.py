@@ -153,14 +153,9 @@ def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri
 def recomputed(claims: Claims, folder: Path) -> list[str]:
     """Return what comes out again of the decision that was signed, by the kept cases of the check's folder.
 
-    Raises
-    ------
-    UsageError
-        numpy is not installed.
-    StatementError
-        The folder's report is not the one that was signed.
-    SubjectError
-        A case cannot be read, is not the one that was judged, or the kernel's limits do not give the decision.
+    ``UsageError``: numpy is not installed. ``StatementError``: the folder's report is not the one that was signed.
+    ``SubjectError``: a case cannot be read, is not the one that was judged, or the kernel's limits do not give the
+    decision.
     """
     try:
         from privgate.recomputed import again

@@ -46,10 +46,7 @@ def measure_pdtp(run: Run, request: Request) -> Measurement:
 def measure_sensitivity(run: Run, request: Request) -> Measurement:
     """Return the aggregate over people of how far each moves answers, in residual deviations; larger is worse.
 
-    Raises
-    ------
-    MeasurementError
-        The model has no residuals to measure in, or an aggregate is unknown.
+    ``MeasurementError``: the model has no residuals to measure in, or an aggregate is unknown.
     """
     records, over = run.once(regressors.list_people), run.once(regressors.limit_domain)
     value, low, high = (records[name] for name in ("moved", "moved_low", "moved_high"))

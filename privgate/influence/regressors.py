@@ -58,10 +58,7 @@ def measure_unit(run: Run) -> float:
 
     Where the verdict was decided before everybody was left out, what it cannot exceed: figures are lower limits then.
 
-    Raises
-    ------
-    MeasurementError
-        There is none.
+    ``MeasurementError``: there is none.
     """
     if left_out.count_missing(run) and (most := per_person.limit_residuals(run.subject)) is not None:
         return most

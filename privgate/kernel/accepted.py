@@ -41,10 +41,7 @@ class Accepted:
     def of(cls, case: Case, d: int) -> "Accepted":
         """Return what a case says of its questions.
 
-        Raises
-        ------
-        Refused
-            Nothing limits them, or nothing can be accepted.
+        ``Refused``: nothing limits them, or nothing can be accepted.
         """
         length, norm = (case.setting(k, float) if k in case.settings else np.inf for k in ("length", "norm"))
         block = case.array("blocks", 1, "i") if "blocks" in case.arrays else np.full(d, -1)

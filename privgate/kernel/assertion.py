@@ -39,10 +39,7 @@ class Case:
     def array(self, name: str, ndim: int, kinds: str = "f") -> NDArray[Any]:
         """Return an array of the case: float64 or int64, of so many axes, without NaN.
 
-        Raises
-        ------
-        Refused
-            It is missing, or something else.
+        ``Refused``: it is missing, or something else.
         """
         found = self.arrays.get(name)
         if not isinstance(found, np.ndarray) or found.ndim != ndim:
@@ -57,10 +54,7 @@ class Case:
     def setting(self, name: str, kind: type, default: Any = None) -> Any:
         """Return a setting of this type.
 
-        Raises
-        ------
-        Refused
-            It is missing without a default, of another type, or not finite.
+        ``Refused``: it is missing without a default, of another type, or not finite.
         """
         found: Any = self.settings.get(name, default)
         if kind is float and type(found) is int and abs(found) < 2**1000:
@@ -72,10 +66,7 @@ class Case:
     def person(self, n: int) -> tuple[Index, int]:
         """Return whose each of ``n`` records is, int64 from 0, and how many people there are.
 
-        Raises
-        ------
-        Refused
-            Somebody between the first and the last person holds no record.
+        ``Refused``: somebody between the first and the last person holds no record.
         """
         if "person" not in self.arrays:
             return np.arange(n, dtype=np.int64), n

@@ -23,10 +23,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
 def limits(case: Case) -> Limits:
     """Return how far each person's absence can move an answer.
 
-    Raises
-    ------
-    Refused
-        The family is unknown, the case is not one of its kind, or its certificate shows nothing at all.
+    ``Refused``: the family is unknown, the case is not one of its kind, or its certificate shows nothing at all.
     """
     if case.family not in FAMILIES:
         raise Refused(f"no theorem is about {case.family!r}; there are {', '.join(FAMILIES)}")

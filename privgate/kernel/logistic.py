@@ -53,10 +53,7 @@ from privgate.kernel.softmax_minimum import BLOCK, LARGE, Metric, Problem, ends,
 def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing.
 
-    Raises
-    ------
-    Refused
-        The case is no such problem, or ``at`` and ``factor`` show nothing about anybody.
+    ``Refused``: the case is no such problem, or ``at`` and ``factor`` show nothing about anybody.
     """
     pair, person, gone = _compared(case)
     problem, people = pair.M.problem, len(gone)
@@ -88,10 +85,7 @@ def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, 
     certificate shows nothing. ``known`` is what
     ``everybody`` returned for such a case, and saves its time if it is about the same.
 
-    Raises
-    ------
-    Refused
-        As in ``bound``.
+    ``Refused``: as in ``bound``.
     """
     every((case.family == "logistic", f"no scores of {case.family!r} are near those of any training"))
     with np.errstate(all="ignore"):

@@ -111,10 +111,7 @@ _USUAL = frozenset({"mode", "bound", "required"})
 def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
     """Yield lines of text about one rule, or about all.
 
-    Raises
-    ------
-    UsageError
-        No rule has this id.
+    ``UsageError``: no rule has this id.
     """
     rules = {r.name: r for r in policy.rules}
     if rule is not None and rule not in rules:

@@ -98,10 +98,7 @@ class Result:
 def run(policy: Policy, path: Path) -> list[Result]:
     """Return one result a case of a file.
 
-    Raises
-    ------
-    UsageError
-        The file, or evidence that it names, cannot be used.
+    ``UsageError``: the file, or evidence that it names, cannot be used.
     """
     tree = read(path)
     try:
@@ -117,10 +114,7 @@ def run(policy: Policy, path: Path) -> list[Result]:
 def load_evidence(path: Path) -> Evidence:
     """Return the evidence of a report.json, or of an evidence payload; without its per-person table.
 
-    Raises
-    ------
-    UsageError
-        It cannot be read.
+    ``UsageError``: it cannot be read.
     """
     try:
         found = strict_json.read(path, LARGE)

@@ -45,10 +45,7 @@ _WORLD = ipaddress.IPv6Network("2000::/3")
 def refuse_data(uri: str) -> None:
     """Refuse an address of training data that nobody allowed to be read.
 
-    Raises
-    ------
-    SubjectError
-        Says what to set.
+    ``SubjectError``: says what to set.
     """
     scheme, plain = _plain(uri)
     listed = _listed()
@@ -64,10 +61,7 @@ def refuse_data(uri: str) -> None:
 def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
     """Refuse a place of a model's or a run's files that only a stranger's word names.
 
-    Raises
-    ------
-    SubjectError
-        It is neither the registry's own, nor a file here, nor an object store, nor listed.
+    ``SubjectError``: it is neither the registry's own, nor a file here, nor an object store, nor listed.
     """
     scheme, plain = _plain(uri)
     host = urllib.parse.urlsplit(uri).netloc if plain else ""
@@ -153,10 +147,7 @@ def _is_place(uri: str) -> bool:
 def reachable(uri: str) -> list[str]:
     """Return the addresses of the host of an http(s) URI that is listed; only they may be connected to.
 
-    Raises
-    ------
-    SubjectError
-        It is not listed, or leads into this machine or network without being listed by the very host.
+    ``SubjectError``: it is not listed, or leads into this machine or network without being listed by the very host.
     """
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
@@ -268,12 +259,7 @@ def fetch_all(uri: str, names: Iterable[str], folder: Path) -> Path:
 def fetch(uri: str, place: Path) -> Path:
     """Write what lies at an http(s) address to a file and return that.
 
-    Raises
-    ------
-    SubjectError
-        The address, or one that it leads to, may not be read.
-    RegistryError
-        It does not answer.
+    ``SubjectError``: the address, or one that it leads to, may not be read. ``RegistryError``: it does not answer.
     """
     asked = uri
     try:

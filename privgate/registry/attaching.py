@@ -89,10 +89,7 @@ def attach(
 def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
     """Refuse a subject whose report could not be attached, before anything is trained.
 
-    Raises
-    ------
-    RegistryError
-        The artifacts of its run lie neither with the registry nor where the operator says.
+    ``RegistryError``: the artifacts of its run lie neither with the registry nor where the operator says.
     """
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):

@@ -64,10 +64,8 @@ def _sentence(exc: BaseException) -> str:
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; the environment decides where ``tracking_uri`` is absent.
 
-    Raises
-    ------
-    RegistryError
-        MLflow is not installed, or there is no such registry: MLflow would make an empty one; ``make`` lets it.
+    ``RegistryError``: MLflow is not installed, or there is no such registry: MLflow would make an empty one; ``make``
+    lets it.
     """
     try:
         from mlflow import MlflowClient
@@ -136,10 +134,7 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
 
     Not by ``mlflow.set_tracking_uri``, which writes the address into the process's environment as well, for good.
 
-    Raises
-    ------
-    RegistryError
-        This MLflow keeps its address elsewhere; nothing was logged.
+    ``RegistryError``: this MLflow keeps its address elsewhere; nothing was logged.
     """
     import mlflow
     from mlflow.tracking._tracking_service import utils

@@ -70,12 +70,8 @@ def all_files(root: Path, *, mapped: Mapped = map, rows: Rows = ()) -> dict[str,
 def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
     """Return the paths that a digest covers: all but MLflow's own note.
 
-    Raises
-    ------
-    DigestMismatchError
-        Something else lies where that note does.
-    SubjectError
-        Two names are one file on some machines.
+    ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
+    machines.
     """
     refuse_twins(paths := list(paths))
     there = any(path.partition("/")[0] == MLFLOW_META for path in paths)
@@ -128,10 +124,7 @@ def path_part(text: str) -> str:
 def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
     """Raise on the first difference between two tables of files.
 
-    Raises
-    ------
-    DigestMismatchError
-        A file was changed, is missing, or was added; the sentence names it.
+    ``DigestMismatchError``: a file was changed, is missing, or was added; the sentence names it.
     """
     for name in sorted(recorded.keys() | found.keys()):
         if name not in found:

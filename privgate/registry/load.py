@@ -130,10 +130,7 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
 def release(document: Mapping[str, Any], sentence: str) -> Release:
     """Return the release that the document declares.
 
-    Raises
-    ------
-    SubjectError
-        It is none.
+    ``SubjectError``: it is none.
     """
     with strict_json.reading(sentence, SubjectError):
         return Release.from_payload(dict(document["release"]))

@@ -31,10 +31,8 @@ def flavor_of(folder: Path) -> str:
     What MLflow serves (``python_function``) and what that flavor opens must be one model: the flavor whose loader
     serves, and the same files. Any other flavor beside it would be a second model, which nobody has checked.
 
-    Raises
-    ------
-    SubjectError
-        No MLmodel file, no flavor, flavors that are not one model, or a path that leaves the covered files.
+    ``SubjectError``: no MLmodel file, no flavor, flavors that are not one model, or a path that leaves the covered
+    files.
     """
     flavors, content = read(folder)
     if not flavors:

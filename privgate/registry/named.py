@@ -38,10 +38,7 @@ def oddity(name: str) -> str:
 def plain_name(name: str, what: str) -> str:
     """Return ``name`` if it means one thing to every reader.
 
-    Raises
-    ------
-    SubjectError
-        It does not; ``what`` begins the sentence.
+    ``SubjectError``: it does not; ``what`` begins the sentence.
     """
     if problem := oddity(name):
         raise SubjectError(f"{what} can be neither checked nor released: {problem}; register it under a plain name")

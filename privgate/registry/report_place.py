@@ -26,10 +26,7 @@ def run_of(client: Any, model_id: str) -> str:
 def location_of(client: Any, model_id: str) -> str:
     """Return where the reports about a logged model lie.
 
-    Raises
-    ------
-    SubjectError
-        There can be none: the model has no run.
+    ``SubjectError``: there can be none: the model has no run.
     """
     with answering(f"finding the reports about {model_id}"):
         run_id = run_of(client, model_id)
@@ -73,10 +70,7 @@ def location_of_experiment(client: Any, experiment_id: str) -> str:
 def keep(client: Any, model_id: str, files: Path, place: str) -> str:
     """Copy the files of a folder to ``place`` within the artifacts of the model's run, and return that run.
 
-    Raises
-    ------
-    RegistryError
-        Those are not the registry's own; nothing was sent there.
+    ``RegistryError``: those are not the registry's own; nothing was sent there.
     """
     run_id = refuse_elsewhere(client, model_id) or _new_run(client, model_id)
     client.log_artifacts(run_id, str(files), place)

@@ -205,10 +205,7 @@ class RestClient:
     def files(self, location: str) -> Iterator[str]:
         """Give the path of every file below a location that the server serves itself.
 
-        Raises
-        ------
-        OddNameError
-            The location or a name is not plain.
+        ``OddNameError``: the location or a name is not plain.
         """
         root, folders, seen = artifact_root(location), [""], 0
         while folders:
@@ -264,10 +261,7 @@ class RestClient:
 def artifact_root(location: str) -> str:
     """Return the path that the server's artifact service knows a location by.
 
-    Raises
-    ------
-    OddNameError
-        The files lie elsewhere, or are called oddly.
+    ``OddNameError``: the files lie elsewhere, or are called oddly.
     """
     parsed = urlsplit(location)
     parts = parsed.path.strip("/").split("/")

@@ -77,10 +77,7 @@ class BucketFiles:
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
 
-        Raises
-        ------
-        SubjectError
-            The file is longer than any report.
+        ``SubjectError``: the file is longer than any report.
         """
         found = bytearray()
         for chunk in self._chunks(path):
@@ -238,10 +235,7 @@ class ServedFiles:
     def read(self, path: str) -> bytes:
         """Return a file's bytes.
 
-        Raises
-        ------
-        SubjectError
-            The file is longer than any report.
+        ``SubjectError``: the file is longer than any report.
         """
         content = bytearray()
         with answering(f"reading {path} at {self.location}"):

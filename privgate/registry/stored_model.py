@@ -35,12 +35,8 @@ class StoredModel:
     def load(self) -> Any:
         """Return the native model object (runs stored code; workers only).
 
-        Raises
-        ------
-        DigestMismatchError
-            A file changed since it was verified.
-        SubjectError
-            The flavor's library is not installed, or the model needs a class that nobody recorded.
+        ``DigestMismatchError``: a file changed since it was verified. ``SubjectError``: the flavor's library is not
+        installed, or the model needs a class that nobody recorded.
         """
         return self._opened()[1]
 
@@ -70,12 +66,8 @@ class StoredModel:
     def serve(self, questions: Iterable[Any]) -> list[Any]:
         """Return what MLflow's own interface returns for each container of records (runs stored code; workers only).
 
-        Raises
-        ------
-        DigestMismatchError
-            A file changed since it was verified.
-        SubjectError
-            Who asks can choose what is returned, or the signature refuses the records.
+        ``DigestMismatchError``: a file changed since it was verified. ``SubjectError``: who asks can choose what is
+        returned, or the signature refuses the records.
         """
         import mlflow.exceptions
         import mlflow.pyfunc

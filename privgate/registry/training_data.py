@@ -32,12 +32,8 @@ _WEB = ("http:", "https:")
 def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
     """Return the data that a reference names; every file and the whole are verified.
 
-    Raises
-    ------
-    DigestMismatchError
-        A file, or what a loader returned, is not what was recorded.
-    SubjectError
-        The reference is of an unknown kind, or names a loader that the operator has not allowed.
+    ``DigestMismatchError``: a file, or what a loader returned, is not what was recorded. ``SubjectError``: the
+    reference is of an unknown kind, or names a loader that the operator has not allowed.
     """
     kind = reference.get("kind")
     if kind == "loader":
@@ -69,10 +65,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
 def declare_people(data: TrainingData, stated: Any) -> TrainingData:
     """Return the data with whose their records are, as ``recipe.json`` keeps it beside them.
 
-    Raises
-    ------
-    SubjectError
-        It names a column that the data have not, or cannot be read.
+    ``SubjectError``: it names a column that the data have not, or cannot be read.
     """
     if stated is None:
         return data
@@ -256,10 +249,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
 def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
     """Refuse data in memory of which nobody has said where they may be kept.
 
-    Raises
-    ------
-    UsageError
-        Says what can be given.
+    ``UsageError``: says what can be given.
     """
     if data.loader is None and data.source is None and store is None and uri is None:
         raise UsageError(
@@ -296,10 +286,7 @@ def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -
 def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
     """Refuse data that storing changes, for a model that was trained on them before.
 
-    Raises
-    ------
-    SubjectError
-        Names what changed: a recipe could not reproduce such a model.
+    ``SubjectError``: names what changed: a recipe could not reproduce such a model.
     """
     if why := storing.difference(given.X, stored.X):
         raise SubjectError(
@@ -315,10 +302,7 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
 def refuse_new_labels(data: TrainingData) -> None:
     """Refuse candidates with labels that nobody in the training data has: no model could give them a probability.
 
-    Raises
-    ------
-    SubjectError
-        There are some.
+    ``SubjectError``: there are some.
     """
     if data.candidates is None or data.y.dtype.kind == "f":
         return

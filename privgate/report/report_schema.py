@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import Evidence, EvidenceDocument, NextStep
 from privgate.evidence.telling import EvidenceModel, Json, Number
@@ -260,16 +261,15 @@ class ReportDocument(EvidenceModel):
 def read(document: Any) -> ReportDocument:
     """Return a report that was read from JSON.
 
-    Raises
-    ------
-    SubjectError
-        It is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or it tells a
-        number that may not be told.
+    ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
+    it tells a number that may not be told.
     """
     _known(document, SCHEMA, "a report")
     made = _checked(ReportDocument, document)
-    again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
-    if place := next(_untold({k: document[k] for k in again}, again), ""):
+    with strict_json.reading("the report is broken", SubjectError):
+        again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
+        place = next(_untold({k: document[k] for k in again}, again), "")
+    if place:
         raise SubjectError(
             f"the report is broken: {place} tells a small count of people; privgate wrote no such report"
         )

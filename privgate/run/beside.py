@@ -135,11 +135,8 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
 def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
     """Return the questions that the model under attack answers, and what it answers: to the pool (P, K), and (R, Q, K).
 
-    Raises
-    ------
-    MeasurementError
-        It gives no answer to the pool. Or it refuses a kind of question beside training records and answers it beside
-        others, or the reverse: whether it refuses tells who was trained on.
+    ``MeasurementError``: it gives no answer to the pool. Or it refuses a kind of question beside training records and
+    answers it beside others, or the reverse: whether it refuses tells who was trained on.
     """
     subject, pool, count = beside.asked, np.arange(beside.subject.data.pool_size, dtype=np.int64), len(beside.rows)
     given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))

@@ -91,10 +91,8 @@ _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 def of(data: TrainingData) -> AttackPool:
     """Return the pool of a subject's data.
 
-    Raises
-    ------
-    MeasurementError
-        There are no candidates, too few are left on either side, or what is measured on them would not count.
+    ``MeasurementError``: there are no candidates, too few are left on either side, or what is measured on them would
+    not count.
     """
     pool = built(data)
     if pool.refusal:
@@ -113,10 +111,7 @@ def of(data: TrainingData) -> AttackPool:
 def built(data: TrainingData) -> AttackPool:
     """Return the pool, whether or not it can be used; looked at once for each data set.
 
-    Raises
-    ------
-    MeasurementError
-        There are no candidates.
+    ``MeasurementError``: there are no candidates.
     """
     if data not in _BUILT:
         _BUILT[data] = _build(data)
@@ -184,10 +179,7 @@ def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
 def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[Any]]:
     """Return ``column name -> text value of every pool row`` for one sensitive column, or for all of them.
 
-    Raises
-    ------
-    MeasurementError
-        The column is not declared sensitive, or is not there.
+    ``MeasurementError``: the column is not declared sensitive, or is not there.
     """
     wanted = data.sensitive if column is None else tuple(c for c in data.sensitive if str(c) == str(column))
     if not wanted:
@@ -264,10 +256,7 @@ def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
 def train(run: Run) -> Shadows:
     """Return the shadow models of a subject, on balanced random halves of its pool.
 
-    Raises
-    ------
-    MeasurementError
-        There are no candidates, or more than half of the trainings failed.
+    ``MeasurementError``: there are no candidates, or more than half of the trainings failed.
     """
     return trained(run, *_drawn(run))
 

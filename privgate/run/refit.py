@@ -30,10 +30,7 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
     Exact by definition: same seed, same order of the remaining records, all preprocessing included. A unit whose class
     vanishes with it is undefined without being trained.
 
-    Raises
-    ------
-    MeasurementError
-        The training function fails on the complete data: then there is nothing to compare with.
+    ``MeasurementError``: the training function fails on the complete data: then there is nothing to compare with.
     """
     subject, units, seeds = asked.subject, asked.units, asked.seeds
     members, (row_unit, row_query) = subject.data.units, asked.rows

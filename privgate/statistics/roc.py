@@ -16,10 +16,7 @@ APPROVING = (32, 64)
 def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
     """Return both as arrays.
 
-    Raises
-    ------
-    MeasurementError
-        A score is NaN, or one of the two kinds of records is missing.
+    ``MeasurementError``: a score is NaN, or one of the two kinds of records is missing.
     """
     s, m = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=bool)
     if s.shape != m.shape or s.ndim != 1:

@@ -88,10 +88,7 @@ class AcceptedQuestions:
     def refuse(self, X: Any) -> None:
         """Raise unless every record is accepted.
 
-        Raises
-        ------
-        QuestionRefusedError
-            It names no value.
+        ``QuestionRefusedError``: it names no value.
         """
         if not self.holds(X).all():
             raise QuestionRefusedError(

@@ -16,10 +16,7 @@ _OWNER = "self"
 def plain(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Return the same training as a function, method, class or estimator, with its parameters.
 
-    Raises
-    ------
-    SubjectError
-        A partial gives arguments without their names.
+    ``SubjectError``: a partial gives arguments without their names.
     """
     if isinstance(training, functools.partial):
         if training.args:
@@ -48,10 +45,7 @@ def parts(training: Any) -> tuple[Any, dict[str, Any]]:
 def check(training: Any, params: Mapping[str, Any]) -> None:
     """Refuse what cannot be called with records, labels, a seed and these parameters.
 
-    Raises
-    ------
-    SubjectError
-        Says which argument is missing or not known.
+    ``SubjectError``: says which argument is missing or not known.
     """
     name = getattr(training, "__qualname__", type(training).__name__)
     if _OWNER in params:

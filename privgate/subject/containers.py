@@ -98,10 +98,7 @@ def stack(X: Any, other: Any) -> Any:
 def checked(X: Any) -> Any:
     """Return a container that can be stored and asked for rows.
 
-    Raises
-    ------
-    SubjectError
-        It is of a kind, or has columns, that would reach training as something else.
+    ``SubjectError``: it is of a kind, or has columns, that would reach training as something else.
     """
     kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
     if kind.startswith("mlflow "):
@@ -149,10 +146,7 @@ def alike(X: Any, other: Any) -> tuple[Any, Any]:
 
     Workers train on rows of both together: a candidate of another type would change what everybody is trained on.
 
-    Raises
-    ------
-    SubjectError
-        They have other columns, or a column of another type.
+    ``SubjectError``: they have other columns, or a column of another type.
     """
     if (
         is_pandas(X) != is_pandas(other)
@@ -306,10 +300,7 @@ SEVERAL = (
 def plain(values: Any, what: str) -> NDArray[Any]:
     """Return an array without objects: text stays text, numbers stay numbers, and nobody is given a label of "None".
 
-    Raises
-    ------
-    SubjectError
-        Something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
+    ``SubjectError``: something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
     """
     if isinstance(values, list | tuple) and any(isinstance(v, set | frozenset | dict) for v in values):
         raise SubjectError(SEVERAL.format(what=what))
@@ -330,10 +321,7 @@ def plain(values: Any, what: str) -> NDArray[Any]:
 def like(others: NDArray[Any], y: NDArray[Any], what: str = "labels", ours: str = "y") -> NDArray[Any]:
     """Return labels or names of candidates in the type of ``y``, our own ones, where that changes none of them.
 
-    Raises
-    ------
-    SubjectError
-        One side is text and the other is not.
+    ``SubjectError``: one side is text and the other is not.
     """
     if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
         kinds = ["text" if side.dtype.kind in "US" else "numbers" for side in (others, y)]

@@ -48,10 +48,8 @@ def _called(thing: Any) -> str:
 def reference(thing: Any) -> str:
     """Return ``module:qualname`` of a class or function; a script's own functions get the script's module name.
 
-    Raises
-    ------
-    SubjectError
-        It cannot be imported again by that name (a lambda, a nested function, a name that means something else).
+    ``SubjectError``: it cannot be imported again by that name (a lambda, a nested function, a name that means something
+    else).
     """
     name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
     home = getattr(thing, "__module__", None) or getattr(getattr(thing, "__objclass__", None), "__module__", None)
@@ -86,10 +84,7 @@ def _settings(value: Any) -> dict[str, Any] | None:
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON; estimators, arrays, tuples, classes and functions are tagged with ``"!"``.
 
-    Raises
-    ------
-    SubjectError
-        A parameter is of a kind that has no JSON form here.
+    ``SubjectError``: a parameter is of a kind that has no JSON form here.
     """
     if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
         return value

@@ -57,10 +57,7 @@ _ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch"
 def skops_io() -> Any:
     """Return ``skops.io``: it lists every estimator of scikit-learn, and imports torch and dask on the way.
 
-    Raises
-    ------
-    ImportError
-        It is not installed.
+    ``ImportError``: it is not installed.
     """
     absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
     loaded: dict[str, Any] = sys.modules

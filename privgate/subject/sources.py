@@ -292,10 +292,7 @@ def write(snapshot: Mapping[str, bytes], folder: Path) -> None:
 def check_path(name: str) -> str:
     """Return ``name`` if it is a plain relative POSIX path that stays in its folder.
 
-    Raises
-    ------
-    SubjectError
-        It is absolute, climbs, names a drive, or holds control characters or backslashes.
+    ``SubjectError``: it is absolute, climbs, names a drive, or holds control characters or backslashes.
     """
     parts = name.split("/")
     if not name or name.startswith("/") or {"", ".", ".."} & set(parts) or re.search(r"[\\:\x00-\x1f]", name):

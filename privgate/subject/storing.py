@@ -25,10 +25,7 @@ _KINDS = ("text", "none", "nan", "NA", "int", "float", "bool")
 def save(X: Any, stem: Path) -> str:
     """Write a container next to ``stem`` without pickle and return the file's name.
 
-    Raises
-    ------
-    SubjectError
-        It holds what cannot be written without pickle; the sentence names the column.
+    ``SubjectError``: it holds what cannot be written without pickle; the sentence names the column.
     """
     if is_frame(X):
         path = _save_frame(X, stem, {})
@@ -231,10 +228,7 @@ _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 def format_of(uri: str, stated: str | None = None) -> str:
     """Return "csv" or "parquet".
 
-    Raises
-    ------
-    SubjectError
-        Another kind of file, which a loader of one's own reads.
+    ``SubjectError``: another kind of file, which a loader of one's own reads.
     """
     path = Path(urlparse(uri).path or uri)
     found = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
@@ -251,10 +245,7 @@ def format_of(uri: str, stated: str | None = None) -> str:
 def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
     """Return the frame that a file holds.
 
-    Raises
-    ------
-    SubjectError
-        An option is not one that can be recorded, or the file cannot be read.
+    ``SubjectError``: an option is not one that can be recorded, or the file cannot be read.
     """
     import pandas as pd
 
@@ -292,10 +283,7 @@ def split(frame: Any, columns: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
 def absolute(uri: str | Path) -> str:
     """Return a URI that means the same from every folder.
 
-    Raises
-    ------
-    SubjectError
-        It holds a password, which would be recorded.
+    ``SubjectError``: it holds a password, which would be recorded.
     """
     text = str(uri)
     if "://" in text:

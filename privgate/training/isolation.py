@@ -34,10 +34,7 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
 
     ``auto`` makes a box where it can. On a ``cluster`` there is none. With ``network``, a box shares the host's.
 
-    Raises
-    ------
-    UsageError
-        No such setting, or boxes are demanded and cannot be made.
+    ``UsageError``: no such setting, or boxes are demanded and cannot be made.
     """
     if wanted not in WAYS:
         raise UsageError(f"no isolation {wanted!r}; it is {', '.join(WAYS)}")

@@ -151,10 +151,7 @@ def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
 
     ``n_jobs=-1`` in the user's code starts no more processes than there are cores.
 
-    Raises
-    ------
-    UsageError
-        A worker of a cluster has other libraries than the answers are filed under.
+    ``UsageError``: a worker of a cluster has other libraries than the answers are filed under.
     """
     from joblib import parallel_config
 

@@ -100,7 +100,7 @@ def told_by(doc):
     """Return what a report document tells that it may not; a rule's own figure is what the rule is about."""
     subject = doc["subject"]
     records, units, outside = (int(subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
-    findings = [f for f in doc["findings"] if f["unit"] not in ("people", "records")]
+    findings = [f for f in doc["findings"] if f.get("unit") not in ("people", "records")]
     parts = [doc["evidence"][p] for p in ("run", "influence", "membership", "claims", "preconditions")]
-    measurements = [m for m in doc["evidence"]["measurements"] if m["unit"] not in ("people", "records")]
+    measurements = [m for m in doc["evidence"]["measurements"] if m.get("unit") not in ("people", "records")]
     return list(told([findings, measurements, doc["next_steps"], parts], (records, units, outside, records + outside)))

@@ -196,10 +196,7 @@ def start(
 
     The filter of system calls holds from the beginning, and for bubblewrap's own first process.
 
-    Raises
-    ------
-    UsageError
-        Bubblewrap is not installed any more.
+    ``UsageError``: bubblewrap is not installed any more.
     """
     if (program := shutil.which("bwrap")) is None:
         raise UsageError(_MISSING)

@@ -93,10 +93,7 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
 def json_value(body: bytes, nonce: bytes) -> Any:
     """Return the JSON value in a reply.
 
-    Raises
-    ------
-    LieError
-        It is none.
+    ``LieError``: it is none.
     """
     at = _begun(body, nonce, b"J")
     try:
