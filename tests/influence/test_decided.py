@@ -215,16 +215,6 @@ def noisy(rng, mean, seeds, *, spread=0.5):
     return Retrained.of("refit", units, tuple(range(seeds)), (units, units), base, without, status=Status.EXACT)
 
 
-def test_over_seeds_a_limit_is_the_same_whoever_else_was_measured():
-    found = noisy(np.random.default_rng(0), np.linspace(0, 2, 30), 12)
-    all_of_them = per_person.measure_influence(found, Release(), people=30)["pdtp_low"]
-    some = np.isin(found.units, [3, 11, 29])
-    alone = per_person.measure_influence(found.select(some), Release(), people=30)["pdtp_low"]
-
-    np.testing.assert_array_equal(alone, all_of_them[some])
-    assert (per_person.measure_influence(found.select(some), Release())["pdtp_low"] > alone)[1:].all()
-
-
 def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():
     """Looking in any order until somebody is above blocks exactly where anybody is, each by the limit that is fixed."""
     runs, people = 300, 40
