@@ -86,11 +86,9 @@ def growth_of(found):
 
 def leave_one_out(rows, growth):
     """Return lines about engines next to refits."""
-    heads = ("Engine", "Data", "n", "Seconds", "Refits, seconds", "of which timed", "Ratio", "Ratio to warm-started",
-             "Wanted", "Reached", "Largest PDTP error", "compared", "Handed on", "Ratio, these refitted",
+    heads = ("Engine", "Data", "n", "Seconds", "Refits, seconds", "of which timed", "Ratio", "Wanted", "Reached", "Largest PDTP error", "compared", "Handed on", "Ratio, these refitted",
              "Growth in n, engine / refits")  # fmt: skip
-    keys = ("engine", "data", "n", "seconds", "refit_seconds", "refits_timed", "ratio", "ratio_to_warm_started",
-            "wanted", "reached", "pdtp_error", "pdtp_compared", "handed_on", "ratio_with_refits")  # fmt: skip
+    keys = ("engine", "data", "n", "seconds", "refit_seconds", "refits_timed", "ratio", "wanted", "reached", "pdtp_error", "pdtp_compared", "handed_on", "ratio_with_refits")  # fmt: skip
     ordered = sorted(rows, key=lambda r: (r["engine"], r["data"], r["n"]))
     return table(
         heads, [[*(number(r.get(k)) for k in keys), growth.get((r["engine"], r["data"]), "")] for r in ordered]
@@ -99,15 +97,12 @@ def leave_one_out(rows, growth):
 
 def ranges(rows):
     """Return lines with the range of each engine's ratios over data and sizes, none left out."""
-    heads = ("Engine", "n", "To refits", "To warm-started refits", "Those handed on refitted")
+    heads = ("Engine", "n", "To refits", "Those handed on refitted")
     engines = sorted({r["engine"] for r in rows})
     made = []
     for engine in engines:
         own = [r for r in rows if r["engine"] == engine]
-        cells = [
-            span([r[k] for r in own if number(r.get(k))])
-            for k in ("n", "ratio", "ratio_to_warm_started", "ratio_with_refits")
-        ]
+        cells = [span([r[k] for r in own if number(r.get(k))]) for k in ("n", "ratio", "ratio_with_refits")]
         made.append([engine, *cells])
     return table(heads, made)
 
