@@ -86,9 +86,11 @@ def growth_of(found):
 
 def leave_one_out(rows, growth):
     """Return lines about engines next to refits."""
-    heads = ("Engine", "Data", "n", "Seconds", "Refits, seconds", "of which timed", "Ratio", "Wanted", "Reached", "Largest PDTP error", "compared", "Handed on", "Ratio, these refitted",
+    heads = ("Engine", "Data", "n", "Seconds", "Refits, seconds", "of which timed", "Ratio",
+             "Wanted", "Reached", "Largest PDTP error", "compared", "Handed on", "Ratio, these refitted",
              "Growth in n, engine / refits")  # fmt: skip
-    keys = ("engine", "data", "n", "seconds", "refit_seconds", "refits_timed", "ratio", "wanted", "reached", "pdtp_error", "pdtp_compared", "handed_on", "ratio_with_refits")  # fmt: skip
+    keys = ("engine", "data", "n", "seconds", "refit_seconds", "refits_timed", "ratio",
+            "wanted", "reached", "pdtp_error", "pdtp_compared", "handed_on", "ratio_with_refits")  # fmt: skip
     ordered = sorted(rows, key=lambda r: (r["engine"], r["data"], r["n"]))
     return table(
         heads, [[*(number(r.get(k)) for k in keys), growth.get((r["engine"], r["data"]), "")] for r in ordered]
