@@ -4,6 +4,7 @@ Sensitivity is not DTP: an answer that is one number changes it or not, and no p
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from privgate.run import beside
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.theorems import least_squares, two_models
-from privgate.theorems.certificate import Units
+from privgate.theorems.certificate import Certified, Units
 
 NOT_DTP = "sensitivity is not DTP: it bounds no probability and no attack by itself"
 #: residual deviation over that of normal residuals of the same median size, above which a few records make it
@@ -45,14 +46,14 @@ def lower(run: Run) -> Float:
     return confirm_at_other_seeds(run, found.units, own / scale, scale) * scale
 
 
-def over_all(run: Run) -> least_squares.OverDomain:
+def over_all(run: Run) -> Certified:
     """Return the largest change over the declared domain."""
     subject, made = run.subject, run.once(left_out.retrained)
     limited = least_squares.over_domain(subject, made.units)
     if not limited.why or two_models.refusal(subject):
         return limited
-    about = Units(subject, made.units, made, fleet=run.fleet)
-    return least_squares.OverDomain.of_two_models(*two_models.limited(about), made.units)
+    limited = two_models.LINEAR.certify(Units(subject, made.units, made, fleet=run.fleet))
+    return replace(limited, cases=tuple(replace(k, theorem=two_models.LINEAR.name) for k in limited.cases))
 
 
 def cases(run: Run) -> tuple[Kept, ...]:
@@ -151,7 +152,7 @@ def measure(run: Run, request: Request) -> Measurement:
     if everywhere:
         high = records["moved_upper"]
         if not over.why:  # attained at a question, but for what rounding takes there
-            seen = over.seen / run.once(unit)
+            seen = over.lower / run.once(unit)
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     return _measured(run, request, value, low, high, over.why if everywhere else "", proven=everywhere)
 

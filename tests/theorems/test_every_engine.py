@@ -17,7 +17,7 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.catalogue import CLOSED_FORMS as ALL
-from privgate.theorems.certificate import Certificate
+from privgate.theorems.certificate import Theorem
 from privgate.theorems.closed_form import Asked, Engine
 
 BY_NAME = {engine.name: engine for engine in ALL}
@@ -132,7 +132,7 @@ def test_candidates_who_are_nowhere_near_change_no_answer(direct, fleet, name, e
 
 
 def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_probed():
-    attributes = {n for kind in (Engine, Certificate) for n in (*vars(kind), *kind.__annotations__) if n[0] != "_"}
+    attributes = {n for kind in (Engine, Theorem) for n in (*vars(kind), *kind.__annotations__) if n[0] != "_"}
     attributes -= {"name", "version"}
     probes = []
     for path in Path(privgate.__file__).parent.rglob("*.py"):
@@ -144,7 +144,7 @@ def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_
     assert {"certain", "tolerance", "needs_retrained"} < attributes
     assert probes == []
     assert all(isinstance(engine, Engine) for engine in ALL)
-    assert all(isinstance(c, Certificate) for c in catalogue.THEOREMS.values())
+    assert all(isinstance(c, Theorem) for c in catalogue.THEOREMS.values())
 
 
 @pytest.mark.parametrize("engine", ALL, ids=[e.name for e in ALL])
