@@ -161,10 +161,10 @@ class DataTheorem(Theorem):
         # a design does not know that a class vanishes with somebody
         gone = vanishing(subject, units) & (case.family == "construction")
         try:
-            cases = [Kept.of(_set_limit(case, limit) if tight else case, units).about(~gone)]
+            cases = [Kept.judge_case(_set_limit(case, limit) if tight else case, units).about(~gone)]
             top = float(cases[0].high[np.isfinite(cases[0].high)].max(initial=0.0))
             if tight and not limit < top <= 2 * limit:  # between these the first is tight
-                cases.append(Kept.of(_set_limit(case, top / 2), units))
+                cases.append(Kept.judge_case(_set_limit(case, top / 2), units))
         except kernel.Refused:
             return Certified.nothing(units, words)
         low = np.zeros(len(units)) if refuses_more(subject.accepted) else cases[0].low

@@ -260,7 +260,7 @@ def over_domain(subject: Subject, units: Index) -> Certified:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
         fit, (unit, rows) = fit_whole(subject), unit_rows(subject, units)
         sure = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)[1]
-        kept = Kept.of(pose(subject, units), units, theorem="least_squares").about(sure)
+        kept = Kept.judge_case(pose(subject, units), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused, np.linalg.LinAlgError) as exc:
         singular = isinstance(exc, np.linalg.LinAlgError)
         return Certified.nothing(units, why="the normal equations are singular" if singular else str(exc))

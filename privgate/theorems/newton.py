@@ -321,7 +321,7 @@ class Newton(Theorem):
 
         def judge(proposal: logistic_moves.Certificate) -> Kept:
             arrays = {**accepted_arrays(reach, loss.X.shape[1] - problem.intercept), **proposal}
-            return Kept.of(problem.case("any", person, arrays, **settings), units)
+            return Kept.judge_case(problem.case("any", person, arrays, **settings), units)
 
         try:
             proposal = logistic_moves.propose(loss, person, stops.u, asked)

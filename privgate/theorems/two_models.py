@@ -132,7 +132,7 @@ def limited(about: Units) -> tuple[str, Kept | None]:
     }
     case = posed(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), told)
     try:
-        return NO_DIGITS, Kept.of(case, units[same])
+        return NO_DIGITS, Kept.judge_case(case, units[same])
     except Refused as exc:
         return str(exc), None
 
