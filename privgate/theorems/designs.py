@@ -85,7 +85,7 @@ def _limit_one_shard(subject: Subject) -> float:
         ids = None if model.ids is None else model.names_of(data.X)
         if ids is None or any(len({ids[row] for row in rows}) > 1 for rows in data.units):
             return np.inf  # no column names the people
-    return float(model.bound(np.array([1]))[0])
+    return model.bound(1)
 
 
 def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
