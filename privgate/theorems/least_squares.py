@@ -191,18 +191,23 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
 
     Of centred pool rows X, of which the first n train; where features are more, of their part in the records' space.
     """
-    if X.shape[1] > n:
+    near, wide = "the normal equations are nearly singular", X.shape[1] > n
+    if wide:
         if not alpha > 0:
             raise Declined("there are more features than records and no penalty")
-        X = X @ np.linalg.qr(X[:n].T).Q
+        length = np.sqrt((X[:n] ** 2).sum(axis=1) + alpha)
+        Q, R = np.linalg.qr(X[:n].T)
+        if (np.sqrt(np.diag(R) ** 2 + alpha) < ALONE * length).any():  # a record nearly made of those before it
+            raise Declined(near)
+        X = X @ Q
     G = X[:n].T @ X[:n] + alpha * np.eye(X.shape[1])
     try:
         L = np.linalg.cholesky(G)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
-    sides, scale = np.diag(L), np.sqrt(np.diag(G))
-    if (sides < ALONE * scale).any() or sides.min() < 1e-7 * sides.max():
-        raise Declined("the normal equations are nearly singular")
+    sides, scale = np.diag(L), np.ones(len(G)) if wide else np.sqrt(np.diag(G))
+    if not wide and ((sides < ALONE * scale).any() or sides.min() < 1e-7 * sides.max()):
+        raise Declined(near)
     rounding = np.finfo(np.float64).eps * np.linalg.cond(G / scale[:, None] / scale, 1)
     return np.linalg.solve(L, X.T).T, 1 / float(np.linalg.cond(L)), float(rounding)
 
