@@ -66,11 +66,9 @@ def _labels(rng, n, K):
 
 def subject_of(rng, estimator, X, y, domain):
     """A subject whose records belong to people in three cases of ten."""
-    n = len(y)
-    groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
-    return Subject.local(
-        Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
-    )
+    groups = rng.integers(0, max(2, len(y) // 2), len(y)) if rng.random() < 0.3 else None
+    data = TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
+    return Subject.local(Recipe(estimator), data)
 
 
 def categorical(rng):
