@@ -47,7 +47,7 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
 def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem], list[str]]:
     """Return the theorems that apply, and a sentence for each that does not.
 
-    Without an attack rule (``attacked``) those are left out that lower DTP and leave attacks as they were.
+    Those that leave attacks as they were apply only where a rule judges attacks (``attacked``).
     """
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
@@ -88,22 +88,11 @@ def bound(
     attacked: bool = True,
     fleet: Any = None,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
-    """Return the best limits of people, whose theorem limits each, and why the others do not apply.
+    """Return the best limits of people, the theorem of each upper limit, and why the others do not apply.
 
-    Parameters
-    ----------
-    units, retrained, limit, fleet
-        As in ``Units``; theorems that need retrained models are left out without them.
-    attacked : bool
-        Whether the same policy judges attacks, beside which alone some limits count.
-
-    Returns
-    -------
-    Certified
-        Smallest upper, largest lower over all that apply; infinite and 0 where none does.
-    object array of shape (U,) of str
-        The theorem of each upper limit; empty where none applies.
-    list of str
+    The smallest upper and the largest lower limit over all that apply; infinite, 0 and no theorem where none does.
+    ``Units`` has the parameters; theorems that need retrained models are left out without them. Some limits count only
+    where the same policy judges attacks (``attacked``).
     """
     upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
     by, kept, words = np.full(len(units), "", dtype=object), list[Kept](), dict[str, None]()

@@ -108,7 +108,7 @@ class Theorem(ABC):
     def bound(
         self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
     ) -> Certified:
-        """Return what ``certify`` says of people; ``Units`` has the parameters."""
+        """Return what ``certify`` says of people."""
         return self.certify(Units(subject, units, retrained, limit, fleet))
 
 
@@ -116,37 +116,23 @@ class Theorem(ABC):
 class DataTheorem(Theorem):
     """A theorem about recipe and data alone: a case is made of them, and the kernel judges it.
 
-    Parameters
-    ----------
-    refuse : callable
-        Why a subject's recipe, records or domain miss a hypothesis; empty if they miss none.
-    pose : callable
-        The case of people, first in it, of a subject that was not refused; and what was checked, in words.
-    everywhere, clips : callable
-        What ``every_data_set`` and ``alone`` say.
-    lost : str
-        What to say where rounding leaves nothing of anybody's limit.
+    ``refuse`` says why a subject's recipe, records or domain miss a hypothesis; empty if they miss none. ``pose`` makes
+    the case of people, first in it, and says in words what was checked. ``lost`` is said where rounding leaves nothing
+    of anybody's limit.
     """
 
     name: str
     source: str
     refuse: Callable[[Subject], str]
     pose: Callable[[Subject, Index], tuple[Case, tuple[str, ...]]]
-    everywhere: Callable[[Subject], float] = lambda _: np.inf
-    clips: Callable[[Subject], str] = lambda _: ""
+    # a row's own function in the place of a method, called by position
+    every_data_set: Callable[[Subject], float] = lambda _: np.inf  # type: ignore[assignment]  # see above
+    alone: Callable[[Subject], str] = lambda _: ""  # type: ignore[assignment]  # see above
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
         return self.refuse(subject) or (_refuse_rounding(self, subject) if self.lost else "")
-
-    def alone(self, subject: Subject) -> str:
-        """Return why its limits count only beside an attack rule."""
-        return self.clips(subject)
-
-    def every_data_set(self, subject: Subject) -> float:
-        """Return what a person changes any answer by at most whatever the data are, nats."""
-        return self.everywhere(subject)
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
         """Return the whole case."""
@@ -157,13 +143,12 @@ class DataTheorem(Theorem):
         """Return the kernel's limits of each person; a second case is tight at the largest of them."""
         subject, units, limit = about.subject, about.units, 1.0 if about.limit is None else float(about.limit)
         case, words = self.pose(subject, units)
-        tight = "limit" in case.settings
         # a design does not know that a class vanishes with somebody
         gone = vanishing(subject, units) & (case.family == "construction")
         try:
-            cases = [Kept.judge_case(_set_limit(case, limit) if tight else case, units).about(~gone)]
+            cases = [Kept.judge_case(_set_limit(case, limit), units).about(~gone)]
             top = float(cases[0].high[np.isfinite(cases[0].high)].max(initial=0.0))
-            if tight and not limit < top <= 2 * limit:  # between these the first is tight
+            if "limit" in case.settings and not limit < top <= 2 * limit:  # between these the first is tight
                 cases.append(Kept.judge_case(_set_limit(case, top / 2), units))
         except kernel.Refused:
             return Certified.nothing(units, words)
@@ -173,7 +158,7 @@ class DataTheorem(Theorem):
 
 
 def _set_limit(case: Case, limit: float) -> Case:
-    return replace(case, settings={**case.settings, "limit": limit})
+    return replace(case, settings={n: limit if n == "limit" else v for n, v in case.settings.items()})
 
 
 @lru_cache(maxsize=8)

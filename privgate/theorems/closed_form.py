@@ -18,25 +18,16 @@ TOLERANCE = 1e-6
 
 
 class Declined(Exception):  # noqa: N818  not an error: people are refitted instead
-    """Raised by ``answers`` where only the work itself shows that the recipe is not covered; says why."""
+    """Only the work itself shows that recipe or data are not covered; says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What models without people are asked for.
+    """What models without people, positions ``units`` in ``subject.data.units``, each once, are asked for.
 
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``, each once.
-    seeds : tuple
-        Paired seeds; training without randomness is answered for the first one only.
-    fleet : Fleet
-        Trains where there is no closed form.
-    queries : (row_unit, row_query), optional
-        As in ``Retrained``; each person's own records if absent.
-    limits : tuple of float
-        The policy's limits on people, nats: closed forms look closer near them.
+    ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
+    is no closed form. ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if
+    absent. ``limits`` are the policy's, nats: closed forms look closer near them.
     """
 
     subject: Subject
@@ -58,18 +49,9 @@ class Asked:
 class Engine(ABC):
     """Answers what the model would have been without a person. Stateless; one instance in the catalogue.
 
-    Attributes
-    ----------
-    tolerance : float
-        Nats by which refits may differ beyond each person's own error.
-    hands_on : str
-        Why people are left to refits.
-    complements : bool
-        Whether the model releases 1 - p as the first of two probabilities.
-    tasks : tuple of str
-        What kinds of models it answers for.
-    certain : bool
-        Whether its errors are the kernel's.
+    Refits may differ by its ``tolerance``, nats, beyond each person's own error. ``hands_on`` says why people are left
+    to refits. Where it ``complements``, the model releases 1 - p as the first of two probabilities. ``tasks`` are the
+    kinds of models that it answers for. Where it is ``certain``, its errors are the kernel's.
     """
 
     name: str
@@ -94,13 +76,7 @@ class Engine(ABC):
 
     @abstractmethod
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the people whom it leaves to refits (leverage near 1, …).
-
-        Raises
-        ------
-        Declined
-            Only the work itself shows that recipe or data are not covered.
-        """
+        """Return what it can answer, and the people whom it leaves to refits; it may raise ``Declined``."""
 
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""

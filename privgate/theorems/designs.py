@@ -167,14 +167,14 @@ NEIGHBORS = DataTheorem(
     source="docs/mathematics.md, section 5: order by (distance, record); section 12.3",
     refuse=_refuse_neighbors,
     pose=_pose_neighbors,
-    everywhere=partial(limit_shares, name="SmoothedNeighbors"),
+    every_data_set=partial(limit_shares, name="SmoothedNeighbors"),
 )
 BALL = DataTheorem(
     name="ball_logistic",
     source="docs/mathematics.md, section 12.3, Theorem 12.4",
     refuse=_refuse_ball,
     pose=_pose_ball,
-    everywhere=_limit_ball,
+    every_data_set=_limit_ball,
 )
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone
 SHARDED = DataTheorem(
@@ -182,6 +182,6 @@ SHARDED = DataTheorem(
     source="docs/mathematics.md, section 12, Theorems 12.1 and 12.2",
     refuse=_refuse_sharded,
     pose=_pose_sharded,
-    everywhere=_limit_one_shard,
-    clips=_name_clipping,
+    every_data_set=_limit_one_shard,
+    alone=_name_clipping,
 )

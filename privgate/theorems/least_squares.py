@@ -61,21 +61,17 @@ class Squares(Engine):
             return "the solver is iterative, so its result is not the exact minimiser"
         if np.ndim(getattr(estimator, "alpha", 0.0)) != 0:
             return "alpha is not one number"
-        if subject.task == "regression":
-            return ""
-        if len(subject.classes) < 2:
+        if subject.task == "classification" and len(subject.classes) < 2:
             return "there is one class only"
-        if type(estimator).__name__ != "RidgeClassifier" and subject.classes.tolist() not in ([0, 1], [0.0, 1.0]):
+        binary = subject.task == "regression" or subject.classes.tolist() in ([0, 1], [0.0, 1.0])
+        if type(estimator).__name__ != "RidgeClassifier" and not binary:
             return "a regression is released as a probability for labels 0 and 1 only"
         return ""
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return exact answers, and the people who leave next to nothing of their own fitted values over.
 
-        Raises
-        ------
-        Declined
-            The normal equations are nearly singular, or rounding decides.
+        It raises ``Declined`` where the normal equations are nearly singular, or rounding decides.
         """
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
         fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
@@ -91,10 +87,8 @@ class Squares(Engine):
         gone = vanishing(subject, units)
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
-        undefined = {int(u): VANISHED for u in np.flatnonzero(gone)}
-        answers = Retrained.of(
-            self.name, units, asked.seeds[:1], asked.rows, with_[None], without[None], undefined=undefined
-        )
+        undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), asked.seeds[:1]
+        answers = Retrained.of(self.name, units, seeds, asked.rows, with_[None], without[None], undefined=undefined)
         return answers.select(sure), units[~sure]
 
 
@@ -148,13 +142,7 @@ class Fit(NamedTuple):
 
 
 def fit_whole(subject: Subject) -> Fit:
-    """Return the regression of a supported subject.
-
-    Raises
-    ------
-    Declined
-        Normal equations are nearly singular, or rounding decides.
-    """
+    """Return the regression of a supported subject; it raises ``Declined`` where rounding would decide."""
     estimator, n, Y = estimator_of(subject), subject.data.n, _read_targets(subject)
     X, offset = matrix(subject).astype(np.float64, copy=False), np.zeros(1)
     if subject.task == "regression":
@@ -298,9 +286,9 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
 def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:
     """Return how large a component of the gradient may be where a training of scikit-learn ends, (p,): an axiom.
 
-    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, and where
-    features are more than records, by way of one dual number a record. ``most`` is the largest number of records that
-    leave at once. docs/mathematics.md, section 8.4; compared with the library by ``test_axiom_of_solvers``.
+    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, or of
+    one dual number a record where features are more. At ``most`` so many records leave at once. docs/mathematics.md,
+    section 8.4; compared with the library by ``test_axiom_of_solvers``.
     """
     n, p = X.shape
     whole, longest = float(np.linalg.norm(X)), np.nan_to_num(np.linalg.norm(proposal["moves"], axis=1)).max(initial=0.0)

@@ -82,8 +82,6 @@ class ListedQuestions(Theorem):
 
     A person's own records count as questions too, whether they are listed or not.
 
-    Notes
-    -----
     A comparison with refits lets a closed form pass that is off by its tolerance beyond its stated error, on either
     side of a change. What adds the same numbers in another order errs by a share of them, too: a score of d terms,
     whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.

@@ -224,13 +224,13 @@ ALL = (
         source=f"{_COUNTS} 1, Theorem 1",
         refuse=partial(own_refusal, name="ContingencyTable"),
         pose=partial(_pose, "partitions", _pose_table),
-        everywhere=partial(limit_shares, name="ContingencyTable"),
+        every_data_set=partial(limit_shares, name="ContingencyTable"),
     ),
     DataTheorem(
         name="random_trees",
         source=f"{_COUNTS}s 4.2 and 4.3",
         refuse=_refuse_trees,
         pose=partial(_pose, "partitions", _pose_trees),
-        everywhere=partial(limit_shares, name="RandomTrees"),
+        every_data_set=partial(limit_shares, name="RandomTrees"),
     ),
 )

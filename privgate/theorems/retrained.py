@@ -43,19 +43,17 @@ class Retrained:
     units : int64 array of shape (U,)
         Positions in ``TrainingData.units``, each once.
     seeds : tuple of (int or None), length S
-        Paired: ``log_with[s]`` and ``log_without[s]`` used the same seed. One entry for training without randomness.
+        ``log_with[s]`` and ``log_without[s]`` used the same seed. One entry for training without randomness.
     row_unit, row_query : int64 arrays of shape (R,)
         Position in ``units`` that each row belongs to, ascending; and a row of the pool, the query.
     log_with, log_without : float64 array of shape (S, R, K)
         Natural log-probabilities; ``-inf`` is a probability of 0. NaN is refused, but of people without a model.
     error : float64 array of shape (U,)
         Limit of the absolute error of every log-probability of the person; 0 where exact, ``nan`` where unknown.
-    status, engine : object arrays of shape (U,)
-        How far to trust them, and whose answers they are.
-    reason : mapping position -> sentence
-        Why a person's model failed, is undefined, or was handed on.
+    status, engine, reason
+        How far to trust each person's model, whose answers they are, and why a model is missing or was handed on.
     changes : mapping name -> array
-        What theorems need beside probabilities, first axes (S, U): the models with and without the person.
+        What theorems need beside probabilities, first axes (S, U).
     """
 
     units: Index
