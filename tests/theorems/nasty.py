@@ -1,22 +1,15 @@
 """Nasty subjects: where a library's floating-point formula, memory order or encoding has surprises."""
 
-import contextlib
 import itertools
-import warnings
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from families import Instance, random_trees, subject_of
-from sklearn.base import clone
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject
 from privgate.models import ContingencyTable, SmoothedNeighbors
-from privgate.subject.containers import take
-
-#: below this a released probability is 0 or a number without digits
-UNDERFLOW = -700.0
 
 
 def _size(rng):
@@ -188,60 +181,3 @@ NASTY = {
     "smoothed_neighbors": neighbors,
     "random_trees": trees,
 }
-
-
-def log_p(model, queries, classes):
-    """What the deployed model answers, one column a class; None where it answers NaN or not at all."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        got = (
-            model.predict_log_proba(queries)
-            if hasattr(model, "predict_log_proba")
-            else np.log(model.predict_proba(queries))
-        )
-    full = np.full((len(got), len(classes)), -np.inf)
-    full[:, np.searchsorted(classes, model.classes_)] = got
-    if np.isnan(full).any():
-        return None
-    return full if hasattr(model, "predict_log_proba") else np.maximum(full, UNDERFLOW)
-
-
-def fitted(subject, rows):
-    """The library's own model of these records; None where it refuses them."""
-    with contextlib.suppress(ValueError, IndexError), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        return clone(subject.recipe.library_estimator).fit(take(subject.data.X, rows), subject.data.y[rows])
-    return None
-
-
-def ask(model, queries, subject):
-    if model is None:
-        return None
-    like = subject.data.X
-    kind = np.float64 if hasattr(like, "iloc") or hasattr(like, "tocsr") else np.asarray(like).dtype
-    if np.dtype(kind).kind in "iu":
-        kind = np.float64
-    asked = pd.DataFrame(queries, columns=like.columns) if hasattr(like, "iloc") else queries.astype(kind)
-    with contextlib.suppress(ValueError, IndexError):
-        return log_p(model, asked, subject.classes)
-    return None
-
-
-def change(with_, without, queries, subject):
-    """Largest change of a label's log-probability at each query, shape (Q,); infinite where a model has no answer."""
-    answers = [ask(m, queries, subject) for m in (with_, without)]
-    if any(a is None for a in answers):
-        return np.full(len(queries), np.inf)
-    with np.errstate(invalid="ignore"):
-        return np.abs(np.where(answers[0] == answers[1], 0.0, answers[0] - answers[1])).max(axis=1)
-
-
-def ascent(with_, without, start, domain, subject, rng, *, rounds=4):
-    """Largest change found uphill from ``start`` (Q, d) by random steps inside a box."""
-    low, high = (np.array(v) for v in zip(*domain.box, strict=True))
-    best = start[change(with_, without, start, subject).argmax()]
-    for k in range(rounds):
-        near = np.clip(best + rng.normal(size=(40, len(best))) * (high - low) * 0.3 / 2**k, low, high)
-        near = np.concatenate([best[None], near])
-        best = near[change(with_, without, near, subject).argmax()]
-    return change(with_, without, best[None], subject)[0]

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from nasty import change, fitted
+from families import Instance
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
@@ -29,9 +29,7 @@ def bound(name, subject, units=None, **more):
 
 def moved(subject, unit, queries):
     """Return the largest change of an answer at the questions without one record."""
-    everyone = np.arange(subject.data.n)
-    with_, without = (fitted(subject, rows) for rows in (everyone, np.delete(everyone, unit)))
-    return float(change(with_, without, queries, subject).max())
+    return Instance(subject, queries).changes([unit])[0]
 
 
 def product(*sides):
