@@ -77,33 +77,6 @@ def test_answers_any_queries_of_the_pool(direct, grouped):
     assert direct.worst_difference(made, ESTIMATOR, subject) <= TOLERANCE
 
 
-@pytest.mark.quick(4)
-def test_the_order_of_records_and_who_else_is_asked_about_change_no_answer(direct):
-    X, y, rng = design(spread, 3)
-    order, some, subject = rng.permutation(len(y)), np.array([7, 3, 50]), direct.subject(ESTIMATOR, X, y)
-    first, left = leave_out(subject)
-    assert not len(left)
-    for units, (other, _) in (
-        (order, leave_out(direct.subject(ESTIMATOR, X[order], y[order]))),
-        (some, leave_out(subject, some)),
-    ):
-        assert np.allclose(other.log_without[0], first.log_without[0][units], rtol=TOLERANCE, atol=TOLERANCE)
-        assert (other.status == first.status[units]).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [7, 8])
-def test_candidates_who_are_nowhere_near_change_no_answer(direct, seed):
-    X, y, rng = design(spread, seed)
-    X[::9] *= 6  # far from the others, where bounds are wide
-    outside = np.minimum(spread(rng, 700) * 3, X[1:].max(axis=0)), rng.choice(y, 700)
-    alone, left = leave_out(direct.subject(ESTIMATOR, X, y))
-    beside, left_too = leave_out(direct.subject(ESTIMATOR, X, y, candidates=outside))
-    assert (alone.units.tolist(), left.tolist()) == (beside.units.tolist(), left_too.tolist())
-    for name in ("log_without", "log_with"):
-        np.testing.assert_allclose(getattr(beside, name), getattr(alone, name), rtol=TOLERANCE, atol=TOLERANCE)
-
-
 def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_probed():
     attributes = {n for kind in (Engine, Theorem) for n in (*vars(kind), *kind.__annotations__) if n[0] != "_"}
     attributes -= {"name", "version"}
