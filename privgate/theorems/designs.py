@@ -162,26 +162,14 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     return case, (f"any query is allowed; {order}",)
 
 
+_SECTION, _STRANGERS = "docs/mathematics.md, section", "Theorems 12.1 and 12.2"
+_ORDER = "5: order by (distance, record); section 12.3"
+_limit_neighbors = partial(limit_shares, name="SmoothedNeighbors")
 NEIGHBORS = DataTheorem(
-    name="smoothed_neighbors",
-    source="docs/mathematics.md, section 5: order by (distance, record); section 12.3",
-    refuse=_refuse_neighbors,
-    pose=_pose_neighbors,
-    every_data_set=partial(limit_shares, name="SmoothedNeighbors"),
+    "smoothed_neighbors", f"{_SECTION} {_ORDER}", _refuse_neighbors, _pose_neighbors, _limit_neighbors
 )
-BALL = DataTheorem(
-    name="ball_logistic",
-    source="docs/mathematics.md, section 12.3, Theorem 12.4",
-    refuse=_refuse_ball,
-    pose=_pose_ball,
-    every_data_set=_limit_ball,
-)
+BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone
 SHARDED = DataTheorem(
-    name="sharded",
-    source="docs/mathematics.md, section 12, Theorems 12.1 and 12.2",
-    refuse=_refuse_sharded,
-    pose=_pose_sharded,
-    every_data_set=_limit_one_shard,
-    alone=_name_clipping,
+    "sharded", f"{_SECTION} 12, {_STRANGERS}", _refuse_sharded, _pose_sharded, _limit_one_shard, alone=_name_clipping
 )

@@ -1,6 +1,5 @@
 """Naive Bayes, tables of counts and random trees: the cases of counts or moments that the kernel is asked about."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,8 +20,8 @@ from privgate.theorems.certificate import (
 )
 from privgate.theorems.hypotheses import estimator_of, own_estimator, own_refusal
 
-#: settings and arrays of a case without its people; what was checked, in words
-Posed = tuple[dict[str, Any], dict[str, NDArray[Any]], tuple[str, ...]]
+#: a case, and what was checked, in words
+Posed = tuple[Case, tuple[str, ...]]
 #: why rounding leaves nothing of anybody's limit, and what to do
 _NEGATED = (
     "the library computes 1 - p from the logarithm of p, and with so little smoothing, or so many features, rounding "
@@ -34,12 +33,13 @@ _FAR = (
 )
 
 
-def _pose(
-    family: str, make: Callable[[Subject], Posed], subject: Subject, units: Index
-) -> tuple[Case, tuple[str, ...]]:
-    settings, arrays, words = make(subject)
+def _make_case(subject: Subject, units: Index, family: str, settings: dict[str, Any], **arrays: NDArray[Any]) -> Case:
     label = {"label": subject.label_codes.astype(np.int64), "person": people_of(subject, units)}
-    return Case(family, "any", {**settings, "limit": 1.0, "classes": len(subject.classes)}, arrays | label), words
+    return Case(family, "any", {**settings, "limit": 1.0, "classes": len(subject.classes)}, arrays | label)
+
+
+def _log_prior(prior: Any) -> dict[str, NDArray[Any]]:
+    return {} if prior is None else {"log_prior": np.log(np.asarray(prior, dtype=np.float64))}
 
 
 def _refuse_categorical(subject: Subject) -> str:
@@ -87,7 +87,7 @@ def _count_categories(subject: Subject, codes: Index) -> tuple[Index, Index]:
     return np.maximum(codes.max(axis=0) + 1, floor), np.ascontiguousarray(floor)
 
 
-def _pose_categorical(subject: Subject) -> Posed:
+def _pose_categorical(subject: Subject, units: Index) -> Posed:
     codes, domain = np.asarray(hypotheses.codes(subject.data.X)), subject.accepted
     sizes, floor = _count_categories(subject, codes)
     accepted, where = sizes, "the domain is inferred: every category code that the fitted classifier accepts"
@@ -95,22 +95,15 @@ def _pose_categorical(subject: Subject) -> Posed:
         accepted = np.array(domain.categories, dtype=np.int64)
         where = f"the endpoint refuses codes outside the declared {accepted.tolist()} categories"
     settings = {"bernoulli": False, "every": not refuses_more(domain)}
-    return _count(subject, settings, {"codes": codes, "sizes": sizes, "floor": floor, "accepted": accepted}, where)
+    return _count(subject, units, settings, where, codes=codes, sizes=sizes, floor=floor, accepted=accepted)
 
 
-def _count(subject: Subject, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> Posed:
+def _count(subject: Subject, units: Index, settings: dict[str, Any], where: str, **arrays: NDArray[Any]) -> Posed:
     estimator = subject.recipe.library_estimator
-    prior, name = estimator.class_prior, type(estimator).__name__
-    settings |= {"alpha": _read_smoothing(subject), "fit_prior": bool(estimator.fit_prior) and prior is None}
-    return (
-        settings,
-        arrays | _log_prior(prior),
-        (where, f"the recipe is scikit-learn's {name}, which counts and nothing else"),
-    )
-
-
-def _log_prior(prior: Any) -> dict[str, NDArray[Any]]:
-    return {} if prior is None else {"log_prior": np.log(np.asarray(prior, dtype=np.float64))}
+    settings |= {"alpha": _read_smoothing(subject)}
+    settings |= {"fit_prior": bool(estimator.fit_prior) and estimator.class_prior is None}
+    case = _make_case(subject, units, "categorical", settings, **arrays, **_log_prior(estimator.class_prior))
+    return case, (where, f"the recipe is scikit-learn's {type(estimator).__name__}, which counts and nothing else")
 
 
 def _refuse_bernoulli(subject: Subject) -> str:
@@ -133,17 +126,17 @@ def _refuse_bernoulli(subject: Subject) -> str:
     return "" if reach.low is not None else "the domain declares neither categories nor a box for these features"
 
 
-def _pose_bernoulli(subject: Subject) -> Posed:
+def _pose_bernoulli(subject: Subject, units: Index) -> Posed:
     X, binarize = np.asarray(hypotheses.dense(subject.data.X)), estimator_of(subject, "BernoulliNB").binarize
     threshold, (below, above) = 0.5 if binarize is None else float(binarize), np.ones((2, X.shape[1]), dtype=bool)
     where = "the domain is inferred: every feature on either side of the threshold, which is all there is"
     if subject.accepted is not None:
         reach, where = hypotheses.reach(subject), "the endpoint refuses queries outside the declared domain"
         below, above = np.asarray(reach.low) <= threshold, np.asarray(reach.high) > threshold
-    two, settings = np.full(X.shape[1], 2, dtype=np.int64), {"bernoulli": True}
-    settings["every"] = bool(below.all()) and not refuses_more(subject.accepted)
-    arrays = {"sizes": two, "floor": two, "accepted": np.where(above, 2, 1).astype(np.int64)}
-    return _count(subject, settings, {"codes": (threshold < X).astype(np.int64), **arrays}, where)
+    two, codes = np.full(X.shape[1], 2, dtype=np.int64), (threshold < X).astype(np.int64)
+    settings = {"bernoulli": True, "every": bool(below.all()) and not refuses_more(subject.accepted)}
+    accepted = np.where(above, 2, 1).astype(np.int64)
+    return _count(subject, units, settings, where, codes=codes, sizes=two, floor=two, accepted=accepted)
 
 
 def _refuse_gaussian(subject: Subject) -> str:
@@ -162,12 +155,13 @@ def _refuse_gaussian(subject: Subject) -> str:
     return "" if reach.low is not None else "the declared domain names no range of each feature; pass Domain(box=…)"
 
 
-def _pose_gaussian(subject: Subject) -> Posed:
+def _pose_gaussian(subject: Subject, units: Index) -> Posed:
     estimator, X = estimator_of(subject, "GaussianNB"), np.asarray(hypotheses.dense(subject.data.X))
     reach = hypotheses.reach(subject)
     settings = {"var_smoothing": float(estimator.var_smoothing), **accepted_settings(reach)}
+    arrays = {"X": X, **accepted_arrays(reach, X.shape[1]), **_log_prior(estimator.priors)}
     words = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
-    return settings, {"X": X, **accepted_arrays(reach, X.shape[1]), **_log_prior(estimator.priors)}, words
+    return _make_case(subject, units, "gaussian", settings, **arrays), words
 
 
 def _refuse_trees(subject: Subject) -> str:
@@ -177,60 +171,38 @@ def _refuse_trees(subject: Subject) -> str:
     return "" if smoothed else "without smoothing a label that one record holds alone makes DTP infinite"
 
 
-def _pose_table(subject: Subject) -> Posed:
+def _pose_table(subject: Subject, units: Index) -> Posed:
     leaf = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)[1].reshape(-1, 1)
-    where = "cells without a record answer the same whatever the data are; any query is allowed"
-    return _share(subject, "ContingencyTable", leaf, np.array([int(leaf.max()) + 1]), where)
+    words = ("cells without a record answer the same whatever the data are; any query is allowed",)
+    return _share(subject, units, "ContingencyTable", leaf, np.array([int(leaf.max()) + 1])), words
 
 
-def _pose_trees(subject: Subject) -> Posed:
+def _pose_trees(subject: Subject, units: Index) -> Posed:
     trees = own_estimator(subject, "RandomTrees")
     leaf, sizes = trees.leaves(hypotheses.dense(subject.data.X)), np.full(trees.n_trees, 2**trees.depth)
-    where = "splits are drawn from declared ranges before the data are seen; any query is allowed"
-    return _share(subject, "RandomTrees", leaf, sizes, where)
+    words = ("splits are drawn from declared ranges before the data are seen; any query is allowed",)
+    return _share(subject, units, "RandomTrees", leaf, sizes), words
 
 
-def _share(subject: Subject, library: str, leaf: Index, sizes: Index, where: str) -> Posed:
+def _share(subject: Subject, units: Index, library: str, leaf: Index, sizes: Index) -> Case:
     estimator = own_estimator(subject, library)
     settings = {"alpha": float(estimator.alpha), "average": getattr(estimator, "average", "arithmetic")}
     settings["declared"] = subject.declared_classes is not None
-    return settings, {"leaf": leaf.astype(np.int64), "sizes": sizes.astype(np.int64)}, (where,)
+    arrays = {"leaf": leaf.astype(np.int64), "sizes": sizes.astype(np.int64)}
+    return _make_case(subject, units, "partitions", settings, **arrays)
 
 
 _COUNTS = "privgate/kernel/counts.py; docs/mathematics.md, section"
+_MOMENTS = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
+_refuse_table, _limit_table, _limit_trees = (
+    partial(own_refusal, name="ContingencyTable"),
+    partial(limit_shares, name="ContingencyTable"),
+    partial(limit_shares, name="RandomTrees"),
+)
 ALL = (
-    DataTheorem(
-        name="categorical_nb",
-        source=f"{_COUNTS} 3.1",
-        refuse=_refuse_categorical,
-        pose=partial(_pose, "categorical", _pose_categorical),
-    ),
-    DataTheorem(
-        name="bernoulli_nb",
-        source=f"{_COUNTS} 3.1 (V_j = 2)",
-        refuse=_refuse_bernoulli,
-        pose=partial(_pose, "categorical", _pose_bernoulli),
-        lost=_NEGATED,
-    ),
-    DataTheorem(
-        name="gaussian_nb",
-        source="privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5",
-        refuse=_refuse_gaussian,
-        pose=partial(_pose, "gaussian", _pose_gaussian),
-        lost=_FAR,
-    ),
-    DataTheorem(
-        name="contingency_table",
-        source=f"{_COUNTS} 1, Theorem 1",
-        refuse=partial(own_refusal, name="ContingencyTable"),
-        pose=partial(_pose, "partitions", _pose_table),
-        every_data_set=partial(limit_shares, name="ContingencyTable"),
-    ),
-    DataTheorem(
-        name="random_trees",
-        source=f"{_COUNTS}s 4.2 and 4.3",
-        refuse=_refuse_trees,
-        pose=partial(_pose, "partitions", _pose_trees),
-        every_data_set=partial(limit_shares, name="RandomTrees"),
-    ),
+    DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
+    DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
+    DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
+    DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
+    DataTheorem("random_trees", f"{_COUNTS}s 4.2 and 4.3", _refuse_trees, _pose_trees, _limit_trees),
 )
