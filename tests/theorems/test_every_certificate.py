@@ -175,40 +175,25 @@ def test_a_list_limits_by_no_rounding_too_little_or_too_much(seed):
     assert (found.upper[finite] - found.lower[finite] <= 5e-6 + 1e-12 * changes[finite]).all()
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", ["rounded", "label", "top_k"])
-def test_says_nothing_about_a_release_that_is_not_exact(name, form):
-    instance = FAMILIES[name](np.random.default_rng(1))
-    subject = replace(instance.subject, release=Release(form=form))
-    assert catalogue.THEOREMS[name].applies(subject).startswith("does not apply, because ")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_says_nothing_about_another_model_or_a_wrapped_one(name):
-    data = TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
-    other = Subject.local(Recipe(DecisionTreeClassifier()), data)
-    assert catalogue.THEOREMS[name].applies(other).startswith("does not apply, because ")
-    if name == "listed_questions":
-        return  # whatever answers is asked
-    wrapped = FAMILIES[name](np.random.default_rng(1)).subject
-    own = Recipe(wrapped.recipe.training, predict=my_predict)
-    subject = Subject.local(own, wrapped.data)
-    assert catalogue.THEOREMS[name].applies(subject).startswith("does not apply, because ")
+TREE = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True))
 
 
 def my_predict(model, X):
     return model.predict_proba(X)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(ANYWHERE)))
-def test_without_a_declared_domain_the_sentence_says_how_to_declare_one(name):
-    said = catalogue.THEOREMS[name].applies(without_domain(name))
-    if name == "listed_questions":
-        return  # without a list it is another kind of subject
-    assert said.startswith("does not apply, because ")
-    assert "Domain(" in said
-    assert "infinite" in said
+@pytest.mark.parametrize("name", NAMES)
+def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrapped_one(name):
+    subject, applies = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].applies
+    others = [TREE, *(replace(subject, release=Release(form=form)) for form in ("rounded", "label", "top_k"))]
+    if name != "listed_questions":  # whatever answers is asked
+        others.append(Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data))
+    assert all(applies(other).startswith("does not apply, because ") for other in others)
+    if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
+        said = applies(without_domain(name))
+        assert said.startswith("does not apply, because ")
+        assert "Domain(" in said
+        assert "infinite" in said
 
 
 @pytest.mark.parametrize("name", ["gaussian_nb", "newton"])
@@ -263,10 +248,7 @@ def test_the_best_bound_names_its_certificate_and_the_silence_of_the_others():
 
 
 def test_without_any_certificate_the_bound_is_infinite_and_nobody_is_named():
-    subject = Subject.local(
-        Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
-    )
-    found, by, notes = catalogue.bound(subject, np.arange(4), None)
+    found, by, notes = catalogue.bound(TREE, np.arange(4), None)
     assert np.isinf(found.upper).all()
     assert set(by) == {""}
     assert len(notes) == len(catalogue.THEOREMS)
