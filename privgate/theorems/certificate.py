@@ -209,9 +209,7 @@ def accepted_settings(reach: Reach) -> dict[str, Any]:
 
 def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a declared domain of d features, as the kernel wants them."""
-    arrays: dict[str, NDArray[Any]] = {}
-    if reach.low is not None and reach.high is not None:
-        arrays["box"] = np.array([reach.low, reach.high], dtype=np.float64)
+    arrays = {} if reach.low is None else {"box": np.array([reach.low, reach.high], dtype=np.float64)}
     if reach.blocks:
         arrays["blocks"] = np.full(d, -1, dtype=np.int64)
         for k, block in enumerate(reach.blocks):

@@ -16,14 +16,12 @@ Seeds = tuple[int | None, ...]
 class Status(StrEnum):
     """How far one person's model can be trusted."""
 
-    EXACT = "exact"
-    """Equal to the user's training function up to rounding."""
-    CONVERGED = "converged"
-    """Within ``error`` of the exact minimiser, by a theorem."""
+    EXACT = "exact"  # equal to the user's training function up to rounding
+    CONVERGED = "converged"  # within ``error`` of the exact minimiser, by a theorem
+    # infinite leakage, named: training without the person raised, hung, or needed too much
     FAILED = "failed"
-    """Training without the person raised, hung, or needed too much: infinite leakage, named."""
+    # infinite leakage: the model without the person has no value there (its class vanishes, 0/0)
     UNDEFINED = "undefined"
-    """The model without the person has no value there (its class vanishes, 0/0): infinite leakage."""
 
 
 #: whose answers are those of the training function itself

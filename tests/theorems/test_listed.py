@@ -36,13 +36,6 @@ def subject_of(model, queries, X, y):
     )
 
 
-def limited(subject, units):
-    """Return the models, by closed form or refit, and what the list limits each to."""
-    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
-    assert (found.row_query == units).all()  # only own records are direct questions
-    return found, ListedQuestions().bound(subject, units, found)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -59,7 +52,9 @@ def test_equals_asking_every_question_of_both_models(model, box):
     X, y, queries = table()
     data = TrainingData(X, y, domain=Domain(queries=queries, box=box), one_record_each=True)
     subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(12)
-    found, bound = limited(subject, units)
+    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
+    assert (found.row_query == units).all()  # only own records are direct questions
+    bound = ListedQuestions().bound(subject, units, found)
     own = Recipe(model, seed=0).library_estimator
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = np.log(clone(own).fit(X, y).predict_proba(queries))
