@@ -156,7 +156,7 @@ def upper(subject: Subject, evidence: Any) -> Any:
         if why := canonical(subject, k):
             return why
         try:
-            made = k.again()
+            made = k.judge_again()
         except Refused as exc:
             return f"the kernel refuses the case of {k.theorem}: {exc}"
         again.append(claimed(subject, made))

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from privgate import recomputed
+from privgate import cases
 from privgate.arrays import Index
 from privgate.cases import Kept
 from privgate.check import beforehand as preconditions
@@ -260,7 +260,7 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: A
         said[f"{k.theorem}: its arrays are what the data make"] = None
         return confirm.claimed(subject, k)
 
-    found = recomputed.again(document, folder, made_again)
+    found = cases.recompute(document, folder, made_again)
     return [*said, *found]
 
 

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.random import Generator
 
 from privgate.arrays import Float
-from privgate.subject.containers import take
+from privgate.subject.containers import make_like, take
 from privgate.theorems import hypotheses
-from privgate.theorems.listed import make_like
 
 #: columns of which odd values are tried
 _COLUMNS = 24

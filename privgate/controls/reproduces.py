@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.statistics import leakage
 from privgate.subject import released
-from privgate.subject.containers import stack, take
+from privgate.subject.containers import make_like, stack, take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.listed import hold, reach_of
+from privgate.theorems.accepted_range import Reach
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
@@ -171,7 +172,7 @@ def _mix_records(subject: Subject, rng: Generator) -> Float:
     if X is None:
         return np.zeros((0, 0))
     mixed = np.column_stack([rng.choice(column, _RANDOM) for column in X.T])
-    reach = reach_of(subject)
+    reach = _read_reach(subject)
     if reach is None:
         return mixed
     d, made = X.shape[1], [mixed]
@@ -198,10 +199,43 @@ def _mix_records(subject: Subject, rng: Generator) -> Float:
     return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
 
 
+def _read_reach(subject: Subject) -> Reach | None:
+    """Return the declared domain as a set of vectors, where it is one."""
+    reach = None if subject.accepted is None else Reach.of(subject.accepted, subject.data.X.shape[1])
+    return None if isinstance(reach, str) else reach
+
+
+def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
+    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) these are.
+
+    Those that the records' number type cannot hold inside the declared domain are dropped.
+    """
+    like, reach = subject.data.X, _read_reach(subject)
+    kind = like.dtype if hasattr(like, "toarray") else np.asarray(like).dtype
+    whole, rows = kind.kind in "iub", np.nan_to_num(rows)
+    box = None if reach is None or reach.low is None or reach.high is None else (reach.low, reach.high)
+    if whole:
+        low, high = (0.0, 1.0) if kind.kind == "b" else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
+        rows = np.clip(np.rint(rows), low, min(high, 2.0**53))
+        rows = rows if box is None else np.clip(rows, np.ceil(box[0]), np.floor(box[1]))
+    else:
+        rows = rows.astype(kind)
+        if box is not None:  # an end of the box may lie between two numbers of single precision
+            rows = np.where(rows < box[0], np.nextafter(rows, kind.type(np.inf)), rows)
+            rows = np.where(rows > box[1], np.nextafter(rows, kind.type(-np.inf)), rows)
+    rows = rows.astype(np.float64)
+    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else reach.inside(rows))
+    records = make_like(rows[fine], like)
+    back = hypotheses.dense(records)
+    if back is None or not np.array_equal(back, rows[fine]):
+        return records, np.zeros(len(rows), dtype=bool)
+    return records, fine
+
+
 def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
     X, rows = subject.data.X, _mix_records(subject, rng)
     if rows.size:
-        container, kept = hold(subject, rows)
+        container, kept = hold_questions(subject, rows)
         return (container, int(kept.sum())) if kept.any() else None
     if not hasattr(X, "columns"):
         return None

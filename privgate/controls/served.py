@@ -20,11 +20,10 @@ from privgate.controls.odd_questions import make_odd_questions
 from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
 from privgate.subject.accepted_questions import AcceptedQuestions, is_double
-from privgate.subject.containers import length, stack, take
+from privgate.subject.containers import length, make_like, stack, take
 from privgate.subject.release import Laplace, Noise, Release
 from privgate.subject.released import admissible
 from privgate.subject.subject import Subject
-from privgate.theorems.listed import make_like
 from privgate.training.fleet import Fleet
 
 #: records that the served model is asked about at once at most

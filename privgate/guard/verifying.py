@@ -158,7 +158,7 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     decision.
     """
     try:
-        from privgate.recomputed import again
+        from privgate.cases import recompute
     except ModuleNotFoundError as exc:
         raise UsageError(f"recomputing needs {exc.name}: pip install 'privgate-verify[recompute]'") from exc
     place = folder / "report.json"
@@ -171,7 +171,7 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
         raise StatementError(f"{place} cannot be read: it {exc}") from exc
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
-    return again(document, folder)
+    return recompute(document, folder)
 
 
 # What was approved before: whoever may write reports could forge one, so only what somebody trusted signed counts.

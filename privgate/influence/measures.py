@@ -54,7 +54,7 @@ def measure_sensitivity(run: Run, request: Request) -> Measurement:
     if everywhere:
         high = records["moved_upper"]
         if not over.why:  # attained at a question, but for what rounding takes there
-            seen = over.seen / run.once(regressors.measure_unit)
+            seen = over.lower / run.once(regressors.measure_unit)
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     why = [over.why] if everywhere and over.why else None
     said = [*_assume_moves(run, proven=everywhere), _tell_unit(run)]

@@ -1,6 +1,7 @@
 """What leaving one person out does to a regressor's answers: the per-person table, and DTP where noise is added."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.theorems import least_squares, two_models
-from privgate.theorems.certificate import Units
+from privgate.theorems.certificate import Certified, Units
 
 #: residual deviation over that of normal residuals of the same median size, above which a few records make it
 FEW_LARGE = 3.0
@@ -38,14 +39,14 @@ def confirm_lower(run: Run) -> Float:
     return confirm_at_other_seeds(run, refits.units, own / scale, scale) * scale
 
 
-def limit_domain(run: Run) -> least_squares.OverDomain:
+def limit_domain(run: Run) -> Certified:
     """Return the largest change over the declared domain."""
     subject, refits = run.subject, run.once(left_out.retrained)
     limited = least_squares.over_domain(subject, refits.units)
     if not limited.why or two_models.refusal(subject):
         return limited
-    about = Units(subject, refits.units, refits, fleet=run.fleet)
-    return least_squares.OverDomain.of_two_models(*two_models.limited(about), refits.units)
+    limited = two_models.LINEAR.certify(Units(subject, refits.units, refits, fleet=run.fleet))
+    return replace(limited, cases=tuple(replace(k, theorem=two_models.LINEAR.name) for k in limited.cases))
 
 
 def list_cases(run: Run) -> tuple[Kept, ...]:

@@ -5,6 +5,7 @@ recipes like any other estimator. Each exists because the library's own version 
 smoothing, ties that depend on who else is there, a structure that follows the data.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class ContingencyTable(Classifier):
     """Shares of labels among records with exactly the same features, smoothed.
 
@@ -38,9 +40,8 @@ class ContingencyTable(Classifier):
         only record with a label is without limit.
     """
 
-    def __init__(self, alpha: float = 1.0, classes: Any = None) -> None:
-        self.alpha = alpha
-        self.classes = classes
+    alpha: float = 1.0
+    classes: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Count labels in every cell."""
@@ -65,6 +66,7 @@ def shares(counts: Float, alpha: float) -> Float:
     return np.asarray(np.divide(counts + alpha, total, out=np.full(counts.shape, 1.0 / K), where=total > 0))
 
 
+@dataclass(eq=False, repr=False)
 class SmoothedNeighbors(Classifier):
     """k nearest neighbors with additive smoothing; equally distant records count in the order of their own features.
 
@@ -83,10 +85,9 @@ class SmoothedNeighbors(Classifier):
     there. Equal records with equal labels vote alike, so which of them comes first does not matter.
     """
 
-    def __init__(self, n_neighbors: int = 5, alpha: float = 1.0, classes: Any = None) -> None:
-        self.n_neighbors = n_neighbors
-        self.alpha = alpha
-        self.classes = classes
+    n_neighbors: int = 5
+    alpha: float = 1.0
+    classes: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Keep the records, in the order of their features, then of their labels."""
@@ -99,18 +100,18 @@ class SmoothedNeighbors(Classifier):
 
     def predict_proba(self, X: Any) -> Float:
         """Return smoothed shares of labels among the nearest records."""
-        K, queries = len(self.classes_), np.asarray(X, dtype=np.float64)
-        out = np.empty((len(queries), K))
-        for k, query in enumerate(queries):
+        votes = []
+        for query in np.asarray(X, dtype=np.float64):
             # feature by feature: the rounding of a distance must not depend on how many records there are
             distance = np.zeros(len(self.X_))
-            for own, asked in zip(self.X_.T, query, strict=True):
-                distance += (own - asked) ** 2
+            for own, wanted in zip(self.X_.T, query, strict=True):
+                distance += (own - wanted) ** 2
             nearest = np.argsort(distance, kind="stable")[: self.n_neighbors]
-            out[k] = np.bincount(self.codes_[nearest], minlength=K)
-        return shares(out, self.alpha)
+            votes.append(np.bincount(self.codes_[nearest], minlength=len(self.classes_)))
+        return shares(np.array(votes, dtype=np.float64).reshape(-1, len(self.classes_)), self.alpha)
 
 
+@dataclass(eq=False, repr=False)
 class RandomTrees(Classifier):
     """Decision trees whose splits are drawn before the data are seen; only the leaves count.
 
@@ -132,27 +133,15 @@ class RandomTrees(Classifier):
         As in ``ContingencyTable``.
     """
 
-    def __init__(  # noqa: PLR0917  scikit-learn clones by keyword
-        self,
-        n_features: int = 1,
-        low: Any = 0.0,
-        high: Any = 1.0,
-        n_trees: int = 10,
-        depth: int = 3,
-        alpha: float = 1.0,
-        average: Literal["geometric", "arithmetic"] = "geometric",
-        random_state: int = 0,
-        classes: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.low = low
-        self.high = high
-        self.n_trees = n_trees
-        self.depth = depth
-        self.alpha = alpha
-        self.average = average
-        self.random_state = random_state
-        self.classes = classes
+    n_features: int = 1
+    low: Any = 0.0
+    high: Any = 1.0
+    n_trees: int = 10
+    depth: int = 3
+    alpha: float = 1.0
+    average: Literal["geometric", "arithmetic"] = "geometric"
+    random_state: int = 0
+    classes: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Count labels in every leaf."""

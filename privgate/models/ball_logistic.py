@@ -1,5 +1,6 @@
 """Logistic regression whose answers one record moves by at most C times the squared radius, whatever the data are."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ _MOST_WEIGHT = 1e8
 _DEEPEST = 600.0
 
 
+@dataclass(eq=False, repr=False)
 class BallLogistic(Classifier):
     """Two-class logistic regression on records and questions that are pulled into a ball; its intercept is penalised.
 
@@ -45,11 +47,10 @@ class BallLogistic(Classifier):
 
     __module__ = "privgate.models"  # the name that recipes and stored models keep
 
-    def __init__(self, C: float = 0.01, radius: float = 2.0, classes: Any = None, towards: Any = None) -> None:
-        self.C = C
-        self.radius = radius
-        self.classes = classes
-        self.towards = towards
+    C: float = 0.01
+    radius: float = 2.0
+    classes: Any = None
+    towards: Any = None
 
     @property
     def bound(self) -> float:

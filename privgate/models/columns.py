@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
 
@@ -34,14 +34,15 @@ class Column:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        if (self.ends is None) == (self.values is None):
-            raise ValueError(f"domain: column {self.name!r} needs a range or a list of values; {_HINT}")
+        named, values = f"domain: column {self.name!r}", self.values
+        if (self.ends is None) == (values is None):
+            raise ValueError(f"{named} needs a range or a list of values; {_HINT}")
         if self.ends is not None and not (np.isfinite(self.ends).all() and self.ends[0] <= self.ends[1]):
-            raise ValueError(f"domain: column {self.name!r} needs finite low <= high, not {self.ends}")
-        if self.values is not None and not (self.values or self.missing):
-            raise ValueError(f"domain: column {self.name!r} lists no value")
-        if self.values is not None and len(set(self.values)) != len(self.values):
-            raise ValueError(f"domain: column {self.name!r} lists a value twice")
+            raise ValueError(f"{named} needs finite low <= high, not {self.ends}")
+        if values is not None and not (values or self.missing):
+            raise ValueError(f"{named} lists no value")
+        if values is not None and len(set(values)) != len(values):
+            raise ValueError(f"{named} lists a value twice")
 
     @classmethod
     def of(cls, name: str | int, stated: Any) -> "Column":
@@ -56,16 +57,10 @@ class Column:
         """
         if isinstance(stated, cls):
             return stated
-        if isinstance(stated, tuple):
-            ends = stated[:2]
-            if (
-                len(stated) not in (2, 3)
-                or not all(isinstance(v, Real) for v in ends)
-                or stated[2:] not in ((), (None,))
-            ):
-                raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
-            return cls(name, (float(ends[0]), float(ends[1])), missing=len(stated) == 3)
-        if isinstance(stated, list | set | frozenset | np.ndarray):
+        if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
+            if len(stated) == 2 or (len(stated) == 3 and stated[2] is None):
+                return cls(name, (float(stated[0]), float(stated[1])), missing=len(stated) == 3)
+        elif isinstance(stated, list | set | frozenset | np.ndarray):
             plain = [v.item() if isinstance(v, np.generic) else v for v in stated]
             held = [v for v in plain if not is_missing(v)]
             if all(isinstance(v, str | int | float) for v in held):
@@ -81,20 +76,14 @@ class Column:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
-        ends = None if self.ends is None else list(self.ends)
-        values = None if self.values is None else list(self.values)
-        return {"name": self.name, "ends": ends, "values": values, "missing": self.missing}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
         """Return the column that ``payload`` describes."""
         ends, values = payload["ends"], payload["values"]
-        return cls(
-            payload["name"],
-            None if ends is None else (float(ends[0]), float(ends[1])),
-            None if values is None else tuple(values),
-            bool(payload["missing"]),
-        )
+        ends = None if ends is None else (float(ends[0]), float(ends[1]))
+        return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
 
 
 def is_missing(value: Any) -> bool:
@@ -124,27 +113,22 @@ def columns_of(stated: Any) -> tuple[Column, ...]:
         return tuple(Column(k, ends) for k, ends in enumerate(box))
     if (counts := getattr(stated, "categories", None)) is not None:
         return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(counts))
-    if isinstance(stated, Iterable) and not isinstance(stated, str):
-        found = tuple(stated)
-        if found and all(isinstance(c, Column) for c in found):
-            return found
+    columns = tuple(stated) if isinstance(stated, Iterable) and not isinstance(stated, str) else ()
+    if columns and all(isinstance(c, Column) for c in columns):
+        return columns
     raise ValueError(f"domain: no column is declared; a mapping from each column's name is needed: {_HINT}")
 
 
 def split(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
     """Return names and values of the columns of a frame, or of a two-dimensional array by position."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return list(X.columns), [_values(X.iloc[:, k]) for k in range(X.shape[1])]
-    if hasattr(X, "tocsr"):
-        X = X.toarray()
-    array = np.asarray(X)
+        return list(X.columns), [_read_values(X.iloc[:, k]) for k in range(X.shape[1])]
+    array = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
     if array.ndim != 2:
         raise ValueError(f"a table with one record a row is needed, not an array of {array.ndim} dimensions")
     return list(range(array.shape[1])), list(array.T)
 
 
-def _values(series: Any) -> NDArray[Any]:
-    kind = getattr(series.dtype, "kind", "O")
-    if kind in "biuf" and isinstance(series.dtype, np.dtype):
-        return np.asarray(series)
-    return np.asarray(series.astype(object), dtype=object)
+def _read_values(series: Any) -> NDArray[Any]:
+    plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
+    return np.asarray(series if plain else series.astype(object), dtype=None if plain else object)

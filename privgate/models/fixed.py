@@ -2,9 +2,11 @@
 
 scikit-learn's ``StandardScaler`` and ``OneHotEncoder`` read means, spreads and categories off the training data, so
 that leaving a person out changes everybody's features. With these two in their place only the last step is trained, and
-its engine and its theorem speak about the whole pipeline.
+its closed form and its theorem speak about the whole pipeline.
 """
 
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,26 +31,19 @@ class Fixed(Settings):
             A column is not declared, or as something else, or nobody confirmed the domain.
         """
         del y
-        declared = {c.name: c for c in columns_of(self.domain)}
-        names, _ = split(X[:0])
-        if not hasattr(X, "columns") and len(declared) != len(names):
-            raise ValueError(
-                f"X is an array of {len(names)} columns, the domain declares {len(declared)}; pass a frame"
-            )
-        by_position = list(declared.values()) if not hasattr(X, "columns") else []
-        found = []
-        for k, name in enumerate(names):
-            column = by_position[k] if by_position else declared.get(name)
-            if column is None:
+        columns, (names, _), framed = columns_of(self.domain), split(X[:0]), hasattr(X, "columns")
+        if not framed and len(columns) != len(names):
+            raise ValueError(f"X is an array of {len(names)} columns, the domain declares {len(columns)}; pass a frame")
+        declared: dict[Any, Column] = {c.name: c for c in columns} if framed else dict(enumerate(columns))
+        for name in names:
+            if name not in declared:
                 raise ValueError(f"column {name!r} is not in the declared domain; it has {list(declared)}")
-            if problem := self._misfit(column):
+            if problem := self._refuse(declared[name]):
                 raise ValueError(f"column {name!r} {problem}")
-            found.append(column)
-        self.columns_ = tuple(found)
+        self.columns_ = tuple(declared[name] for name in names)
         self.n_features_in_ = len(names)
-        if by_position:
-            return self
-        self.feature_names_in_ = np.array(names, dtype=object)
+        if framed:
+            self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Float:
@@ -64,19 +59,17 @@ class Fixed(Settings):
             Other columns than those of ``fit``, or a value missing that the domain does not allow to be.
         """
         names, values = split(X)
-        if len(names) != self.n_features_in_ or (
-            hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != list(self.feature_names_in_)
-        ):
+        renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
+        if len(names) != self.n_features_in_ or renamed:
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")
-        made = [self._encoded(column, v) for column, v in zip(self.columns_, values, strict=True)]
-        return np.column_stack(made) if made else np.zeros((len(X), 0))
+        encoded = [self._encode(column, v) for column, v in zip(self.columns_, values, strict=True)]
+        return np.column_stack(encoded) if encoded else np.zeros((len(X), 0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return one name for each column of ``transform``."""
         names = [c.name for c in self.columns_] if input_features is None else list(input_features)
-        return np.array(
-            [f"{n}{s}" for n, c in zip(names, self.columns_, strict=True) for s in self._suffixes(c)], object
-        )
+        pairs = zip(names, self.columns_, strict=True)
+        return np.array([f"{name}{suffix}" for name, c in pairs for suffix in self._list_suffixes(c)], object)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether ``fit`` was called."""
@@ -93,16 +86,17 @@ class Fixed(Settings):
             input_tags=InputTags(allow_nan=True, string=True, categorical=True),
         )
 
-    def _misfit(self, column: Column) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _refuse(self, column: Column) -> str: ...
 
-    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
-        raise NotImplementedError
+    @abstractmethod
+    def _encode(self, column: Column, values: NDArray[Any]) -> Float: ...
 
-    def _suffixes(self, column: Column) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _list_suffixes(self, column: Column) -> list[str]: ...
 
 
+@dataclass(eq=False, repr=False)
 class FixedScaler(Fixed):
     """Numbers to [0, 1] by declared ranges; what lies beyond an end counts as that end.
 
@@ -115,13 +109,12 @@ class FixedScaler(Fixed):
 
     __module__ = "privgate.models"  # the name that recipes keep
 
-    def __init__(self, domain: Any) -> None:
-        self.domain = domain
+    domain: Any
 
-    def _misfit(self, column: Column) -> str:
+    def _refuse(self, column: Column) -> str:
         return "" if column.ends is not None else "is declared as categories; it belongs to FixedOneHot"
 
-    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
+    def _encode(self, column: Column, values: NDArray[Any]) -> Float:
         low, high = column.ends or (0.0, 0.0)
         if values.dtype.kind == "O":
             values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()], dtype=np.float64)
@@ -133,10 +126,11 @@ class FixedScaler(Fixed):
         scaled = (inside - low) / (high - low) if high > low else np.zeros(len(x))
         return np.column_stack([scaled, gone]) if column.missing else scaled[:, None]
 
-    def _suffixes(self, column: Column) -> list[str]:
+    def _list_suffixes(self, column: Column) -> list[str]:
         return ["", "_missing"] if column.missing else [""]
 
 
+@dataclass(eq=False, repr=False)
 class FixedOneHot(Fixed):
     """Categories to one column each, by declared values; at most one of a feature's columns is 1, the others are 0.
 
@@ -150,24 +144,23 @@ class FixedOneHot(Fixed):
 
     __module__ = "privgate.models"  # the name that recipes keep
 
-    def __init__(self, domain: Any, unknown: Literal["ignore", "error"] = "ignore") -> None:
-        self.domain = domain
-        self.unknown = unknown
+    domain: Any
+    unknown: Literal["ignore", "error"] = "ignore"
 
-    def _misfit(self, column: Column) -> str:
+    def _refuse(self, column: Column) -> str:
         if self.unknown not in ("ignore", "error"):
             raise ValueError(f"unknown must be 'ignore' or 'error', not {self.unknown!r}")
         return "" if column.values is not None else "is declared as a range; it belongs to FixedScaler"
 
-    def _encoded(self, column: Column, values: NDArray[Any]) -> Float:
-        place = {v: k for k, v in enumerate(column.values or ())}
-        nobody, last = -1, len(place) if column.missing else -2
-        codes = np.array([last if is_missing(v) else place.get(v, nobody) for v in values.tolist()], dtype=np.int64)
-        if (codes == -2).any():
+    def _encode(self, column: Column, values: NDArray[Any]) -> Float:
+        place, listed = {v: k for k, v in enumerate(column.values or ())}, values.tolist()
+        gone = np.array([is_missing(v) for v in listed], dtype=bool)
+        if gone.any() and not column.missing:
             raise ValueError(f"column {column.name!r} has missing values; declare them: put None among its values")
-        if self.unknown == "error" and (codes == nobody).any():
+        codes = np.array([len(place) if lost else place.get(v, -1) for v, lost in zip(listed, gone, strict=True)])
+        if self.unknown == "error" and (codes == -1).any():
             raise ValueError(f"column {column.name!r} holds a value that is not declared")
         return np.asarray(codes[:, None] == np.arange(len(place) + column.missing), dtype=np.float64)
 
-    def _suffixes(self, column: Column) -> list[str]:
+    def _list_suffixes(self, column: Column) -> list[str]:
         return [f"_{v}" for v in column.values or ()] + (["_missing"] if column.missing else [])

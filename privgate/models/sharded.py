@@ -7,29 +7,20 @@ import math
 import random
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.models.classifier import Wrapping
+from privgate.models.classifier import Classifier
 
 
 def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
     """Return the largest change of any label's log-probability, nats, when a share of the members changes at will.
 
-    Parameters
-    ----------
-    clip : float
-        R: a member's log-probabilities lie within R of their largest, nats.
-    share : float
-        Members that hold the person, of all; at most 1.
-    n_classes : int
-        Declared labels.
-
-    Notes
-    -----
+    A member's log-probabilities lie within ``clip`` of their largest, nats; ``n_classes`` labels are declared.
     ``docs/mathematics.md``, section 12, Theorem 12.1; attained.
     """
     if n_classes < 2:
@@ -37,11 +28,6 @@ def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
     others = np.log(n_classes - 1)
     moved = clip * (1 - 2 * min(share, 1.0))
     return float(np.logaddexp(0.0, others + clip) - np.logaddexp(0.0, others + moved))
-
-
-def votes_bound(alpha: float, memberships: int) -> float:
-    """Return the same for smoothed votes or averaged probabilities: ``ln(1 + r / alpha)`` (Theorem 12.2)."""
-    return float(np.log1p(memberships / alpha)) if alpha > 0 else float("inf")
 
 
 def clipped(z: Float, clip: float) -> Float:
@@ -65,17 +51,16 @@ def voted(z: Float) -> Float:
     return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
 
 
-def answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
+def ask_member(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
     """Return a member's log-probabilities of the declared labels, shape (n, K); NaN where it does not answer."""
     nothing = np.full((n, len(classes)), np.nan)
     if member is None:
         return nothing
     try:
         p = np.asarray(member.predict_proba(X), dtype=np.float64)
-        place = np.searchsorted(classes, np.asarray(member.classes_))
         out = np.full((n, len(classes)), -np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            out[:, place] = np.log(p)
+            out[:, np.searchsorted(classes, np.asarray(member.classes_))] = np.log(p)
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  whatever a member does, it is one member's answer
@@ -88,16 +73,14 @@ def answers(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
 
 def names(X: Any, ids: str | int | None) -> Iterator[bytes]:
     """Yield what names each record: its id, or its own features; numbers by value, everything else as text."""
+    framed = hasattr(X, "columns")
+    if framed and ids is not None and ids not in X.columns:
+        raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
     if hasattr(X, "tocsr"):
         X = X.toarray() if ids is None else X.tocsr()[:, [int(ids)]].toarray()
-    elif hasattr(X, "columns"):
-        if ids is not None and ids not in X.columns:
-            raise ValueError(f"X has no column {ids!r} that would name the person; its columns: {list(X.columns)[:20]}")
-        X = X if ids is None else X[[ids]]
     elif ids is not None:
-        X = np.asarray(X, dtype=object)[:, [int(ids)]]
-    rows = X.itertuples(index=False, name=None) if hasattr(X, "columns") else iter(X)
-    for row in rows:
+        X = X[[ids]] if framed else np.asarray(X, dtype=object)[:, [int(ids)]]
+    for row in X.itertuples(index=False, name=None) if framed else X:
         cells = row if isinstance(row, tuple) else np.asarray(row, dtype=object).ravel().tolist()
         if ids is not None and text(cells[0]) == "missing":
             raise ValueError(f"column {ids!r} holds no id for some record; every record belongs to one person")
@@ -124,11 +107,9 @@ def take(X: Any, rows: Index) -> Any:
     return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
 
 
-def own_categories(X: Any) -> Any:
+def drop_categories(X: Any) -> Any:
     """Return records whose categories are those that they hold: a column's type lists everybody's."""
-    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
-        return X
-    for k, dtype in enumerate(X.dtypes):
+    for k, dtype in enumerate(X.dtypes if hasattr(X, "iloc") and hasattr(X, "columns") else ()):
         if str(dtype) == "category":
             X.isetitem(k, X.iloc[:, k].cat.remove_unused_categories())
     return X
@@ -159,7 +140,8 @@ _SPARE = 1e-9
 _LONGEST = 300.0
 
 
-class Sharded(Wrapping):
+@dataclass(eq=False, repr=False)
+class Sharded(Classifier):
     """A classifier of members that are strangers to one another, each trained on the records of its own shard.
 
     Parameters
@@ -199,27 +181,15 @@ class Sharded(Wrapping):
 
     __module__ = "privgate.models"  # the name that recipes and stored models keep
 
-    def __init__(  # noqa: PLR0917  scikit-learn clones by keyword
-        self,
-        base: Any = None,
-        shards: int = 10,
-        dtp: float = 1.0,
-        classes: Any = None,
-        combine: Literal["log_pool", "mean", "votes"] = "log_pool",
-        ids: str | int | None = None,
-        public: Any = None,
-        key: str = "privgate",
-        random_state: int = 0,
-    ) -> None:
-        self.base = base
-        self.shards = shards
-        self.dtp = dtp
-        self.classes = classes
-        self.combine = combine
-        self.ids = ids
-        self.public = public
-        self.key = key
-        self.random_state = random_state
+    base: Any = None
+    shards: int = 10
+    dtp: float = 1.0
+    classes: Any = None
+    combine: Literal["log_pool", "mean", "votes"] = "log_pool"
+    ids: str | int | None = None
+    public: Any = None
+    key: str = "privgate"
+    random_state: int = 0
 
     @property
     def clip(self) -> float:
@@ -239,34 +209,29 @@ class Sharded(Wrapping):
         """Smoothing of votes and averaged probabilities with ``votes_bound`` at most ``dtp``, rounded up."""
         return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
-    def bound(self, n_shards: Index) -> Float:
-        """Return the largest change, nats, that somebody in each number of shards can make; for every data set."""
-        if self.combine == "log_pool":
-            K, R = len(np.unique(np.asarray(self.classes))), self.clip
-            return np.array([log_pool_bound(R, s / self.shards, K) for s in n_shards]) + _SPARE
-        return np.array([votes_bound(self.alpha, int(s)) for s in n_shards]) + _SPARE
+    def bound(self, shards: int) -> float:
+        """Return the largest change, nats, that somebody in so many shards can make; for every data set."""
+        if self.combine != "log_pool":
+            return float(np.log1p(shards / self.alpha)) + _SPARE  # Theorem 12.2
+        return log_pool_bound(self.clip, shards / self.shards, len(np.unique(np.asarray(self.classes)))) + _SPARE
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
         return self.refit(X, y, {})
 
     def refit(self, X: Any, y: Any, kept: Mapping[int, Any]) -> Self:
-        """Train every member but those that are kept, which were trained on the very records of their shards.
+        """Train every member but those ``kept``, by number: trained by another such model on the very same records.
 
-        Parameters
-        ----------
-        X, y : as in ``fit``
-            What is left, for example, when somebody has left.
-        kept : mapping of number to trained member
-            Of another ``Sharded`` with these parameters; nothing of ``X`` is looked at for them.
+        Nothing of ``X``, what is left when somebody has left, is looked at for them.
         """
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
+        of_member = [np.flatnonzero(shard == m) for m in range(int(self.shards))]
         self.members_ = [
-            kept[m] if m in kept else self._member(m, take(features, rows), labels[rows])
-            for m, rows in ((m, np.flatnonzero(shard == m)) for m in range(int(self.shards)))
+            kept[m] if m in kept else self._train_member(m, take(features, rows), labels[rows])
+            for m, rows in enumerate(of_member)
         ]
         return self
 
@@ -287,7 +252,7 @@ class Sharded(Wrapping):
         if self.public is not None and not np.isin(np.asarray(self.public[1]), np.asarray(self.classes)).all():
             raise ValueError("public records have labels that classes= does not declare")
 
-    def _member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
+    def _train_member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
         """Return the trained member, or None where training it is not possible: its records alone decide that."""
         from sklearn.base import clone
 
@@ -302,7 +267,7 @@ class Sharded(Wrapping):
         member.set_params(**dict.fromkeys(states, seed))
         try:
             with _randomness_of_its_own(seed):
-                return member.fit(own_categories(X), y)
+                return member.fit(drop_categories(X), y)
         except MemoryError:
             raise  # what is left depends on everybody's records, not on this member's
         except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
@@ -353,7 +318,7 @@ class Sharded(Wrapping):
         each = []
         for number, member in enumerate(self.members_):
             with _randomness_of_its_own(number):  # nor does it go on in a stream where another stopped
-                each.append(answers(member, copy.deepcopy(features), n, self.classes_))
+                each.append(ask_member(member, copy.deepcopy(features), n, self.classes_))
         if self.combine == "log_pool":
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))

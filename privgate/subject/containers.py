@@ -69,6 +69,19 @@ def laid_out(X: Any, order: str) -> Any:
     return np.asarray(X, order="C" if order == "C" else "F")
 
 
+def make_like(rows: NDArray[np.float64], like: Any) -> Any:
+    """Return a table of numbers in the kind of container, and of the types, of other records."""
+    if is_frame(like):
+        import pandas as pd
+
+        return pd.DataFrame(rows, columns=like.columns).astype(like.dtypes.to_dict())
+    if is_sparse(like):
+        import scipy.sparse as sp
+
+        return sp.csr_matrix(rows.astype(like.dtype))
+    return rows.astype(np.asarray(like).dtype)
+
+
 def take(X: Any, rows: Index) -> Any:
     """Return the given rows of any container, in the given order."""
     if is_pandas(X):

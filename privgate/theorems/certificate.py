@@ -1,7 +1,9 @@
-"""What a certificate is: an upper bound on DTP from a theorem whose hypotheses were checked."""
+"""What a theorem is: hypotheses that are checked, a case that the kernel judges, and limits of people that follow."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -11,62 +13,39 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.kernel import Case
+from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 from privgate.theorems.accepted_range import Reach
-from privgate.theorems.hypotheses import ODD, odd
+from privgate.theorems.hypotheses import ODD, odd, own_error, own_estimator, vanishing
 
 
 @dataclass(frozen=True, eq=False)
 class Certified:
-    """What a certificate says about each unit.
+    """What a theorem says of people, arrays of shape (U,), nats.
 
-    Parameters
-    ----------
-    upper : float64 array of shape (U,)
-        No query of the domain changes any label's log-probability by more; nats; inf where the theorem gives no bound.
-    lower : float64 array of shape (U,)
-        Change at a query that the kernel knows, rounding taken off; nats, 0 where it knows none.
-    assumptions : tuple of str
-        The hypotheses, in words, that were checked, and the domain.
-    detail : mapping
-        JSON values for the report.
-    cases : tuple of Kept
-        What the kernel was asked: a unit's ``upper`` is what they say of it, and infinite where they say nothing.
+    No question of the domain changes any label's log-probability by more than ``upper``, infinite without a limit; one
+    that the kernel knows changes it by ``lower``, 0 without one. ``assumptions`` are the hypotheses that were checked,
+    and the domain, in words; ``why`` says why nobody is limited, where that is known; ``cases`` are what was judged.
     """
 
     upper: Float
     lower: Float
     assumptions: tuple[str, ...] = ()
-    detail: dict[str, Any] = field(default_factory=dict)
+    why: str = ""
     cases: tuple[Kept, ...] = ()
 
     @classmethod
-    def without_data(cls, kept: Kept | None, units: Index, words: tuple[str, ...]) -> Self:
-        """Return what a design says; nothing of anybody where the kernel refused it."""
-        upper = np.full(len(units), np.inf) if kept is None else np.where(kept.units < 0, np.inf, kept.high)
-        return cls(upper, np.zeros(len(units)), words, cases=() if kept is None else (kept,))
-
-    @classmethod
-    def nothing(cls, units: Index, words: tuple[str, ...] = (), **detail: Any) -> Self:
+    def nothing(cls, units: Index, words: tuple[str, ...] = (), why: str = "") -> Self:
         """Return limits that say nothing of anybody."""
-        return cls(np.full(len(units), np.inf), np.zeros(len(units)), words, detail)
+        return cls(np.full(len(units), np.inf), np.zeros(len(units)), words, why)
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What a certificate is about.
+    """Whom a theorem is asked about: positions ``units`` in ``subject.data.units``, shape (U,).
 
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``.
-    retrained : Retrained, optional
-        Exactly these units, in this order. Whoever makes a case of data alone loads none.
-    limit : float, optional
-        The policy's, nats: a certificate that can trade time for tightness spends it first on units that lie on both
-        sides of it.
-    fleet : Fleet, optional
-        Trains models that a theorem reads.
+    ``retrained`` are models without exactly these, in this order; a theorem about data reads none. ``limit`` is the
+    policy's, nats: work goes first to people on both sides of it. ``fleet`` trains models that a theorem reads.
     """
 
     subject: Subject
@@ -76,19 +55,12 @@ class Units:
     fleet: Any = None
 
 
-class Certificate(ABC):
+class Theorem(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
-    Attributes
-    ----------
-    name : str
-        Catalogue key.
-    source : str
-        Where it is proved, with its number.
-    needs_retrained : bool
-        Whether ``bound`` compares retrained models, those of a whole pipeline, or speaks from recipe and data alone.
-    whole : bool
-        Whether it reads the models of a whole pipeline that it asked, and may train people again for it.
+    ``source`` says where it is proved, with its number. Where it ``needs_retrained``, it compares models with and
+    without people, else it reads recipe and data alone. Where it is ``whole``, it reads the models of a whole pipeline,
+    and may train people again for it.
     """
 
     name: str
@@ -100,19 +72,6 @@ class Certificate(ABC):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
 
-    def misfit(self, subject: Subject) -> str:
-        """Return which hypothesis of recipe, records or domain fails, as far as nothing is trained to know it."""
-        return self.unfit(subject)
-
-    def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
-        """Return a case's canonical part, made of the subject again; None where only trained models could say it.
-
-        These are records, labels, whose each record is, accepted questions, and parameters of the training: all but
-        the certificate. Nothing is trained. ``misfit`` must have been empty.
-        """
-        del subject, units, case
-        return None
-
     def applies(self, subject: Subject) -> str:
         """Return "does not apply, because …" or an empty text."""
         try:
@@ -122,65 +81,122 @@ class Certificate(ABC):
         return f"does not apply, because {why}" if why else ""
 
     def alone(self, subject: Subject) -> str:
-        """Return why its bounds count only beside an attack rule; empty where they count by themselves."""
+        """Return why its limits count only beside an attack rule; empty where they count by themselves."""
         del subject
         return ""
 
     def every_data_set(self, subject: Subject) -> float:
         """Return what a person changes any answer by at most whatever the data are, nats; infinite for these data only.
 
-        A value for the given data is no such number, even the largest: on another data set it may be larger. It
-        applies, so hypotheses about the recipe were checked.
+        The largest limit of the given data is no such number: on another data set it may be larger.
         """
         del subject
         return np.inf
 
+    def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
+        """Return a kept case made again of the subject, without training: all but what was proposed or trained.
+
+        None where only trained models could say it. ``unfit`` must have been empty.
+        """
+        del subject, units, case
+        return None
+
     @abstractmethod
     def certify(self, about: Units) -> Certified:
-        """Return the bound for each of the units; it applies."""
+        """Return what it limits each person to; it applies."""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
     ) -> Certified:
-        """Return the bound for each of ``units``; ``Units`` has the parameters."""
+        """Return what ``certify`` says of people."""
         return self.certify(Units(subject, units, retrained, limit, fleet))
 
 
-class ByDesign(Certificate):
-    """A theorem about a design, whatever the records are."""
+@dataclass(frozen=True)
+class DataTheorem(Theorem):
+    """A theorem about recipe and data alone: a case is made of them, and the kernel judges it.
 
-    @abstractmethod
-    def design(self, subject: Subject, units: Index) -> Case:
-        """Return how much of the design each of the units holds; ``misfit`` must have been empty."""
+    ``refuse`` says why a subject's recipe, records or domain miss a hypothesis; empty if they miss none. ``pose`` makes
+    the case of people, first in it, and says in words what was checked. ``lost`` is said where rounding leaves nothing
+    of anybody's limit.
+    """
+
+    name: str
+    source: str
+    refuse: Callable[[Subject], str]
+    pose: Callable[[Subject, Index], tuple[Case, tuple[str, ...]]]
+    # a row's own function in the place of a method, called by position
+    every_data_set: Callable[[Subject], float] = lambda _: np.inf  # type: ignore[assignment]  # see above
+    alone: Callable[[Subject], str] = lambda _: ""  # type: ignore[assignment]  # see above
+    lost: str = ""
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        return self.refuse(subject) or (_refuse_rounding(self, subject) if self.lost else "")
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
-        """Return the whole case: a design needs no certificate."""
+        """Return the whole case."""
         del case
-        return self.design(subject, units)
+        return self.pose(subject, units)[0]
 
-    def judged(self, about: Units) -> Kept | None:
-        """Return the kernel's limits of the units; None where it refuses the design."""
+    def certify(self, about: Units) -> Certified:
+        """Return the kernel's limits of each person; a second case is tight at the largest of them."""
+        subject, units, limit = about.subject, about.units, 1.0 if about.limit is None else float(about.limit)
+        case, words = self.pose(subject, units)
+        # a design does not know that a class vanishes with somebody
+        gone = vanishing(subject, units) & (case.family == "construction")
         try:
-            return Kept.of(self.design(about.subject, about.units), about.units)
+            cases = [Kept.judge_case(_set_limit(case, limit), units).about(~gone)]
+            top = float(cases[0].high[np.isfinite(cases[0].high)].max(initial=0.0))
+            if "limit" in case.settings and not limit < top <= 2 * limit:  # between these the first is tight
+                cases.append(Kept.judge_case(_set_limit(case, top / 2), units))
         except kernel.Refused:
-            return None
+            return Certified.nothing(units, words)
+        low = np.zeros(len(units)) if refuses_more(subject.accepted) else cases[0].low
+        high, low = (np.where(gone, np.inf, v) for v in (np.min([k.high for k in cases], axis=0), low))
+        return Certified(high, low, words, cases=tuple(cases))
 
 
-def designed(held: Index, **settings: Any) -> Case:
+def _set_limit(case: Case, limit: float) -> Case:
+    return replace(case, settings={n: limit if n == "limit" else v for n, v in case.settings.items()})
+
+
+@lru_cache(maxsize=8)
+def _refuse_rounding(theorem: DataTheorem, subject: Subject) -> str:
+    """Return that not even answers about people's own records are limited: for these no domain is too wide."""
+    everybody = np.arange(len(subject.data.units))
+    try:
+        high = kernel.limits(replace(theorem.pose(subject, everybody)[0], asked="own")).high
+    except kernel.Refused:
+        return theorem.lost
+    known = ~vanishing(subject, everybody)
+    return theorem.lost if known.any() and np.isinf(high[known]).all() else ""
+
+
+def refuses_more(domain: Domain | None) -> bool:
+    """Return whether a domain refuses more than each feature's values say: limits hold, questions may show nothing."""
+    if domain is None:
+        return False
+    return (domain.max_length, domain.norm, domain.queries) != (None, None, None) or bool(domain.blocks)
+
+
+def make_design(held: Index, **settings: Any) -> Case:
     """Return the case of people who hold so much of a design."""
     return Case("construction", "any", settings, {"held": held.astype(np.int64)})
 
 
-def smoothed(subject: Subject, alpha: float) -> float:
-    """Return ``ln(1 + 1/alpha)``, what one record changes smoothed shares of declared labels by at most, for any data.
+def limit_shares(subject: Subject, name: str) -> float:
+    """Return ``ln(1 + 1/alpha)`` and rounding: what a record changes smoothed shares by on every data set, nats.
 
-    Infinite where labels are read off the data, or a person may have several records: how many is declared nowhere.
+    Of our own class ``name``. Infinite where labels are read off the data, or a person may have several records: how
+    many is declared nowhere.
     """
+    alpha, operations = float(own_estimator(subject, name).alpha), subject.data.n if name == "RandomTrees" else 1
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
     try:
-        one = designed(np.ones(1, dtype=np.int64), design="shares", alpha=float(alpha))
-        return float(kernel.limits(one).high[0])
+        one = make_design(np.ones(1, dtype=np.int64), design="shares", alpha=alpha)
+        return float(kernel.limits(one).high[0]) + own_error(subject, alpha, operations)
     except kernel.Refused:
         return np.inf
 
@@ -193,14 +209,12 @@ def accepted_settings(reach: Reach) -> dict[str, Any]:
 
 def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a declared domain of d features, as the kernel wants them."""
-    made: dict[str, NDArray[Any]] = {}
-    if reach.low is not None and reach.high is not None:
-        made["box"] = np.array([reach.low, reach.high], dtype=np.float64)
+    arrays = {} if reach.low is None else {"box": np.array([reach.low, reach.high], dtype=np.float64)}
     if reach.blocks:
-        made["blocks"] = np.full(d, -1, dtype=np.int64)
+        arrays["blocks"] = np.full(d, -1, dtype=np.int64)
         for k, block in enumerate(reach.blocks):
-            made["blocks"][block] = k
-    return made
+            arrays["blocks"][block] = k
+    return arrays
 
 
 def people_of(subject: Subject, units: Index) -> Index:

@@ -18,25 +18,16 @@ TOLERANCE = 1e-6
 
 
 class Declined(Exception):  # noqa: N818  not an error: people are refitted instead
-    """Raised by ``answers`` where only the work itself shows that the recipe is not covered; says why."""
+    """Only the work itself shows that recipe or data are not covered; says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What models without people are asked for.
+    """What models without people, positions ``units`` in ``subject.data.units``, each once, are asked for.
 
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``, each once.
-    seeds : tuple
-        Paired seeds; training without randomness is answered for the first one only.
-    fleet : Fleet
-        Runs and remembers calls of the training function; closed forms do not use it.
-    queries : (row_unit, row_query), optional
-        As in ``Retrained``; each unit's own records if absent. ``row_query`` names pool rows.
-    limits : tuple of float
-        The policy's limits on units, nats: closed forms look closer near them.
+    ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
+    is no closed form. ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if
+    absent. ``limits`` are the policy's, nats: closed forms look closer near them.
     """
 
     subject: Subject
@@ -56,22 +47,11 @@ class Asked:
 
 
 class Engine(ABC):
-    """Answers what the model would have been without a unit. Stateless; one instance in the catalogue.
+    """Answers what the model would have been without a person. Stateless; one instance in the catalogue.
 
-    Attributes
-    ----------
-    name : str
-        Catalogue key.
-    tolerance : float
-        Nats by which refits may differ beyond each unit's own error bound.
-    hands_on : str
-        Why units are left to refits.
-    complements : bool
-        Whether the model releases 1 - p as the first of two probabilities.
-    tasks : tuple of str
-        What kinds of models it answers for.
-    certain : bool
-        Whether its errors are the kernel's.
+    Refits may differ by its ``tolerance``, nats, beyond each person's own error. ``hands_on`` says why people are left
+    to refits. Where it ``complements``, the model releases 1 - p as the first of two probabilities. ``tasks`` are the
+    kinds of models that it answers for. Where it is ``certain``, its errors are the kernel's.
     """
 
     name: str
@@ -92,17 +72,11 @@ class Engine(ABC):
 
     @abstractmethod
     def supports(self, subject: Subject) -> str:
-        """Return why this engine does not cover the recipe and data; empty if it does."""
+        """Return why it does not cover recipe and data; empty if it does."""
 
     @abstractmethod
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return what it can answer of, and the units that it leaves to refits (ties, leverage near 1, …).
-
-        Raises
-        ------
-        Declined
-            Only the work itself shows that the recipe or data are not covered.
-        """
+        """Return what it can answer, and the people whom it leaves to refits; it may raise ``Declined``."""
 
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
@@ -115,12 +89,10 @@ class Engine(ABC):
         return {}
 
 
-# Two classes whose first probability is released as 1 - p: near 0 it has few digits left, and then none.
-#
-# scikit-learn computes the second of two probabilities and subtracts it from 1, so that a first probability q carries
-# a rounding of up to 1e-16 and is exactly 0 below 6e-17. A closed form knows ln q better than the released number
-# does. What counts is the released number: 0 is said where it is certain, a rounding that matters little is charged to
-# the person's error (docs/mathematics.md, section 16), and where it matters the person is refitted.
+# Of two classes scikit-learn computes the second probability and releases the first as 1 - p: near 0 it carries a
+# rounding of up to 1e-16, and is exactly 0 below 6e-17. A closed form knows ln q better, but what is released counts:
+# 0 where that is certain; a rounding that matters little is charged to the person's error (docs/mathematics.md, section
+# 16), and where it matters the person is refitted.
 
 #: ln q: e^-18 is 1.5e-8, of which a rounding of 1.1e-16 takes less than 1e-8 nats
 WHOLE = -18.0
@@ -133,29 +105,24 @@ CHARGED = 1e-3
 WHY = "the probability of their first class, released as 1 - p, has no digits left"
 
 
-def as_released(made: Retrained) -> tuple[Retrained, Index]:
-    """Return an engine's answer without the units whose first probability is rounded too far, and those units.
+def as_released(answers: Retrained) -> tuple[Retrained, Index]:
+    """Return answers of exact arithmetic as they are released, and the people whose first probability is too rounded.
 
-    Parameters
-    ----------
-    made : Retrained
-        Its log-probabilities are those of exact arithmetic. With more than two classes nothing is subtracted from 1.
+    With more than two classes nothing is subtracted from 1.
     """
-    if made.log_with.shape[-1] != 2 or not len(made.units):
-        return made, made.units[:0]
-    live = np.isin(made.status, (Status.EXACT, Status.CONVERGED))
-    first = np.stack([made.log_with[..., 0], made.log_without[..., 0]])
-    margin = np.nan_to_num(made.error, nan=0.0)[made.row_unit]
+    if answers.log_with.shape[-1] != 2 or not len(answers.units):
+        return answers, answers.units[:0]
+    first = np.stack([answers.log_with[..., 0], answers.log_without[..., 0]])
+    margin = np.nan_to_num(answers.error, nan=0.0)[answers.row_unit]
     rounded = (first < WHOLE + margin) & (first > NOTHING - margin)
     with np.errstate(over="ignore", divide="ignore"):
-        share = np.minimum(ROUNDING * np.exp(margin - first), 1.0)
-        charge = np.where(rounded, -np.log1p(-share), 0.0).max(axis=(0, 1))
-    off = np.zeros(len(made.units))
-    np.maximum.at(off, made.row_unit, charge)
-    unsure = live & (off > CHARGED)
-    made = replace(made, error=made.error + np.where(live & ~unsure, off, 0.0))
-    with_, without = made.log_with.copy(), made.log_without.copy()
+        off = -np.log1p(-np.minimum(ROUNDING * np.exp(margin - first), 1.0))
+    charge, live = np.zeros(len(answers.units)), np.isin(answers.status, (Status.EXACT, Status.CONVERGED))
+    np.maximum.at(charge, answers.row_unit, np.where(rounded, off, 0.0).max(axis=(0, 1)))
+    unsure = live & (charge > CHARGED)
+    with_, without = answers.log_with.copy(), answers.log_without.copy()
     for values in (with_, without):
         values[..., 0][values[..., 0] <= NOTHING] = -np.inf
-    made = replace(made, log_with=with_, log_without=without)
-    return (made.select(~unsure), made.units[unsure]) if unsure.any() else (made, made.units[:0])
+    error = answers.error + np.where(live & ~unsure, charge, 0.0)
+    answers = replace(answers, error=error, log_with=with_, log_without=without)
+    return answers.select(~unsure), answers.units[unsure]

@@ -6,9 +6,7 @@ and Wahba (1979). The largest change of a regression's answer over a declared do
 (``kernel/squares``); the parameters and everybody's move are proposed here, and nothing of them is believed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +15,9 @@ from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.subject.subject import Subject
-from privgate.theorems import two_models
+from privgate.theorems import hypotheses, two_models
 from privgate.theorems.accepted_range import Reach
-from privgate.theorems.certificate import accepted_arrays, accepted_settings, people_of
+from privgate.theorems.certificate import Certified, accepted_arrays, accepted_settings, people_of
 from privgate.theorems.closed_form import Asked, Declined, Engine
 from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
 from privgate.theorems.retrained import Retrained
@@ -41,82 +39,8 @@ _BLOCK = 1_000_000
 _SOLVER = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Leaving:
-    """The records that people take with them: person u has ``rows[start[u]:start[u + 1]]``."""
-
-    start: Index
-    rows: Index
-
-    @classmethod
-    def of(cls, subject: Subject, units: Index) -> "Leaving":
-        """Return the records of each of ``units``."""
-        unit, rows = unit_rows(subject, units)
-        return cls(np.searchsorted(unit, np.arange(len(units) + 1)), rows)
-
-    @property
-    def size(self) -> Index:
-        """Number of records of each person, shape (U,)."""
-        return np.diff(self.start)
-
-
-@dataclass(frozen=True, eq=False)
-class Smoother:
-    """A fitted regression and its hat function.
-
-    Parameters
-    ----------
-    fitted : float64 array of shape (P, k)
-        Answers at the pool.
-    residual : float64 array of shape (n, k)
-        Targets less answers.
-    table : float64 array of shape (P, d) or (P, n)
-        Rows whose inner products are the hat function, or the hat function itself where it is ``whole``.
-    intercept : float
-        What a free intercept adds to the hat function.
-    least : float
-        What people must leave over of themselves.
-    """
-
-    fitted: Float
-    residual: Float
-    table: Float
-    whole: bool
-    intercept: float
-    least: float
-
-    def hat(self, query: Index, record: Index) -> Float:
-        """Return H(query, record), one by one."""
-        if self.whole:
-            return np.asarray(self.table[query, record] + self.intercept)
-        return np.asarray(np.einsum("ij,ij->i", self.table[query], self.table[record]) + self.intercept)
-
-    def among(self, records: Index) -> Float:
-        """Return H among the records of each person, shape (U, m, m), for ``records`` (U, m)."""
-        if self.whole:
-            return np.asarray(self.table[records[:, :, None], records[:, None, :]] + self.intercept)
-        rows = self.table[records]
-        return np.asarray(rows @ rows.transpose(0, 2, 1) + self.intercept)
-
-    def pull(self, lost: Leaving) -> tuple[Float, NDArray[np.bool_]]:
-        """Return ((I - H(T, T))^-1 (y_T - f(T)), row by row of what is lost, and which people leave enough over)."""
-        out, sure = self.residual[lost.rows], np.zeros(len(lost.size), dtype=bool)
-        for m in np.unique(lost.size).tolist():
-            some = np.flatnonzero(lost.size == m)
-            place = lost.start[some][:, None] + np.arange(m)
-            left = np.eye(m) - self.among(lost.rows[place])
-            sure[some] = (left[:, 0, 0] if m == 1 else np.linalg.eigvalsh(left)[:, 0]) > self.least
-            fine = place[sure[some]]
-            out[fine] = np.linalg.solve(left[sure[some]], out[fine])
-        return out, sure
-
-
 class Squares(Engine):
-    """Leave-one-out of least squares and ridge; exact, no training.
-
-    One factorisation, O(n d^2), or O(n^3) where d > n, answers everybody. People whose leverage is near 1 are left to
-    refits, and so is everybody where the normal equations are nearly singular.
-    """
+    """Leave-one-out of least squares and ridge; exact: one factorisation, O(n d^2), or O(n^3) where d > n."""
 
     hands_on = "their leverage is near 1"
 
@@ -137,46 +61,35 @@ class Squares(Engine):
             return "the solver is iterative, so its result is not the exact minimiser"
         if np.ndim(getattr(estimator, "alpha", 0.0)) != 0:
             return "alpha is not one number"
-        if subject.task == "regression":
-            return ""
-        if len(subject.classes) < 2:
+        if subject.task == "classification" and len(subject.classes) < 2:
             return "there is one class only"
-        if type(estimator).__name__ != "RidgeClassifier" and subject.classes.tolist() not in ([0, 1], [0.0, 1.0]):
+        binary = subject.task == "regression" or subject.classes.tolist() in ([0, 1], [0.0, 1.0])
+        if type(estimator).__name__ != "RidgeClassifier" and not binary:
             return "a regression is released as a probability for labels 0 and 1 only"
         return ""
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return exact answers, and the people who leave next to nothing of their own fitted values over.
 
-        Raises
-        ------
-        Declined
-            The normal equations are nearly singular, or rounding decides.
+        It raises ``Declined`` where the normal equations are nearly singular, or rounding decides.
         """
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
-        smoother, sure = smooth(subject), np.ones(len(units), dtype=bool)
-        without = smoother.fitted[row_query]
-        width = 2 * smoother.table.shape[1] * -(-subject.data.n // len(subject.data.units))
-        for some, rows in _blocks(row_unit, len(units), width):
-            lost = Leaving.of(subject, units[some])
-            pull, sure[some] = smoother.pull(lost)
-            unit = row_unit[rows] - some.start
-            ends = np.cumsum(lost.size[unit])
-            first = ends - lost.size[unit]
-            each = np.repeat(np.arange(len(unit)), lost.size[unit])  # one entry for each record of a row's person
-            place = lost.start[unit][each] + np.arange(len(each)) - first[each]
-            moved = smoother.hat(row_query[rows][each], lost.rows[place])[:, None] * pull[place]
-            if len(unit):
-                without[rows] -= np.add.reduceat(moved, first, axis=0)
-        with_ = _released(subject, smoother.fitted[row_query])
-        without, gone = _released(subject, without), vanishing(subject, units)
+        fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
+        without = fit.fitted[row_query]
+        each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
+        for first in range(0, len(units), step := max(_BLOCK // each, 1)):
+            unit, rows = unit_rows(subject, units[first : first + step])
+            pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)
+            some = slice(*np.searchsorted(row_unit, [first, first + step]))
+            half, mine = fit.half[row_query[some]], row_unit[some] - first
+            without[some] -= np.stack([(half * column[mine]).sum(axis=1) for column in np.moveaxis(pulled, 2, 0)], 1)
+        with_, without = _release(subject, fit.fitted[row_query]), _release(subject, without)
+        gone = vanishing(subject, units)
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
-        undefined = {int(u): VANISHED for u in np.flatnonzero(gone)}
-        made = Retrained.of(
-            self.name, units, asked.seeds[:1], asked.rows, with_[None], without[None], undefined=undefined
-        )
-        return (made, units[:0]) if sure.all() else (made.select(sure), units[~sure])
+        undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), asked.seeds[:1]
+        answers = Retrained.of(self.name, units, seeds, asked.rows, with_[None], without[None], undefined=undefined)
+        return answers.select(sure), units[~sure]
 
 
 RIDGE = Squares("ridge", "classification", ("RidgeClassifier", "Ridge", "LinearRegression"))
@@ -193,17 +106,7 @@ def estimator_of(subject: Subject) -> Any:
     return subject.recipe.estimator_of("sklearn.") if released else None
 
 
-def _blocks(row_unit: Index, units: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Yield (units, rows) slices with at most about ``_BLOCK`` numbers each, never less than one unit."""
-    ends, unit = np.searchsorted(row_unit, np.arange(units + 1)), 0
-    while unit < units:
-        stop = int(np.searchsorted(ends, ends[unit] + max(_BLOCK // max(width, 1), 1), side="right")) - 1
-        stop = min(max(stop, unit + 1), units)
-        yield slice(unit, stop), slice(int(ends[unit]), int(ends[stop]))
-        unit = stop
-
-
-def _released(subject: Subject, scores: Float) -> Float:
+def _release(subject: Subject, scores: Float) -> Float:
     """Return log-probabilities (R, K) from scores (R, k); a regression's answers as they are."""
     if subject.task == "regression":
         return scores
@@ -214,7 +117,7 @@ def _released(subject: Subject, scores: Float) -> Float:
     return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
 
-def _targets(subject: Subject) -> Float:
+def _read_targets(subject: Subject) -> Float:
     """Return what is fitted, shape (n, k): a regression's targets about their mean, in their deviations; or labels."""
     if subject.task == "regression":
         mean, deviation = subject.scale
@@ -226,33 +129,40 @@ def _targets(subject: Subject) -> Float:
     return np.asarray(signs[:, 1:] if K == 2 else signs)
 
 
-def smooth(subject: Subject) -> Smoother:
-    """Return the fitted regression of a supported subject.
+class Fit(NamedTuple):
+    """A fitted regression: pool rows whose inner products are the hat function, answers at the pool, and residuals.
 
-    Raises
-    ------
-    Declined
-        The normal equations are nearly singular, or rounding decides.
+    Shapes (P, p), (P, k) and (n, k). ``least`` is what people must leave over of themselves, by ``pull_away``.
     """
-    estimator, n, Y = estimator_of(subject), subject.data.n, _targets(subject)
+
+    half: Float
+    fitted: Float
+    rest: Float
+    least: float
+
+
+def fit_whole(subject: Subject) -> Fit:
+    """Return the regression of a supported subject; it raises ``Declined`` where rounding would decide."""
+    estimator, n, Y = estimator_of(subject), subject.data.n, _read_targets(subject)
     X, offset = matrix(subject).astype(np.float64, copy=False), np.zeros(1)
     if subject.task == "regression":
         mean, deviation = subject.scale
-        _check_range(X[:n], mean, deviation)
+        _refuse_sizes(X[:n], mean, deviation)
         offset = np.array([-mean / deviation])  # without an intercept the targets' own 0 counts
     if estimator.fit_intercept:
         X, offset = X - X[:n].mean(axis=0), Y.mean(axis=0)
-    fitted, table, whole, ratio, rounding = _solve(X, n, Y - offset, float(getattr(estimator, "alpha", 0.0)))
+    half, ratio, rounding = _whiten(X, n, float(getattr(estimator, "alpha", 0.0)))
     # least squares drop directions below their tolerance, so none may come near it
     tolerance = float(getattr(estimator, "tol", 0.0)) if type(estimator).__name__ == "LinearRegression" else 0.0
     if not ratio > 10 * tolerance:
         raise Declined("records nearly lie in fewer dimensions, and scikit-learn drops directions there")
-    least = max(KEPT, (2 * tolerance / ratio) ** 2, DIGITS * rounding)
-    fitted = fitted + offset
-    return Smoother(fitted, Y - fitted[:n], table, whole, 1.0 / n if estimator.fit_intercept else 0.0, least)
+    fitted = half @ (half[:n].T @ (Y - offset)) + offset
+    if estimator.fit_intercept:
+        half = np.column_stack([half, np.full(len(half), n**-0.5)])
+    return Fit(half, fitted, Y - fitted[:n], max(KEPT, (2 * tolerance / ratio) ** 2, DIGITS * rounding))
 
 
-def _check_range(X: Float, mean: float, deviation: float) -> None:
+def _refuse_sizes(X: Float, mean: float, deviation: float) -> None:
     """Decline numbers whose rounding, in the library's own arithmetic, is of the size of what one record changes."""
     if abs(mean) > FAR * deviation:
         raise Declined("the targets lie so far from 0 for their deviation that rounding decides; subtract their mean")
@@ -264,76 +174,57 @@ def _check_range(X: Float, mean: float, deviation: float) -> None:
         raise Declined("a feature lies so far from 0 for its deviation that rounding decides; subtract its mean")
 
 
-def _solve(X: Float, n: int, Y: Float, alpha: float) -> tuple[Float, Float, bool, float, float]:
-    """Return (answers, hat table, whether it is whole, smallest over largest singular value, rounding of a hat value).
+def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
+    """Return rows whose products are the hat function, least over largest singular value, and rounding of a product.
 
-    Of centred pool rows X, of which the first n train.
+    Of centred pool rows X, of which the first n train; where features are more, of their part in the records' space.
     """
-    import scipy.linalg as sl
-
-    T, d = X[:n], X.shape[1]
-    if d > n and not alpha > 0:
-        raise Declined("there are more features than records and no penalty")
-    G = T.T @ T if d <= n else T @ T.T
-    G[np.diag_indices(len(G))] += alpha
+    near, wide = "the normal equations are nearly singular", X.shape[1] > n
+    if wide:
+        if not alpha > 0:
+            raise Declined("there are more features than records and no penalty")
+        length = np.sqrt((X[:n] ** 2).sum(axis=1) + alpha)
+        Q, R = np.linalg.qr(X[:n].T)
+        if (np.sqrt(np.diag(R) ** 2 + alpha) < ALONE * length).any():  # a record nearly made of those before it
+            raise Declined(near)
+        X = X @ Q
+    G = X[:n].T @ X[:n] + alpha * np.eye(X.shape[1])
     try:
         L = np.linalg.cholesky(G)
     except np.linalg.LinAlgError as exc:
         raise Declined("the normal equations are singular") from exc
-    sides = np.diag(L)
-    if (sides < ALONE * np.sqrt(np.diag(G))).any() or (d <= n and sides.min() < 1e-7 * sides.max()):
-        raise Declined("the normal equations are nearly singular")
-    if d <= n:
-        table = sl.solve_triangular(L, X.T, lower=True, check_finite=False).T
-        return table @ (table[:n].T @ Y), table, False, 1 / float(np.linalg.cond(L)), _round_hat(G)
-    hat = sl.cho_solve((L, True), T @ X.T, check_finite=False).T  # (P, n)
-    return hat @ Y, hat, True, 1.0, _round_hat(G)
+    sides, scale = np.diag(L), np.ones(len(G)) if wide else np.sqrt(np.diag(G))
+    if not wide and ((sides < ALONE * scale).any() or sides.min() < 1e-7 * sides.max()):
+        raise Declined(near)
+    rounding = np.finfo(np.float64).eps * np.linalg.cond(G / scale[:, None] / scale, 1)
+    return np.linalg.solve(L, X.T).T, 1 / float(np.linalg.cond(L)), float(rounding)
 
 
-def _round_hat(G: Float) -> float:
-    """Return what rounding may do to a hat value made by the factor of G: its condition, rows scaled, times epsilon."""
-    import scipy.linalg as sl
+def pull_away(half: Float, rest: Float, unit: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
+    """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
 
-    sides = np.sqrt(np.diag(G))
-    scaled = G / sides[:, None] / sides
-    factor, failed = sl.lapack.dpotrf(scaled)
-    inverse, wrong = sl.lapack.dpocon(factor, np.abs(scaled).sum(axis=0).max())
-    return float(np.finfo(np.float64).eps / inverse) if inverse > 0 and not failed and not wrong else np.inf
-
-
-@dataclass(frozen=True, eq=False)
-class OverDomain:
-    """The change of any answer when each person is left out, in deviations of the targets.
+    An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over.
 
     Parameters
     ----------
-    upper : float64 array of shape (U,)
-        Over the whole domain; infinite where the theorem says nothing.
-    where : float64 array of shape (U, d)
-        A question at which it is largest, or nearly where several constraints are stated.
-    why : str
-        Why nothing is limited; empty if something is.
-    seen : float64 array of shape (U,)
-        The change there; 0 where that question is not of the domain.
-    cases : tuple of Kept
-        What the kernel was asked.
+    half, rest : float64 arrays of shape (R, p) and (R, k)
+        Whitened features of people's records, and targets less answers.
+    unit : int64 array of shape (R,)
+        Whose each record is; ascending, nobody left out.
+    least : float
+        Enough is an eigenvalue of ``I - half half'`` above this.
     """
-
-    upper: Float
-    where: Float
-    why: str = ""
-    seen: Float = field(default_factory=lambda: np.zeros(0))
-    cases: tuple[Kept, ...] = ()
-
-    @classmethod
-    def of_two_models(cls, why: str, kept: Kept | None, units: Index) -> "OverDomain":
-        """Return what two read models of each unit limit; nothing, and ``why``, where none was read."""
-        upper, seen, where = np.full(len(units), np.inf), np.zeros(len(units)), np.zeros((len(units), 0))
-        if kept is None:
-            return cls(upper, where, why)
-        at = np.isin(units, kept.units)
-        upper[at], seen[at] = kept.high, kept.low
-        return cls(upper, where, seen=seen, cases=(replace(kept, theorem="linear"),))
+    sizes = np.bincount(unit)
+    start = np.cumsum(sizes) - sizes
+    pulled, sure = np.zeros((len(sizes), half.shape[1], rest.shape[1])), np.zeros(len(sizes), dtype=bool)
+    for m in np.unique(sizes).tolist():
+        some = np.flatnonzero(sizes == m)
+        own = half[rows := start[some][:, None] + np.arange(m)]
+        left = np.eye(m) - own @ own.transpose(0, 2, 1)
+        fine = (left[:, 0, 0] if m == 1 else np.linalg.eigvalsh(left)[:, 0]) > least
+        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(left[fine], rest[rows[fine]])
+        sure[some] = fine
+    return pulled, sure
 
 
 def not_over_domain(subject: Subject) -> str:
@@ -351,25 +242,27 @@ def _refuse(subject: Subject) -> str:
     return reach if isinstance(reach, str) else ""
 
 
-def over_domain(subject: Subject, units: Index) -> OverDomain:
-    """Return the largest change over the declared domain; infinite, with the reason, where no theorem speaks."""
+def over_domain(subject: Subject, units: Index) -> Certified:
+    """Return limits of the change of any answer over the domain, in deviations of the targets.
+
+    Infinite, with the reason, where no theorem speaks.
+    """
     if why := _refuse(subject):
-        return OverDomain(np.full(len(units), np.inf), np.zeros((len(units), 0)), why)
+        return Certified.nothing(units, why=why)
     try:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
-        sure = smooth(subject).pull(Leaving.of(subject, units))[1]
-        case = pose(subject, units)
-        kept = Kept.of(case, units, theorem="least_squares").about(sure)
+        fit, (unit, rows) = fit_whole(subject), unit_rows(subject, units)
+        sure = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)[1]
+        kept = Kept.judge_case(pose(subject, units), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused, np.linalg.LinAlgError) as exc:
-        why = "the normal equations are singular" if isinstance(exc, np.linalg.LinAlgError) else str(exc)
-        return OverDomain(np.full(len(units), np.inf), np.zeros((len(units), 0)), why)
-    high, low = np.where(sure, kept.high, np.inf), np.where(sure, kept.low, 0.0)
-    return OverDomain(high, case.arrays["question"][: len(units)], seen=low, cases=(kept,))
+        singular = isinstance(exc, np.linalg.LinAlgError)
+        return Certified.nothing(units, why="the normal equations are singular" if singular else str(exc))
+    return Certified(np.where(sure, kept.high, np.inf), np.where(sure, kept.low, 0.0), cases=(kept,))
 
 
 def pose(subject: Subject, units: Index) -> kernel.Case:
     """Return the kernel's case over the declared domain, which ``not_over_domain`` has agreed to; ``units`` first."""
-    estimator, n = subject.recipe.library_estimator, subject.data.n
+    estimator, n, reach = subject.recipe.library_estimator, subject.data.n, hypotheses.reach(subject)
     X = matrix(subject)[:n].astype(np.float64)
     y, d = subject.data.y.astype(np.float64), X.shape[1]
     penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
@@ -379,26 +272,23 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
     proposal = propose(X, y, penalty, person)
     arrays = {"X": X, "y": y, "penalty": penalty, "person": person, **proposal}
     arrays["allowed"] = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
-    reach = Reach.of(subject.accepted, d) if subject.accepted is not None else ""
-    assert isinstance(reach, Reach)  # noqa: S101  not_over_domain() said so
-    weights = np.nan_to_num(proposal["moves"][:, :d])
-    offset = np.nan_to_num(proposal["moves"][:, d:]).sum(axis=1)
-    ends = offset + reach.maximum(weights), -offset + reach.maximum(-weights)
-    question = np.where((ends[0] >= ends[1])[:, None], reach.best(weights), reach.best(-weights))
+    moves = np.nan_to_num(proposal["moves"])
+    weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
+    up = offset + reach.maximum(weights) >= reach.maximum(-weights) - offset
+    question = np.where(up[:, None], reach.best(weights), reach.best(-weights))
     if reach.length is not None or reach.norm is not None:
         question = question * (1 - 1e-12)  # for sure inside
     arrays |= {"question": question, **accepted_arrays(reach, d)}
-    return kernel.Case(
-        "squares", "any", {"intercept": bool(estimator.fit_intercept), **accepted_settings(reach)}, arrays
-    )
+    settings = {"intercept": bool(estimator.fit_intercept), **accepted_settings(reach)}
+    return kernel.Case("squares", "any", settings, arrays)
 
 
 def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:
     """Return how large a component of the gradient may be where a training of scikit-learn ends, (p,): an axiom.
 
-    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, and where
-    features are more than records, by way of one dual number a record. ``most`` is the largest number of records that
-    leave at once. docs/mathematics.md, section 8.4; compared with the library by ``test_axiom_of_solvers``.
+    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, or of
+    one dual number a record where features are more. At ``most`` so many records leave at once. docs/mathematics.md,
+    section 8.4; compared with the library by ``test_axiom_of_solvers``.
     """
     n, p = X.shape
     whole, longest = float(np.linalg.norm(X)), np.nan_to_num(np.linalg.norm(proposal["moves"], axis=1)).max(initial=0.0)
@@ -409,32 +299,16 @@ def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float
     return np.full(p, _SOLVER * (n + p) * 2.0**-53 * whole * size)
 
 
-def propose(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, Float]:
-    """Return arrays ``at``, ``factor`` and ``moves``; a move is NaN where a person holds a direction alone.
+def propose(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, NDArray[Any]]:
+    """Return arrays ``at``, ``factor`` and ``moves`` of a case; a move is NaN where a person holds a direction alone.
 
-    Parameters
-    ----------
-    X : float64 array of shape (n, p)
-        A column of ones last where there is an intercept.
-    y, person : arrays of shape (n,)
-    penalty : float64 array of shape (p,)
+    ``X`` has a column of ones last where there is an intercept; ``penalty`` has shape (p,).
     """
     factor = np.linalg.inv(np.linalg.cholesky(X.T @ X + np.diag(penalty)))
     at = np.zeros(X.shape[1])
     for _ in range(3):  # each round takes off what rounding left
         at = at - factor.T @ (factor @ (X.T @ (X @ at - y) + penalty * at))
-    rest, people = y - X @ at, int(person.max()) + 1
-    half = X @ factor.T  # half . half' is the hat matrix
-    moves = np.full((people, X.shape[1]), np.nan)
     rows = np.argsort(person, kind="stable")
-    edges = np.searchsorted(person[rows], np.arange(people + 1))
-    single = np.flatnonzero(np.diff(edges) == 1)
-    own = rows[edges[single]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moves[single] = -(half[own] @ factor) * (rest[own] / (1 - (half[own] ** 2).sum(axis=1)))[:, None]
-    for k in np.flatnonzero(np.diff(edges) > 1):
-        some = rows[edges[k] : edges[k + 1]]
-        hat = half[some] @ half[some].T
-        if np.linalg.eigvalsh(hat)[-1] < 1 - 1e-9:
-            moves[k] = -(half[some].T @ np.linalg.solve(np.eye(len(some)) - hat, rest[some])) @ factor
+    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows, None], person[rows], 1e-9)
+    moves = np.where(sure[:, None], -pulled[:, :, 0] @ factor, np.nan)
     return {"at": at, "factor": factor, "moves": moves}

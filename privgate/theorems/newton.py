@@ -21,8 +21,8 @@ from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, logistic_moves
 from privgate.theorems.certificate import (
-    Certificate,
     Certified,
+    Theorem,
     Units,
     accepted_arrays,
     accepted_settings,
@@ -275,7 +275,7 @@ def _missed(problem: Problem, X: Float) -> Float:
     return np.asarray(np.sqrt(allowed @ np.abs(problem.inverse) @ allowed * np.maximum(square, 0.0).max(axis=0)))
 
 
-class Newton(Certificate):
+class Newton(Theorem):
     """Where the minimum goes without a person, as far as the kernel follows; section 6.3 of the mathematics."""
 
     name = "newton"
@@ -321,7 +321,7 @@ class Newton(Certificate):
 
         def judge(proposal: logistic_moves.Certificate) -> Kept:
             arrays = {**accepted_arrays(reach, loss.X.shape[1] - problem.intercept), **proposal}
-            return Kept.of(problem.case("any", person, arrays, **settings), units)
+            return Kept.judge_case(problem.case("any", person, arrays, **settings), units)
 
         try:
             proposal = logistic_moves.propose(loss, person, stops.u, asked)
@@ -340,8 +340,7 @@ class Newton(Certificate):
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
             f"{stops.allowed.max():.2g} (sum over records); {stops.seen} refits were seen to"
         )
-        detail = {"gradient": float(stops.allowed.max()), "seen": stops.seen, "units": len(units)}
-        return Certified(upper, lower, (reach.words(), ends), detail, cases=tuple(cases))
+        return Certified(upper, lower, (reach.words(), ends), cases=tuple(cases))
 
     @staticmethod
     def _open(nearly: Float, high: Float, limit: float | None) -> Index:

@@ -22,7 +22,7 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems import image, listed
 from privgate.theorems.accepted_range import Reach
-from privgate.theorems.certificate import Certificate, Certified, Units
+from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import Asked, Engine
 from privgate.theorems.image import Image, NoImage
 from privgate.theorems.retrained import Retrained
@@ -224,13 +224,13 @@ class EngineBehind(Engine):
         return self.engine.notes(seen(subject).subject)
 
 
-class CertificateBehind(Certificate):
+class CertificateBehind(Theorem):
     """A catalogued theorem about the last step, over everything that the first steps make of a query.
 
     The image of the declared domain may hold more than real queries lead to, so that nothing it finds counts as seen.
     """
 
-    def __init__(self, certificate: Certificate) -> None:
+    def __init__(self, certificate: Theorem) -> None:
         self.certificate = certificate
         self.name, self.source = certificate.name, certificate.source
 
@@ -277,7 +277,7 @@ def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ..
     return tuple(EngineBehind(e) for e in catalogue)
 
 
-def certificates(subject: Subject, catalogue: Mapping[str, Certificate]) -> dict[str, Certificate]:
+def certificates(subject: Subject, catalogue: Mapping[str, Theorem]) -> dict[str, Theorem]:
     """Return the theorems to ask about a subject."""
     found = seen(subject)
     domain = found.subject.accepted

@@ -13,7 +13,7 @@ from privgate.subject.accepted_questions import is_double
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores
 from privgate.theorems.affine_scores import HEAD
-from privgate.theorems.certificate import Certificate, Certified, Units
+from privgate.theorems.certificate import Certified, Theorem, Units
 
 #: of ``Retrained.changes``: the tables of the models without each person
 TABLES = "affine_scores"
@@ -68,7 +68,7 @@ def reads(subject: Subject) -> tuple[str, int]:
     return "privgate.theorems.affine_scores:table", -(-size(subject) // subject.width)
 
 
-class Linear(Certificate):
+class Linear(Theorem):
     """Two fitted models: a linear function of both models' scores is largest at a choice of each column.
 
     The models are read, so that it holds for every solver, whether it converged or not, and for learnt first steps.
@@ -100,8 +100,8 @@ class Linear(Certificate):
             at = np.flatnonzero(np.isin(about.units, kept.units))
             upper[at], lower[at] = kept.high, kept.low
         words = ("the fitted steps were asked at every choice of every column, and the endpoint refuses all else",)
-        detail = {"why": why} if np.isinf(upper).all() else {}
-        return Certified(upper, lower, words, detail, cases=() if kept is None else (kept,))
+        why = why if np.isinf(upper).all() else ""
+        return Certified(upper, lower, words, why, cases=() if kept is None else (kept,))
 
 
 def limited(about: Units) -> tuple[str, Kept | None]:
@@ -132,7 +132,7 @@ def limited(about: Units) -> tuple[str, Kept | None]:
     }
     case = posed(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), told)
     try:
-        return NO_DIGITS, Kept.of(case, units[same])
+        return NO_DIGITS, Kept.judge_case(case, units[same])
     except Refused as exc:
         return str(exc), None
 

@@ -98,7 +98,7 @@ def sampled(units):
 
 
 def test_a_sample_is_whom_the_secret_drew():
-    high = sampled(np.arange(80)).again().high
+    high = sampled(np.arange(80)).judge_again().high
     calm, told = np.argsort(high)[:20], sampled(ORDER[:20])
     asked = {"threshold": float(np.median(high)), "most": 0.95}
 
@@ -109,7 +109,7 @@ def test_a_sample_is_whom_the_secret_drew():
 
 
 def test_whoever_was_drawn_and_has_no_case_counts_as_above():
-    high = sampled(np.arange(80)).again().high
+    high = sampled(np.arange(80)).judge_again().high
     first, _ = plan_looks(80, 24).sizes
     told = sampled(ORDER[:first])
     asked = {"threshold": float(high.max()), "most": 0.3}
@@ -324,7 +324,7 @@ def test_a_case_with_digests_made_again_is_compared_with_the_data(reported):
     (kept,) = cases.read(folder / cases.FILE)
     halved = one(kept, arrays={**kept.case.arrays, "box": kept.case.arrays["box"] / 2})
     for other, says in (
-        (halved.again(), "array 'box' of newton"),
+        (halved.judge_again(), "array 'box' of newton"),
         (replace(kept, units=kept.units + 1), "not there"),
         (replace(kept, theorem="least_squares"), "are not made of data again; privgate verify"),
         (replace(kept, theorem="gaussian_nb"), "does not apply"),
@@ -343,7 +343,7 @@ def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
     report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     (kept,) = cases.read(tmp_path / "out" / cases.FILE)
-    everybody = replace(kept, units=kept.everybody).again()
+    everybody = replace(kept, units=kept.everybody).judge_again()
     stricter = policy(rule.format(0.01))
     document["policy"]["digest"] = stricter.digest
     document["findings"][-1] |= {"limit": 0.01, "low": 0.0, "high": 0.0}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from privgate import recomputed
+from privgate import cases
 from privgate.__main__ import run
 from privgate.cli import demo
 from privgate.demo.recipes import recipes
@@ -65,7 +65,7 @@ def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsy
         assert (document["outcome"], document["exit_code"]) == (outcome, code)
         assert float(rule["high"]) == pytest.approx(value, abs=1e-9), name
         if engines is not None:
-            again, *_ = recomputed.again(document, tmp_path / "reports" / name)
+            again, *_ = cases.recompute(document, tmp_path / "reports" / name)
             assert again.startswith("influence_on_everybody: the kernel's limits come to 0.")
             assert {s["engine"]: s["answered"] for s in document["evidence"]["influence"]["engines"]} == engines
     refused = json.loads((tmp_path / "reports" / "income-neighbours" / "report.json").read_text())

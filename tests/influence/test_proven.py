@@ -19,7 +19,7 @@ from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
 from privgate.influence import left_out, person_table
 from privgate.models import Sharded
-from privgate.theorems.designs import ShardedMembers
+from privgate.theorems.certificate import DataTheorem
 from privgate.training.fleet import Fleet
 
 PEOPLE, SAMPLE = 60, 8
@@ -63,13 +63,13 @@ def test_a_sample_is_trained_without_and_the_theorem_limits_the_others(fleet):
 
 
 def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monkeypatch):
-    certify = ShardedMembers.certify
+    certify = DataTheorem.certify
 
     def wrong(self, about):
         found = certify(self, about)
-        return type(found)(found.upper * 1e-6, found.lower, found.assumptions, found.detail)
+        return type(found)(found.upper * 1e-6, found.lower, found.assumptions, found.why)
 
-    monkeypatch.setattr(ShardedMembers, "certify", wrong)
+    monkeypatch.setattr(DataTheorem, "certify", wrong)
     verdict = gate.evaluate("pdtp-1", subject(), fleet=fleet)
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     assert finding.high == np.inf

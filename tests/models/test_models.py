@@ -15,33 +15,23 @@ ALL = [ContingencyTable(), SmoothedNeighbors(n_neighbors=3), RandomTrees(n_featu
 
 
 @pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
-def test_probabilities_sum_to_one_and_labels_follow_them(model):
+def test_probabilities_sum_to_one_labels_follow_them_and_recipes_give_the_same_back(model):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 3, (40, 2)), rng.choice(["a", "b", "c"], 40)
     fitted = clone(model).fit(X, y)
     p = fitted.predict_proba(np.concatenate([X, X + 100]))
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     assert (fitted.predict(X) == fitted.classes_[p[:40].argmax(axis=1)]).all()
-
-
-@pytest.mark.parametrize("model", ALL, ids=lambda m: type(m).__name__)
-def test_a_recorded_recipe_gives_the_same_estimator_back(model):
-    _travels(model)
-    _travels(clone(model).set_params(classes=["a", "b", "é"]))
-
-
-def _travels(model):
-    recipe = Recipe(model)
-    again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
-    assert type(again.library_estimator) is type(model)
-    assert again.library_estimator.get_params() == model.get_params()
+    for made in (model, clone(model).set_params(classes=["a", "b", "é"])):
+        again = Recipe.read(json.loads(json.dumps(dict(Recipe(made).payload))), None)
+        assert type(again.library_estimator) is type(made)
+        assert again.library_estimator.get_params() == made.get_params()
 
 
 def test_a_snapshot_that_brings_its_own_module_of_the_name_is_not_believed(tmp_path):
     (tmp_path / "privgate").mkdir()
     (tmp_path / "privgate" / "models.py").write_text("raise SystemExit('must not run here')")
-    recipe = Recipe.read(dict(Recipe(SmoothedNeighbors()).payload), tmp_path)
-    assert recipe.library_estimator is None
+    assert Recipe.read(dict(Recipe(SmoothedNeighbors()).payload), tmp_path).library_estimator is None
 
 
 def test_unsmoothed_neighbors_equal_the_library_where_nothing_ties():
@@ -62,53 +52,48 @@ def test_answers_of_neighbors_depend_on_nobody_s_position_or_memory_order(order)
         shuffled = rng.permutation(60)
         got = SmoothedNeighbors(n_neighbors=3).fit(np.asarray(X[shuffled], order=order), y[shuffled])
         np.testing.assert_array_equal(got.predict_proba(np.asarray(Q, order=order)), expected)
-
-
-def test_equally_distant_neighbors_count_in_the_order_of_their_features():
-    for X, y in (([[1.0], [-1.0]], [0, 1]), ([[-1.0], [1.0]], [1, 0])):
-        model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit(X, y)
+    for x, labels in (([[1.0], [-1.0]], [0, 1]), ([[-1.0], [1.0]], [1, 0])):  # the order of their features decides
+        model = SmoothedNeighbors(n_neighbors=1, alpha=0.0).fit(x, labels)
         np.testing.assert_array_equal(model.predict_proba([[0.0]]), [[0.0, 1.0]])
 
 
-def test_no_neighbors_and_unknown_parameters_are_refused():
-    with pytest.raises(ValueError, match="n_neighbors"):
-        SmoothedNeighbors(n_neighbors=0).fit([[0.0], [1.0]], [0, 1])
-    with pytest.raises(ValueError, match="no parameter"):
-        ContingencyTable().set_params(beta=1)
-    with pytest.raises(ValueError, match="features"):
-        RandomTrees(n_features=2).fit(np.zeros((3, 1)), [0, 1, 0])
-    with pytest.raises(ValueError, match="average"):
-        RandomTrees(average="median").fit(np.zeros((3, 1)), [0, 1, 0]).predict_proba(np.zeros((1, 1)))
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda: SmoothedNeighbors(n_neighbors=0).fit([[0.0], [1.0]], [0, 1]), "n_neighbors"),
+        (lambda: ContingencyTable().set_params(beta=1), "no parameter"),
+        (lambda: RandomTrees(n_features=2).fit(np.zeros((3, 1)), [0, 1, 0]), "features"),
+        (lambda: RandomTrees(average="median").fit([[0.0], [0.0]], [0, 1]).predict_proba([[0.0]]), "average"),
+    ],
+)
+def test_no_neighbors_and_unknown_parameters_are_refused(use, said):
+    with pytest.raises(ValueError, match=said):
+        use()
 
 
-def test_the_trees_structure_does_not_depend_on_the_data():
+def test_the_trees_structure_does_not_depend_on_the_data_and_an_empty_cell_answers_uniformly():
     rng = np.random.default_rng(2)
     model, Q = RandomTrees(n_features=2, depth=4, random_state=3), rng.random((50, 2))
     before = model.fit(rng.random((30, 2)), rng.integers(0, 2, 30)).leaves(Q)
     np.testing.assert_array_equal(before, model.fit(rng.random((5, 2)), [0, 1, 0, 1, 0]).leaves(Q))
-    assert before.min() >= 0
-    assert before.max() < 16
-
-
-def test_an_empty_cell_without_smoothing_answers_uniformly():
-    model = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
-    np.testing.assert_allclose(model.predict_proba([[7]]), [[0.5, 0.5]])
+    assert 0 <= before.min() <= before.max() < 16
+    unsmoothed = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
+    np.testing.assert_allclose(unsmoothed.predict_proba([[7]]), [[0.5, 0.5]])
 
 
 def test_votes_of_neighbors_keep_the_bound_for_every_small_data_set():
     """docs/mathematics.md, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
-    worst = {}
+    worst, asked = {}, [[0.0], [9.0]]
     for n, k, alpha in itertools.product((1, 2, 3, 4), (1, 2, 3, 5), (0.1, 0.582, 3.0)):
         for y in itertools.product(range(2), repeat=n):
             X, labels = np.arange(n, dtype=float)[:, None], np.array(y)
             make = SmoothedNeighbors(n_neighbors=k, alpha=alpha, classes=[0, 1, 2])
-            whole = clone(make).fit(X, labels).predict_proba([[0.0], [9.0]])
+            whole = clone(make).fit(X, labels).predict_proba(asked)
             for g in range(1, n + 1):
                 for gone in itertools.combinations(range(n), g):
                     keep = np.setdiff1d(np.arange(n), gone)
-                    left = clone(make).fit(X[keep].reshape(-1, 1), labels[keep]).predict_proba([[0.0], [9.0]])
-                    change = np.abs(np.log(whole / left)).max()
-                    bound = np.log1p(min(g, k) / alpha)
+                    left = clone(make).fit(X[keep].reshape(-1, 1), labels[keep]).predict_proba(asked)
+                    change, bound = np.abs(np.log(whole / left)).max(), np.log1p(min(g, k) / alpha)
                     assert change <= bound + 1e-12
                     worst[g] = max(worst.get(g, 0.0), change / bound)
     assert worst[1] == pytest.approx(1.0)

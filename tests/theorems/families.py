@@ -1,13 +1,14 @@
 """Small random instances of every certified family, with queries that can be enumerated."""
 
+import contextlib
 import itertools
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -16,6 +17,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.subject.containers import take
+
+#: below this a released probability is 0 or a number without digits
+UNDERFLOW = -700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,38 +31,61 @@ class Instance:
     queries: np.ndarray
     complete: bool = False
 
-    def changes(self) -> np.ndarray:
-        """Largest label change over the queries of every unit, by training again: infinite where it is undefined."""
-        X, y = np.asarray(self.subject.data.X), self.subject.data.y
-        estimator = self.subject.recipe.library_estimator
-        log_with = _log_proba(_fitted(estimator, X, y), self.queries)
-        found = []
-        for rows in self.subject.data.units:
-            keep = np.ones(len(y), dtype=bool)
-            keep[rows] = False
-            undeclared = self.subject.declared_classes is None
-            if undeclared and len(np.unique(y[keep])) < len(np.unique(y)):
-                found.append(np.inf)
-                continue
+    def fit(self, rows):
+        """Return the library's own model of these records; None where it refuses them."""
+        X, y = self.subject.data.X, self.subject.data.y
+        with contextlib.suppress(ValueError, IndexError), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return clone(self.subject.recipe.library_estimator).fit(take(X, rows), y[rows])
+        return None
+
+    def ask(self, model, queries):
+        """Return log-probabilities, one column a class of the subject; None where it answers NaN or not at all."""
+        like = self.subject.data.X
+        if hasattr(like, "iloc"):
+            queries = pd.DataFrame(queries, columns=like.columns)
+        elif not hasattr(like, "tocsr") and like.dtype.kind == "f":
+            queries = queries.astype(like.dtype)
+        full = np.full((len(queries), len(self.subject.classes)), -np.inf)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
             try:
-                log_without = _log_proba(_fitted(estimator, X[keep], y[keep]), self.queries)
-            except (IndexError, ValueError):  # a category that only this unit had; fewer records than neighbors
-                found.append(np.inf)
-                continue
-            found.append(np.abs(log_with - log_without).max())
-        return np.array(found)
+                if hasattr(model, "predict_log_proba"):
+                    got = model.predict_log_proba(queries)
+                else:
+                    got = np.maximum(np.log(model.predict_proba(queries)), UNDERFLOW)
+                full[:, np.searchsorted(self.subject.classes, model.classes_)] = got
+            except (AttributeError, ValueError, IndexError):
+                return None
+        return None if np.isnan(full).any() else full
 
+    def change(self, with_, without, queries):
+        """Return the largest change of a label at each query, shape (Q,); infinite where a model has no answer."""
+        one, other = (self.ask(model, queries) for model in (with_, without))
+        if one is None or other is None:
+            return np.full(len(queries), np.inf)
+        with np.errstate(invalid="ignore"):
+            return np.abs(np.where(one == other, 0.0, one - other)).max(axis=1)
 
-def _log_proba(model, queries):
-    if hasattr(model, "predict_log_proba"):
-        return model.predict_log_proba(queries)
-    return np.log(model.predict_proba(queries))
+    def pair(self, unit):
+        """Return the models with and without a person."""
+        everybody = np.arange(self.subject.data.n)
+        return self.fit(everybody), self.fit(np.setdiff1d(everybody, self.subject.data.units[int(unit)]))
 
+    def changes(self, units=None):
+        """Return the largest change over the queries of people, by training again: infinite where it is undefined."""
+        units = range(len(self.subject.data.units)) if units is None else units
+        return np.array([self.change(*self.pair(u), self.queries).max() for u in units])
 
-def _fitted(estimator, X, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(estimator).fit(X, y)
+    def climb(self, unit, rng, *, rounds=4):
+        """Return the largest change found uphill from the queries by random steps inside a box."""
+        (low, high), pair = np.array(self.subject.data.domain.box).T, self.pair(unit)
+        best = self.queries[self.change(*pair, self.queries).argmax()]
+        for k in range(rounds):
+            near = np.clip(best + rng.normal(size=(40, len(best))) * (high - low) * 0.3 / 2**k, low, high)
+            near = np.concatenate([best[None], near])
+            best = near[self.change(*pair, near).argmax()]
+        return self.change(*pair, best[None])[0]
 
 
 def _labels(rng, n, K):
@@ -66,11 +94,9 @@ def _labels(rng, n, K):
 
 def subject_of(rng, estimator, X, y, domain):
     """A subject whose records belong to people in three cases of ten."""
-    n = len(y)
-    groups = rng.integers(0, max(2, n // 2), n) if rng.random() < 0.3 else None
-    return Subject.local(
-        Recipe(estimator), TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
-    )
+    groups = rng.integers(0, max(2, len(y) // 2), len(y)) if rng.random() < 0.3 else None
+    data = TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None)
+    return Subject.local(Recipe(estimator), data)
 
 
 def categorical(rng):

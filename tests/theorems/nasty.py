@@ -1,247 +1,113 @@
 """Nasty subjects: where a library's floating-point formula, memory order or encoding has surprises."""
 
-import contextlib
-import itertools
-import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from families import Instance, random_trees, subject_of
+from families import FAMILIES
 from sklearn.base import clone
-from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject
-from privgate.models import ContingencyTable, SmoothedNeighbors
-from privgate.subject.containers import take
 
-#: below this a released probability is 0 or a number without digits
-UNDERFLOW = -700.0
-
-
-def _size(rng):
-    return int(rng.choice([2, 3, 4, 5, rng.integers(6, 40), rng.integers(40, 400), rng.integers(400, 1500)]))
+COUNTS = ("bernoulli_nb", "categorical_nb", "contingency_table")
+NAMES = (*COUNTS, "gaussian_nb", "smoothed_neighbors", "random_trees")
+ALPHA = [1.0, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-50, 1e-300, 1e6, 0.5]
+OFFSETS = [0.0, 0.0, 1e3, 1e6, 1718452800.1, -1e9, 0.1, 1e9 / 3]
 
 
-def _labels(rng, n):
-    K = int(rng.integers(2, min(5, n) + 1))
-    y = np.concatenate([np.arange(K), rng.integers(0, K, n - K)])
+def make_nasty(name, rng):
+    """Return an instance of the family with odd parameters, records, labels and containers."""
+    instance = FAMILIES[name](rng)
+    data, estimator = instance.subject.data, clone(instance.subject.recipe.training)
+    X, y = np.asarray(data.X, dtype=np.float64), _disturb_labels(rng, data.y)
+    groups, domain, queries = data.groups, data.domain, instance.queries.astype(np.float64)
+    if name not in COUNTS:
+        X, domain, queries = _disturb_numbers(rng, estimator, X, domain, queries)
+    elif name == "bernoulli_nb":
+        X, domain, queries = _disturb_flags(rng, estimator, X, queries)
+    elif domain is not None and rng.random() < 0.5:  # less is asked than the classifier knows
+        sizes = np.maximum(np.array(domain.categories) - 1, X.max(axis=0) + 1).astype(int)
+        domain, queries = Domain(categories=tuple(sizes.tolist())), queries[(queries < sizes).all(axis=1)]
+    if (times := int(rng.choice([1, 1, 2, 50]))) > 1:  # many records alike
+        X, y, groups = np.repeat(X, times, axis=0), np.repeat(y, times), None
+    _disturb_parameters(rng, estimator, y)
+    X = _put_in(rng, X, sparse=name == "bernoulli_nb", single=name != "gaussian_nb" and np.abs(X).max() < 100)
+    data = replace(data, X=X, y=y, groups=groups, one_record_each=groups is None, domain=domain)
+    return replace(instance, subject=Subject.local(Recipe(estimator), data), queries=queries)
+
+
+def _disturb_labels(rng, y):
+    first = np.unique(y, return_index=True)[1]
     if rng.random() < 0.2:  # nearly everybody has one label
-        y = np.concatenate([np.arange(K), np.zeros(n - K, dtype=int)])
-    y = rng.permutation(y)
+        y = np.where(np.isin(np.arange(len(y)), first), y, y[first[0]])
     return np.array(["no", "a b", "Z", "é", "x"])[y] if rng.random() < 0.2 else y
 
 
-def _alpha(rng):
-    return float(rng.choice([1.0, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-50, 1e-300, 1e6, 0.5]))
+def _disturb_parameters(rng, estimator, y):
+    labels, known = np.unique(y), estimator.get_params()
+    prior = {"GaussianNB": "priors"}.get(type(estimator).__name__, "class_prior")
+    if "alpha" in known:
+        estimator.set_params(alpha=float(rng.choice([*ALPHA, 0.0])))
+    if prior in known and rng.random() < 0.3:
+        p = rng.dirichlet(np.ones(len(labels)))
+        estimator.set_params(**{prior: (p / p.sum()).tolist()})
+    if "var_smoothing" in known:
+        estimator.set_params(var_smoothing=float(rng.choice([1e-9, 1e-9, 1e-9, 0.0, 1e-12, 1e-2, 1.0, 1e6])))
+    if "n_neighbors" in known:
+        estimator.set_params(n_neighbors=max(1, int(rng.choice([1, 2, 3, len(y) - 1, len(y), len(y) + 1]))))
+    if "classes" in known and rng.random() < 0.5:
+        estimator.set_params(classes=[*labels.tolist(), "zz" if labels.dtype.kind == "U" else 99])
 
 
-def _container(rng, X, *, sparse=True, single=True):
-    """The same records in another memory order, type or container."""
-    kind = rng.integers(0, 7)
-    if kind == 0:
-        return np.asfortranarray(X)
-    if kind == 1 and sparse:
-        return sp.csr_matrix(X)
-    if kind == 2:
-        return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
-    if kind == 3 and single:
-        return X.astype(np.float32)
-    if kind == 4:
-        return np.concatenate([X, X], axis=1)[:, : X.shape[1]]  # not contiguous
-    if kind == 5 and (np.floor(X) == X).all() and np.abs(X).max() < 100:
-        return X.astype(np.int8)
-    return X
-
-
-def _priors(rng, y, name):
-    K = len(np.unique(y))
-    if rng.random() < 0.7:
-        return {}
-    p = rng.dirichlet(np.ones(K))
-    p = p / p.sum()
-    return {name: p.tolist()}
-
-
-def _flags(rng, n, m):
-    """Columns of 0 and 1, some constant, some of a single exception, some equal to others."""
-    X = (rng.random((n, m)) < rng.random(m)).astype(float)
-    for j in range(m):
-        kind = rng.integers(0, 6)
-        if kind < 2:
-            X[:, j] = float(kind)
-        elif kind == 2:
-            X[:, j] = 1.0
-            X[rng.integers(n), j] = 0.0
-        elif kind == 3:
-            X[:, j] = X[:, 0]
-    return X
-
-
-def bernoulli(rng):
-    n, m = _size(rng), int(rng.integers(1, 6))
-    X, y = _flags(rng, n, m), _labels(rng, n)
-    threshold = rng.choice([0.0, 0.5, 3.0, 1e9])
-    domain, queries = None, np.array(list(itertools.product((0.0, 1.0), repeat=m)))
-    binarize = 0.0
-    if rng.random() < 0.3:
-        X, queries, binarize = X * 2 - 1 + threshold, queries * 2 - 1 + threshold, float(threshold)
-    elif rng.random() < 0.3:
-        domain, binarize = Domain(categories=(2,) * m), None
-    elif rng.random() < 0.3:  # some features reach one side of the threshold only
-        reach = [sorted({0.0, 1.0} & {*X[:, j].tolist(), float(rng.integers(2))}) for j in range(m)]
-        domain = Domain(box=tuple((r[0], r[-1]) for r in reach))
-        queries = np.array(list(itertools.product(*reach)))
-    estimator = BernoulliNB(
-        alpha=_alpha(rng),
-        binarize=binarize,
-        fit_prior=bool(rng.random() < 0.7),
-        **_priors(rng, y, "class_prior"),
-    )
-    single = abs(threshold) < 100
-    return Instance(subject_of(rng, estimator, _container(rng, X, single=single), y, domain), queries, complete=True)
-
-
-def categorical(rng):
-    n, m = _size(rng), int(rng.integers(1, 5))
-    seen = rng.integers(1, 4, m)
-    X, y = np.column_stack([rng.integers(0, v, n) for v in seen]), _labels(rng, n)
-    declared = rng.random() < 0.6
-    V = seen + rng.integers(0, 3, m) if declared else X.max(axis=0) + 1
-    estimator = CategoricalNB(
-        alpha=_alpha(rng),
-        fit_prior=bool(rng.random() < 0.7),
-        min_categories=V.tolist() if declared else None,
-        **_priors(rng, y, "class_prior"),
-    )
-    asked = np.maximum(V - rng.integers(0, 2, m), X.max(axis=0) + 1)  # less than the classifier knows
-    domain = Domain(categories=tuple(int(v) for v in asked)) if declared else None
-    queries = np.array(list(itertools.product(*(range(v) for v in (asked if declared else V)))))
-    if rng.random() < 0.1:
-        estimator.set_params(alpha=0.0)
-    X = _container(rng, X.astype(float), sparse=False) if rng.random() < 0.5 else X
-    return Instance(subject_of(rng, estimator, X, y, domain), queries, complete=True)
-
-
-def _numbers(rng):
-    n, d = _size(rng), int(rng.integers(1, 5))
-    y = _labels(rng, n)
-    X = rng.random((n, d)) if rng.random() < 0.5 else rng.normal(size=(n, d)) * 10.0 ** rng.integers(-6, 7)
-    for j in range(d):
-        kind = rng.integers(0, 6)
-        offset = float(rng.choice([0.0, 1e3, 1e6, 1718452800.1, -1e9, 0.1, 1e9 / 3]))
-        if kind == 0:
-            X[:, j] = offset
-        elif kind == 1:
-            X[:, j] += offset
-        elif kind == 2:
-            X[:, j] = np.round(X[:, j])
-    if n > 5 and rng.random() < 0.3:
-        X[rng.integers(n, size=n // 2)] = X[0]  # duplicates
+def _disturb_numbers(rng, estimator, X, domain, queries):
+    """Shift, scale, round and repeat columns; ranges that are drawn from move along."""
+    for j in range(X.shape[1]):
+        scale, offset = 10.0 ** rng.integers(-6, 7) if rng.random() < 0.5 else 1.0, float(rng.choice(OFFSETS))
+        constant = rng.random() < 0.15
+        for table in (X, queries):
+            table[:, j] = offset if constant else table[:, j] * scale + offset
+            if rng.random() < 0.2:
+                table[:, j] = np.round(table[:, j])
+    if rng.random() < 0.3:  # duplicates
+        X[rng.integers(len(X), size=len(X) // 2)] = X[0]
     wide = float(rng.choice([0.0, 0.5, 2.0]))
     low, high = X.min(axis=0) - wide, X.max(axis=0) + wide
-    domain = Domain(box=tuple((float(a), float(b)) for a, b in zip(low, high, strict=True)))
-    corners = np.array(list(itertools.product(*domain.box)))
-    low, high = (np.array(v) for v in zip(*domain.box, strict=True))
-    queries = np.concatenate([corners, X[:20], low + (high - low) * rng.random((100, d))])
-    return X, y, domain, np.clip(queries, low, high)
+    if "low" in estimator.get_params():
+        estimator.set_params(low=low.tolist(), high=high.tolist())
+    if domain is not None:
+        domain, queries = Domain(box=tuple(zip(low.tolist(), high.tolist(), strict=True))), np.clip(queries, low, high)
+    return X, domain, queries
 
 
-def gaussian(rng):
-    X, y, domain, queries = _numbers(rng)
-    smoothing = float(rng.choice([1e-9, 1e-9, 1e-9, 0.0, 1e-12, 1e-2, 1.0, 1e6]))
-    estimator = GaussianNB(var_smoothing=smoothing, **_priors(rng, y, "priors"))
-    return Instance(subject_of(rng, estimator, _container(rng, X, single=False, sparse=False), y, domain), queries)
+def _disturb_flags(rng, estimator, X, queries):
+    """Constant and single flags on either side of a threshold; some features reach one side of it only."""
+    for j in np.flatnonzero(rng.random(X.shape[1]) < 0.6):
+        X[:, j] = rng.integers(0, 2)
+        X[rng.integers(len(X)), j] = rng.integers(0, 2)
+    kind = rng.integers(0, 4)
+    if kind == 0:
+        threshold = float(rng.choice([0.0, 0.5, 3.0, 1e9]))
+        estimator.set_params(binarize=threshold)
+        return X * 2 - 1 + threshold, None, queries * 2 - 1 + threshold
+    if kind == 1:
+        estimator.set_params(binarize=None)
+        return X, Domain(categories=(2,) * X.shape[1]), queries
+    if kind == 2:
+        low, high = X.min(axis=0), X.max(axis=0)
+        inside = ((queries >= low) & (queries <= high)).all(axis=1)
+        return X, Domain(box=tuple(zip(low.tolist(), high.tolist(), strict=True))), queries[inside]
+    return X, None, queries
 
 
-def _declared(rng, y):
-    return [*np.unique(y).tolist(), "zz" if np.asarray(y).dtype.kind == "U" else 99] if rng.random() < 0.5 else None
-
-
-def table(rng):
-    instance = categorical(rng)
-    data = instance.subject.data
-    estimator = ContingencyTable(alpha=_alpha(rng), classes=_declared(rng, data.y))
-    return Instance(Subject.local(Recipe(estimator), data), instance.queries, complete=True)
-
-
-def neighbors(rng):
-    X, y, _, queries = _numbers(rng)
-    if rng.random() < 0.6:  # many equal distances
-        X, queries = np.round(X * 10) / 10, np.round(queries * 10) / 10
-    k = int(rng.choice([1, 2, 3, len(y) - 1, len(y), len(y) + 1]))
-    estimator = SmoothedNeighbors(n_neighbors=max(k, 1), alpha=_alpha(rng), classes=_declared(rng, y))
-    return Instance(subject_of(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
-
-
-def trees(rng):
-    X, y, domain, queries = _numbers(rng)
-    estimator = random_trees(rng, X, domain, _alpha).set_params(classes=_declared(rng, y))
-    return Instance(subject_of(rng, estimator, _container(rng, X, sparse=False), y, None), queries)
-
-
-NASTY = {
-    "bernoulli_nb": bernoulli,
-    "categorical_nb": categorical,
-    "gaussian_nb": gaussian,
-    "contingency_table": table,
-    "smoothed_neighbors": neighbors,
-    "random_trees": trees,
-}
-
-
-def log_p(model, queries, classes):
-    """What the deployed model answers, one column a class; None where it answers NaN or not at all."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        got = (
-            model.predict_log_proba(queries)
-            if hasattr(model, "predict_log_proba")
-            else np.log(model.predict_proba(queries))
-        )
-    full = np.full((len(got), len(classes)), -np.inf)
-    full[:, np.searchsorted(classes, model.classes_)] = got
-    if np.isnan(full).any():
-        return None
-    return full if hasattr(model, "predict_log_proba") else np.maximum(full, UNDERFLOW)
-
-
-def fitted(subject, rows):
-    """The library's own model of these records; None where it refuses them."""
-    with contextlib.suppress(ValueError, IndexError), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        return clone(subject.recipe.library_estimator).fit(take(subject.data.X, rows), subject.data.y[rows])
-    return None
-
-
-def ask(model, queries, subject):
-    if model is None:
-        return None
-    like = subject.data.X
-    kind = np.float64 if hasattr(like, "iloc") or hasattr(like, "tocsr") else np.asarray(like).dtype
-    if np.dtype(kind).kind in "iu":
-        kind = np.float64
-    asked = pd.DataFrame(queries, columns=like.columns) if hasattr(like, "iloc") else queries.astype(kind)
-    with contextlib.suppress(ValueError, IndexError):
-        return log_p(model, asked, subject.classes)
-    return None
-
-
-def change(with_, without, queries, subject):
-    """Largest change of a label's log-probability at each query, shape (Q,); infinite where a model has no answer."""
-    answers = [ask(m, queries, subject) for m in (with_, without)]
-    if any(a is None for a in answers):
-        return np.full(len(queries), np.inf)
-    with np.errstate(invalid="ignore"):
-        return np.abs(np.where(answers[0] == answers[1], 0.0, answers[0] - answers[1])).max(axis=1)
-
-
-def ascent(with_, without, start, domain, subject, rng, *, rounds=4):
-    """Largest change found uphill from ``start`` (Q, d) by random steps inside a box."""
-    low, high = (np.array(v) for v in zip(*domain.box, strict=True))
-    best = start[change(with_, without, start, subject).argmax()]
-    for k in range(rounds):
-        near = np.clip(best + rng.normal(size=(40, len(best))) * (high - low) * 0.3 / 2**k, low, high)
-        near = np.concatenate([best[None], near])
-        best = near[change(with_, without, near, subject).argmax()]
-    return change(with_, without, best[None], subject)[0]
+def _put_in(rng, X, *, sparse, single):
+    """Return the same records in another memory order, type or container."""
+    kinds = {
+        0: np.asfortranarray,
+        1: sp.csr_matrix if sparse else np.asarray,
+        2: lambda X: pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]),
+        3: lambda X: X.astype(np.float32) if single else X,
+        4: lambda X: np.concatenate([X, X], axis=1)[:, : X.shape[1]],  # not contiguous
+        5: lambda X: X.astype(np.int8) if (np.floor(X) == X).all() and np.abs(X).max() < 100 else X,
+    }
+    return kinds.get(int(rng.integers(0, 7)), np.asarray)(X)

@@ -1,13 +1,13 @@
 """Laws that every certificate in the catalogue must keep; a new one needs only a line in ``families.FAMILIES``."""
 
-import dataclasses
+import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from families import FAMILIES
-from sklearn.base import clone
-from sklearn.naive_bayes import GaussianNB
+from families import FAMILIES, Instance
+from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Release, Subject, TrainingData
@@ -15,63 +15,57 @@ from privgate.check import confirm
 from privgate.run import refit
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.newton import LOGISTIC
 from tests.in_process import InProcess
 from tests.leaving_out import answer
 
 NAMES = sorted(catalogue.THEOREMS)
 
 
-class Chain:
-    """Closed form and refits: a list of questions is put to any model."""
-
-    def answers(self, asked):
-        return answer(replace(asked, fleet=InProcess()), changes=True).retrained, asked.units[:0]
-
-
-class Refits:
-    """Refits alone, whose models are read."""
-
-    def answers(self, asked):
-        return refit.leave_out(asked, changes=True), asked.units[:0]
-
-
 def without_domain(name):
     """A subject of the theorem's family that declares no domain."""
     subject = FAMILIES[name](np.random.default_rng(2)).subject
-    return Subject.local(subject.recipe, dataclasses.replace(subject.data, domain=None))
+    return Subject.local(subject.recipe, replace(subject.data, domain=None))
 
 
 #: theorems about every query there is, or about categories read off the data
 ANYWHERE = [name for name in NAMES if not catalogue.THEOREMS[name].applies(without_domain(name))]
 #: whose models answer nothing that is missing, infinite or large
 REFUSING = ("categorical_nb",)
-#: whose retrained models a certificate reads, where it is not the logistic engine
-ENGINES = {"listed_questions": Chain(), "linear": Refits()}
 #: rounding of sums, and of refits that solve their equations in another order
 ROUNDING = 1e-8
+#: theorems whose limit is a change that some question attains
+EXACT = ("bernoulli_nb", "categorical_nb", "contingency_table")
 
 
 def speak(name, instance, units=None):
-    certificate, subject = catalogue.THEOREMS[name], instance.subject
-    assert certificate.applies(subject) == ""
-    units = np.arange(len(subject.data.units)) if units is None else units
-    given = retrained(subject, units, ENGINES.get(name, LOGISTIC)) if certificate.needs_retrained else None
-    return certificate.bound(subject, units, given, fleet=InProcess())
+    theorem, subject, fleet = catalogue.THEOREMS[name], instance.subject, InProcess()
+    assert theorem.applies(subject) == ""
+    units, given = np.arange(len(subject.data.units)) if units is None else units, None
+    if theorem.whole:  # reads the models of refits
+        given = refit.leave_out(Asked(subject, units, (None,), fleet), changes=True)
+    elif theorem.needs_retrained:
+        given = answer(Asked(subject, units, (None,), fleet), changes=True).retrained
+    return theorem.bound(subject, units, given, fleet=fleet)
 
 
-def retrained(subject, units, engine=LOGISTIC):
-    order = np.sort(units)
-    found, left = engine.answers(Asked(subject, order, (None,), InProcess()))
-    assert not len(left)
-    assert (order == units).all()
-    return found
+def compare(name, seed):
+    """Return the limits of an instance and everybody's change by training again, the first at least the second."""
+    instance = FAMILIES[name](np.random.default_rng(seed))
+    found, changes = speak(name, instance), instance.changes()
+    finite = np.isfinite(found.upper)
+    assert (found.upper[finite] >= changes[finite] * (1 - 1e-9) - ROUNDING).all(), seed
+    assert np.isinf(found.upper[np.isinf(changes)]).all(), seed
+    if instance.complete:
+        assert (found.lower[finite] <= changes[finite] + ROUNDING).all(), seed
+    assert (found.lower >= 0).all()
+    assert (found.upper >= found.lower).all()
+    assert found.assumptions
+    return found, changes
 
 
 def test_every_certificate_has_a_family_and_a_room():
     for name, certificate in catalogue.THEOREMS.items():
         assert certificate.name == name
-        assert type(certificate).__module__.startswith("privgate.theorems.")
         assert certificate.source
     assert set(FAMILIES) == set(NAMES)
 
@@ -80,13 +74,51 @@ def test_every_certificate_has_a_family_and_a_room():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(8))
 def test_never_below_the_change_at_a_real_query(name, seed):
-    instance = FAMILIES[name](np.random.default_rng(seed))
-    found, changes = speak(name, instance), instance.changes()
-    finite = np.isfinite(found.upper)
-    assert (found.upper[finite] >= changes[finite] * (1 - 1e-9) - ROUNDING).all()
-    assert np.isinf(found.upper[np.isinf(changes)]).all()
-    if instance.complete:
-        assert (found.lower[finite] <= changes[finite] + ROUNDING).all()
+    compare(name, seed)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_equals_enumeration_on_small_domains(name, seed):
+    found, changes = compare(name, seed)
+    np.testing.assert_allclose(found.upper, changes, rtol=0, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", NAMES)
+def test_five_hundred_instances_of_each_family(name):
+    units = refused = 0
+    furthest = 0.0
+    for seed in range(1000, 1500):
+        if said := catalogue.THEOREMS[name].applies(FAMILIES[name](np.random.default_rng(seed)).subject):
+            assert "stops" in said, said  # a solver at its limit; nothing else may silence a family
+            refused += 1
+            continue
+        found, changes = compare(name, seed)
+        finite = np.isfinite(found.upper)
+        furthest = max(furthest, float(np.abs(found.upper[finite] - changes[finite]).max(initial=0.0)))
+        units += len(changes)
+    print(f"{name}: 500 instances, {units} units, {refused} refused, distance to enumeration {furthest:.1e}")
+    assert refused <= 25
+    assert name not in EXACT or furthest <= 1e-9
+    assert units >= 2500
+
+
+@pytest.mark.slow
+def test_all_thousand_records_of_adult_on_four_attributes(shared_data):
+    """The DTP paper's setting: DTP of every record equals enumeration over all queries, by training again."""
+    frame = pd.read_csv(shared_data("adult.csv.gz"), keep_default_na=False)
+    some = np.random.default_rng(0).permutation(len(frame))[:1000]
+    columns = [pd.factorize(frame[c], sort=True)[0] for c in ("age", "marital_status", "race", "sex")]
+    X, y = np.column_stack(columns)[some], (frame["income"] == ">50K").astype(int).to_numpy()[some]
+    sizes = tuple(int(c.max()) + 1 for c in columns)
+    data = TrainingData(X, y, domain=Domain(categories=sizes), one_record_each=True)
+    subject = Subject.local(Recipe(CategoricalNB(min_categories=list(sizes))), data)
+    queries = np.array(list(itertools.product(*(range(v) for v in sizes))))
+    instance = Instance(subject, queries, complete=True)
+    assert np.abs(speak("categorical_nb", instance).upper - instance.changes()).max() <= 1e-9
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -105,7 +137,7 @@ def test_without_a_domain_never_below_the_change_at_a_question_that_is_missing_o
         )
         answers = [q for q in asked if answered(instance, q)]
         if answers:
-            found, changes = speak(name, instance), dataclasses.replace(instance, queries=np.array(answers)).changes()
+            found, changes = speak(name, instance), replace(instance, queries=np.array(answers)).changes()
             assert (found.upper >= changes * (1 - 1e-9) - ROUNDING).all()
             spoken += 1
     assert bool(spoken) == (name not in REFUSING)
@@ -113,31 +145,8 @@ def test_without_a_domain_never_below_the_change_at_a_question_that_is_missing_o
 
 def answered(instance, question):
     """Whether the model answers, and a number."""
-    subject = instance.subject
-    with np.errstate(all="ignore"):
-        try:
-            model = clone(subject.recipe.library_estimator).fit(np.asarray(subject.data.X), subject.data.y)
-            return bool(np.isfinite(model.predict_proba(question[None])).all())
-        except (ValueError, IndexError):
-            return False
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ["bernoulli_nb", "categorical_nb", "contingency_table"])
-@pytest.mark.parametrize("seed", range(100, 112))
-def test_equals_enumeration_on_small_domains(name, seed):
-    instance = FAMILIES[name](np.random.default_rng(seed))
-    found, changes = speak(name, instance), instance.changes()
-    np.testing.assert_allclose(found.upper, changes, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_bounds_are_ordered_and_never_negative(name):
-    found = speak(name, FAMILIES[name](np.random.default_rng(7)))
-    assert (found.lower >= 0).all()
-    assert (found.upper >= found.lower).all()
-    assert not np.isnan(found.upper).any()
-    assert found.assumptions
+    answers = instance.ask(instance.fit(np.arange(instance.subject.data.n)), question[None])
+    return answers is not None and bool(np.isfinite(answers).all())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -166,40 +175,25 @@ def test_a_list_limits_by_no_rounding_too_little_or_too_much(seed):
     assert (found.upper[finite] - found.lower[finite] <= 5e-6 + 1e-12 * changes[finite]).all()
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", ["rounded", "label", "top_k"])
-def test_says_nothing_about_a_release_that_is_not_exact(name, form):
-    instance = FAMILIES[name](np.random.default_rng(1))
-    subject = dataclasses.replace(instance.subject, release=Release(form=form))
-    assert catalogue.THEOREMS[name].applies(subject).startswith("does not apply, because ")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_says_nothing_about_another_model_or_a_wrapped_one(name):
-    data = TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
-    other = Subject.local(Recipe(DecisionTreeClassifier()), data)
-    assert catalogue.THEOREMS[name].applies(other).startswith("does not apply, because ")
-    if name == "listed_questions":
-        return  # whatever answers is asked
-    wrapped = FAMILIES[name](np.random.default_rng(1)).subject
-    own = Recipe(wrapped.recipe.training, predict=my_predict)
-    subject = Subject.local(own, wrapped.data)
-    assert catalogue.THEOREMS[name].applies(subject).startswith("does not apply, because ")
+TREE = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True))
 
 
 def my_predict(model, X):
     return model.predict_proba(X)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(ANYWHERE)))
-def test_without_a_declared_domain_the_sentence_says_how_to_declare_one(name):
-    said = catalogue.THEOREMS[name].applies(without_domain(name))
-    if name == "listed_questions":
-        return  # without a list it is another kind of subject
-    assert said.startswith("does not apply, because ")
-    assert "Domain(" in said
-    assert "infinite" in said
+@pytest.mark.parametrize("name", NAMES)
+def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrapped_one(name):
+    subject, applies = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].applies
+    others = [TREE, *(replace(subject, release=Release(form=form)) for form in ("rounded", "label", "top_k"))]
+    if name != "listed_questions":  # whatever answers is asked
+        others.append(Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data))
+    assert all(applies(other).startswith("does not apply, because ") for other in others)
+    if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
+        said = applies(without_domain(name))
+        assert said.startswith("does not apply, because ")
+        assert "Domain(" in said
+        assert "infinite" in said
 
 
 @pytest.mark.parametrize("name", ["gaussian_nb", "newton"])
@@ -208,7 +202,7 @@ def test_a_larger_box_never_lowers_the_bound(name, seed):
     subject = FAMILIES[name](np.random.default_rng(seed)).subject
     small = catalogue.THEOREMS[name].bound(subject, np.arange(3), None)
     wide = tuple((a - (b - a), b + (b - a)) for a, b in subject.data.domain.box)
-    larger = Subject.local(subject.recipe, dataclasses.replace(subject.data, domain=Domain(box=wide)))
+    larger = Subject.local(subject.recipe, replace(subject.data, domain=Domain(box=wide)))
     found = catalogue.THEOREMS[name].bound(larger, np.arange(3), None)
     assert (found.upper >= small.lower - ROUNDING).all()
     if name == "gaussian_nb":
@@ -221,12 +215,13 @@ def test_a_larger_box_never_lowers_the_bound(name, seed):
 def test_one_copy_of_a_duplicate_tells_no_more_than_the_single_record_did(name, seed):
     """Leaving out one of two copies: small, which is why people with several records are left out together."""
     instance = FAMILIES[name](np.random.default_rng(seed + 40))
-    subject, data = instance.subject, instance.subject.data
-    alone = dataclasses.replace(data, groups=None)
-    twice = dataclasses.replace(alone, X=np.concatenate([np.asarray(data.X)] * 2), y=np.concatenate([data.y] * 2))
+    data = replace(instance.subject.data, groups=None)
+    twice = replace(data, X=np.concatenate([np.asarray(data.X)] * 2), y=np.concatenate([data.y] * 2))
     # everybody doubled: every count doubles, so one record is half as much of each
-    before = catalogue.THEOREMS[name].bound(Subject.local(subject.recipe, alone), np.arange(data.n), None)
-    after = catalogue.THEOREMS[name].bound(Subject.local(subject.recipe, twice), np.arange(data.n), None)
+    before, after = (
+        catalogue.THEOREMS[name].bound(Subject.local(instance.subject.recipe, d), np.arange(data.n), None)
+        for d in (data, twice)
+    )
     assert (after.lower <= before.upper + ROUNDING).all()
 
 
@@ -253,18 +248,7 @@ def test_the_best_bound_names_its_certificate_and_the_silence_of_the_others():
 
 
 def test_without_any_certificate_the_bound_is_infinite_and_nobody_is_named():
-    subject = Subject.local(
-        Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
-    )
-    found, by, notes = catalogue.bound(subject, np.arange(4), None)
+    found, by, notes = catalogue.bound(TREE, np.arange(4), None)
     assert np.isinf(found.upper).all()
     assert set(by) == {""}
     assert len(notes) == len(catalogue.THEOREMS)
-
-
-def test_training_records_outside_the_declared_domain_are_refused():
-    X = np.array([[0.0], [1.0], [2.0], [3.0]])
-    subject = Subject.local(
-        Recipe(GaussianNB()), TrainingData(X, [0, 0, 1, 1], domain=Domain(box=((0.0, 2.0),)), one_record_each=True)
-    )
-    assert "outside the declared domain" in catalogue.THEOREMS["gaussian_nb"].applies(subject)

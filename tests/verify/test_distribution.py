@@ -137,7 +137,7 @@ def test_the_closure_is_small_and_holds_no_training_environment(closure, setting
     assert {"guard/verifying.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
     assert not [n for n in found if n.startswith(("policy", "training", "theorems", "run", "report", "membership"))]
     numeric = [n for n in found if n.split("/")[0].removesuffix(".py") in config["numeric"]]  # of the extra recompute
-    assert {"cases.py", "recomputed.py", "kernel/judge.py"} <= set(numeric)
+    assert {"cases.py", "kernel/judge.py"} <= set(numeric)
     assert sum(len(text) for n, text in found.items() if n not in numeric) < 250_000
     assert not [n for n, text in found.items() if "from privgate." in text or "import privgate." in text]
 
@@ -203,7 +203,7 @@ def kept(folder):
     from privgate.kernel import Case
 
     held = {"held": np.ones(20, dtype=np.int64)}
-    one = cases.Kept.of(Case("construction", "any", {"design": "shares", "alpha": 2.0}, held), np.arange(20))
+    one = cases.Kept.judge_case(Case("construction", "any", {"design": "shares", "alpha": 2.0}, held), np.arange(20))
     folder.mkdir()
     cases.write(folder / cases.FILE, [one])
     asked = {"metric": "dtp", "options": {"aggregate": "max"}, "key": "dtp(aggregate=max)"}

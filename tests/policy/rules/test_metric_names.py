@@ -46,7 +46,7 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 #: whoever confirms a yes asks no rule, and so knows by itself what a theorem decides
-APART = ("check/confirm.py", "recomputed.py")
+APART = ("check/confirm.py", "cases.py")
 
 
 def test_a_metric_is_named_in_its_own_file_and_in_one_table():
