@@ -7,19 +7,23 @@ from itertools import product
 import numpy as np
 
 from privgate.kernel import Refused, limits
-from privgate.theorems import logistic_moves
+from privgate.theorems.logistic_moves import Leaving
 from tests.kernel.problems_logistic import NoMinimumError, log_p, sample, sharp
 
 
 def honest(s):
     """Return one Newton step for everybody."""
     with np.errstate(all="ignore"):
-        return logistic_moves.propose(s.loss, s.person)
+        return Leaving(s.loss, s.person).propose()
 
 
 def refined(s, certificate, people=None):
     people = np.arange(s.people) if people is None else people
-    return logistic_moves.refine(s.loss, s.person, certificate, people)
+    return Leaving(s.loss, s.person).refine(certificate, people)
+
+
+def alone(s, certificate, people):
+    return Leaving(s.loss, s.person).minimise_alone(certificate, people)
 
 
 def certificates(rng, s):
@@ -30,7 +34,7 @@ def certificates(rng, s):
     spread, everybody = np.abs(m).mean(), np.arange(s.people)
     yield "honest", c
     yield "refined", refined(s, c)
-    yield "alone", logistic_moves.alone(s.loss, s.person, c, rng.permutation(s.people)[:8])
+    yield "alone", alone(s, c, rng.permutation(s.people)[:8])
     for name, move in (
         ("zero", 0 * m),
         ("tenth", m / 10),
@@ -142,7 +146,7 @@ def check_stops(rng, tally, *, K=None, people=3):
     allowed = 10.0 ** rng.uniform(-4, -1) * (s.w[:, None] * np.abs(s.X)).sum(axis=0)
     allowed *= 1 if len(np.unique(s.penalty)) == 1 else np.minimum(1, s.penalty)
     (least, most), c = own_truth(s, who, allowed=allowed), honest(s)
-    some = c if rng.random() < 0.5 else logistic_moves.alone(s.loss, s.person, c, who)
+    some = c if rng.random() < 0.5 else alone(s, c, who)
     for name, certificate in (("honest", c), ("refined", refined(s, c)), ("alone", some)):
         if (found := judged(tally, s.case(certificate, allowed=allowed))) is not None:
             tally.see(name, found.low[who], found.high[who], most, at_most=least)
@@ -184,7 +188,7 @@ def check_any(rng, tally, *, K=None, people=4):
     who = rng.permutation(s.people)[:people]
     u, c, (_, own) = s.minimum(), honest(s), own_truth(s, who)
     left = [None if s.kept(i) is None else s.minimum(s.kept(i), u) for i in who]
-    off = logistic_moves.alone(s.loss, s.person, c, who)
+    off = alone(s, c, who)
     if "alone_at" in off:
         noise = 10.0 ** rng.uniform(-4, 0) * np.abs(c["at"]).mean() * rng.normal(size=off["alone_at"].shape)
         off = {**off, "alone_at": off["alone_at"] + noise}
@@ -194,7 +198,7 @@ def check_any(rng, tally, *, K=None, people=4):
         for name, certificate in (
             ("honest", c),
             ("refined", refined(s, c)),
-            ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
+            ("alone", alone(s, c, who)),
             ("alone, off", off),
             ("zero", {**c, "moves": 0 * c["moves"]}),
             ("double", {**c, "moves": 2 * c["moves"]}),
@@ -222,7 +226,7 @@ def check_library(rng, tally, *, K=None, people=4):
     for name, certificate in (
         ("honest", c),
         ("refined", refined(s, c)),
-        ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
+        ("alone", alone(s, c, who)),
     ):
         own = judged(tally, s.case(certificate, allowed=allowed))
         any_ = judged(tally, s.case(certificate, allowed=allowed, asked="any", arrays={"box": box}))

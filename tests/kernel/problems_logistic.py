@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from privgate.kernel import Case
-from privgate.theorems import logistic_moves
+from privgate.theorems.logistic_moves import Loss
 
 #: tolerance of the library's solver; its gradient test is about the mean
 TOL = 1e-8
@@ -40,7 +40,7 @@ class Sample:
 
     @property
     def loss(self):
-        return logistic_moves.Loss(self.X, self.y, self.w, self.penalty, self.K)
+        return Loss(self.X, self.y, self.w, self.penalty, self.K)
 
     def case(self, certificate, *, allowed=None, asked="own", arrays=None, **settings):
         """Return a case that claims this certificate."""

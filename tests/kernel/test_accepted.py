@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from privgate.kernel import Refused, limits
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.softmax_release import over_questions
-from privgate.theorems import logistic_moves
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 
@@ -124,7 +123,7 @@ def test_a_column_of_one_person_alone_still_moves_questions_where_their_own_mini
     s = replace(s, X=np.insert(s.X, 0, s.person == 3, axis=1), penalty=np.insert(s.penalty, 0, s.penalty[0]))
     x = np.zeros((2, s.X.shape[1]))
     x[:, 0], x[:, -1] = (1000, -1000), 1
-    c = logistic_moves.alone(s.loss, s.person, fuzz.honest(s), np.array([3]))
+    c = fuzz.alone(s, fuzz.honest(s), np.array([3]))
     wrong = c["alone_at"].copy()
     wrong[0, :, 0] = c["at"][:, 0]  # as if the column told nothing of who is there
     box = np.stack([np.append(-1000.0, np.zeros(s.d - 1)), np.append(1000.0, np.zeros(s.d - 1))])

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.kernel import Case, Refused, everybody, limits, near
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
-from privgate.theorems import logistic_moves, stopping
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.newton import LOGISTIC as ENGINE
-from privgate.theorems.newton import Newton
+from privgate.theorems.logistic import LOGISTIC as ENGINE
+from privgate.theorems.logistic import Newton, pose_problem
+from privgate.theorems.logistic_moves import Leaving, Loss
 from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
@@ -59,7 +59,7 @@ def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_th
     s = replace(s, penalty=np.where(s.penalty > 0, 3.0, 0.0))
     c = fuzz.honest(s)
     again = fuzz.refined(s, c)
-    alone = logistic_moves.alone(s.loss, s.person, again, np.arange(s.people))
+    alone = fuzz.alone(s, again, np.arange(s.people))
 
     one, more, all_ = (limits(s.case(v)) for v in (c, again, alone))
     holds = np.array([s.kept(i) is not None for i in range(s.people)])
@@ -303,7 +303,7 @@ def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
     X = np.column_stack([X, np.ones(n)]) if estimator.fit_intercept else X
     penalty = np.full(X.shape[1], 1 / estimator.C) * (np.arange(X.shape[1]) < d)
     s = problems.Sample(X, y, np.ones(n), penalty, person, K, estimator.fit_intercept)
-    allowed = stopping.stopping(subject).allowed
+    allowed = pose_problem(subject).allowed
 
     made, handed_on = ENGINE.answers(Asked(subject, units, (None,), InProcess()))
     pdtp = np.zeros(len(units))
@@ -322,7 +322,7 @@ def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
         assert np.isinf(own.low[~sure]).all()
         assert (theorem.lower <= box.high).all()
         assert (box.low <= theorem.upper).all()
-    certificate = logistic_moves.alone(s.loss, s.person, c, units)
+    certificate = fuzz.alone(s, c, units)
     box = limits(
         s.case(certificate, allowed=allowed, asked="any", arrays={"box": np.array([[0.0] * d, [1.0] * d])}, limit=0)
     )
@@ -334,11 +334,11 @@ def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
     X, label = rng.normal(size=(60, 2)), (rng.random(60) < 0.4).astype(np.int64)
     design, penalty = np.column_stack([X, np.ones(60)]), np.array([1.0, 1.0, 0.0])
     low, high, person = X.min(axis=0), X.max(axis=0), np.arange(60)
-    loss = logistic_moves.Loss(design, label, np.ones(60), penalty, 2)
+    leaving = Leaving(Loss(design, label, np.ones(60), penalty, 2), person)
     arrays = {"X": design, "label": label, "person": person, "penalty": penalty, "allowed": np.full(3, 1e-7)}
     arrays |= {
         "box": np.array([low, high]),
-        **logistic_moves.refine(loss, person, logistic_moves.propose(loss, person), person),
+        **leaving.refine(leaving.propose(), person),
     }
     settings = {"classes": 2, "intercept": True}
 
@@ -371,7 +371,7 @@ def test_no_minimum_is_farther_than_near_says(K, how):
         if how == "moves are off":
             c = {**c, "moves": c["moves"] * rng.uniform(0.5, 1.5, (s.people, 1, 1))}
         if how == "alone":
-            c = logistic_moves.alone(s.loss, s.person, c, np.arange(min(s.people, 5)))
+            c = fuzz.alone(s, c, np.arange(min(s.people, 5)))
         whose = rng.integers(0, s.people, 40)
         rows = s.X[rng.integers(0, len(s.X), 40)]
         z0, e0, z1, e1 = near(s.case({**c, "rows": rows, "whose": whose}))

@@ -9,7 +9,7 @@ from nasty_logistic import subject_of, truth
 from privgate.statistics.leakage import largest_change
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import Asked, Declined
-from privgate.theorems.newton import LOGISTIC as ENGINE
+from privgate.theorems.logistic import LOGISTIC as ENGINE
 
 NAMES = ("newton",)
 

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate.theorems import logistic_moves
 from privgate.theorems.closed_form import Asked, Declined
-from privgate.theorems.newton import LOGISTIC as ENGINE
+from privgate.theorems.logistic import LOGISTIC as ENGINE
+from privgate.theorems.logistic_moves import Leaving
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -183,8 +183,8 @@ def test_weights_of_classes_count(direct, fleet, K):
 def test_what_the_kernel_refuses_is_refitted(direct, fleet, monkeypatch, name, times):
     X, y = sample(60, 5, 2)
     subject = direct.subject(LogisticRegression(**TIGHT), X, y)
-    honest = logistic_moves.propose
-    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
+    honest = Leaving.propose
+    monkeypatch.setattr(Leaving, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
 
     with pytest.raises(Declined, match="for a certificate"):
         ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
@@ -193,12 +193,12 @@ def test_what_the_kernel_refuses_is_refitted(direct, fleet, monkeypatch, name, t
 def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, fleet, monkeypatch):
     X, y = sample(200, 5, 2)
     subject = direct.subject(LogisticRegression(C=0.1, **TIGHT), X, y)
-    honest = logistic_moves.propose
-    monkeypatch.setattr(logistic_moves, "refine", lambda loss, person, c, people: c)
-    monkeypatch.setattr(logistic_moves, "alone", lambda loss, person, c, people: c)
+    honest = Leaving.propose
+    monkeypatch.setattr(Leaving, "refine", lambda own, c, people, rounds: c)
+    monkeypatch.setattr(Leaving, "minimise_alone", lambda own, c, people: c)
     right, _ = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
 
-    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
+    monkeypatch.setattr(Leaving, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
     made, handed_on = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
 
     assert len(made.units) + len(handed_on) == 200
@@ -214,7 +214,7 @@ def test_models_of_few_units_at_a_time_are_the_same(direct, fleet, monkeypatch):
     units = np.arange(len(subject.data.units))
     whole, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
 
-    monkeypatch.setattr("privgate.theorems.newton._MOVES", 7 * 18)
+    monkeypatch.setattr("privgate.theorems.logistic._MOVES", 7 * 18)
     parts, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
 
     error = true_errors(whole, 1.0, subject)
