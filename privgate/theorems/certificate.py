@@ -12,8 +12,7 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
-from privgate.theorems.accepted_range import Reach
-from privgate.theorems.hypotheses import ODD, odd
+from privgate.theorems.hypotheses import ODD, Reach, odd
 
 
 @dataclass(frozen=True, eq=False)

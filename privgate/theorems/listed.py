@@ -12,9 +12,9 @@ from privgate.statistics import leakage
 from privgate.subject.containers import stack
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.accepted_range import Reach
 from privgate.theorems.certificate import Certificate, Certified, Units
 from privgate.theorems.closed_form import TOLERANCE
+from privgate.theorems.hypotheses import Reach
 from privgate.theorems.retrained import REFIT, Retrained, Status
 
 #: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)

@@ -294,7 +294,7 @@ class Logistic(Engine):
             for first in range(0, len(units), most):
                 some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
                 rows = row_unit[some] - first, problem.pool[row_query[some]]
-                answers = _Some(problem, problem.group(part), len(part), rows).answer(asked.limits)
+                answers = _answer(problem, part, rows, asked.limits)
                 log_with[some], log_without[some] = answers.log_with, answers.log_without
                 error[first : first + most] = answers.error
         except (kernel.Refused, np.linalg.LinAlgError) as exc:
@@ -336,72 +336,50 @@ class _Answers(NamedTuple):
     loose: NDArray[np.bool_]
 
 
-@dataclass(eq=False)
-class _Some:
-    """People who are answered about together."""
+def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: tuple[float, ...]) -> _Answers:
+    """Return answers about units as near as the budget allows.
 
-    problem: Problem
-    person: Index  # (n,): whose each record is: so many people first, then everybody else as one
-    people: int
-    rows: tuple[Index, Float]  # (R,) and (R, p): which of the people each question is about, and the question
-    known: Any = None  # what the kernel knows of everybody's problem
+    Parameters
+    ----------
+    rows : (int64 array of shape (R,), float64 array of shape (R, p))
+        Which of the units each question is about, and the question.
+    """
+    (whose, X), loss, people = rows, problem.loss, np.arange(len(units))
+    leaving = Leaving(loss, problem.group(units), problem.minimum)
+    proposal = leaving.propose(people)
+    known = kernel.everybody(problem.case("own", leaving.person, proposal))
 
-    def answer(self, limits: tuple[float, ...]) -> _Answers:
-        """Return answers as near as the budget allows."""
-        loss, leaving = self.problem.loss, Leaving(self.problem.loss, self.person, self.problem.minimum)
-        proposal = leaving.propose(np.arange(self.people))
-        answers, size = self._judge(proposal), loss.X.size * loss.C
-        affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
-        wanting = _choose(answers, answers.error > TOLERANCE, limits, int(_STEPS / (16 * size)))
-        if len(wanting) > affordable:
-            self._improve(answers, proposal, wanting, alone=False)
-            wanting = _choose(answers, answers.loose, limits, affordable)
-        if len(wanting):
-            self._improve(answers, proposal, wanting, alone=True)
+    def judge(proposal: Proposal, before: _Answers | None = None) -> _Answers:
+        case = problem.case("own", leaving.person, {**proposal, "rows": X, "whose": whose})
+        z0, e0, z1, e1 = kernel.near(case, known)
+        change, error, loose = np.zeros((3, len(units)))
+        answers = _Answers(log_softmax(z0), log_softmax(z1), change, error, loose > 0)
+        np.maximum.at(change, whose, largest_change(answers.log_with, answers.log_without))
+        np.maximum.at(error, whose, e0 + e1)
+        np.maximum.at(answers.loose, whose, e1 > 2 * e0 + TOLERANCE)
+        if before is not None:
+            worse = ~(error < before.error)
+            for old, new, some in zip(before, answers, (worse[whose], worse[whose], worse, worse, worse), strict=True):
+                new[some] = old[some]
         return answers
 
-    def _judge(self, proposal: Proposal) -> _Answers:
-        """Return what the kernel says of a proposal."""
-        person, X = self.rows
-        case = self.problem.case("own", self.person, {**proposal, "rows": X, "whose": person})
-        self.known = self.known or kernel.everybody(case)
-        z0, e0, z1, e1 = kernel.near(case, self.known)
-        log_with, log_without = log_softmax(z0), log_softmax(z1)
-        change, error, loose = np.zeros((3, self.people))
-        np.maximum.at(change, person, largest_change(log_with, log_without))
-        np.maximum.at(error, person, e0 + e1)
-        np.maximum.at(loose, person, e1 > 2 * e0 + TOLERANCE)
-        return _Answers(log_with, log_without, change, error, loose > 0)
+    def choose(answers: _Answers, wanting: NDArray[np.bool_], most: int) -> Index:
+        """Return who gets more work: all who want it if that is affordable, else those who may decide something."""
+        low, high = np.maximum(answers.change - answers.error, 0.0), answers.change + answers.error
+        urgent = ~(answers.error <= STOPPED_SHORT)
+        for limit in limits:
+            urgent |= (low <= limit) & (limit < high)
+        if wanting.sum() > most:
+            wanting = wanting & (urgent | (high > low.max(initial=0.0)))
+        return np.sort(_rank(wanting, urgent, high)[:most])
 
-    def _improve(self, answers: _Answers, proposal: Proposal, some: Index, *, alone: bool) -> None:
-        """Replace answers about some people by what more work shows; everybody else is one person."""
-        place = np.full(self.people + 1, len(some))
-        place[some] = np.arange(len(some))
-        person, whose = place[self.person], place[self.rows[0]]
-        mine, problem = whose < len(some), self.problem
-        moves = np.full((int(person.max()) + 1, *proposal["at"].shape), np.nan)
-        moves[: len(some)] = proposal["moves"][some]
-        part = _Some(problem, person, len(some), (whose[mine], self.rows[1][mine]), self.known)
-        leaving, proposal = Leaving(problem.loss, person, problem.minimum), {**proposal, "moves": moves}
-        people = np.arange(len(some))
-        closer = leaving.minimise_alone(proposal, people) if alone else leaving.refine(proposal, people, rounds=1)
-        more = part._judge(closer)
-        better = more.error < answers.error[some]
-        rows = np.flatnonzero(mine)[better[whose[mine]]]
-        answers.log_without[rows] = more.log_without[better[whose[mine]]]
-        for name in ("change", "error", "loose"):
-            getattr(answers, name)[some[better]] = getattr(more, name)[better]
-
-
-def _choose(answers: _Answers, wanting: NDArray[np.bool_], limits: tuple[float, ...], most: int) -> Index:
-    """Return who gets more work: all who want it if that is affordable, else those who may decide something."""
-    low, high = np.maximum(answers.change - answers.error, 0.0), answers.change + answers.error
-    urgent = ~(answers.error <= STOPPED_SHORT)
-    for limit in limits:
-        urgent |= (low <= limit) & (limit < high)
-    if wanting.sum() > most:
-        wanting = wanting & (urgent | (high > low.max(initial=0.0)))
-    return np.sort(_rank(wanting, urgent, high)[:most])
+    answers, size = judge(proposal), loss.X.size * loss.C
+    affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
+    wanting = choose(answers, answers.error > TOLERANCE, int(_STEPS / (16 * size)))
+    if len(wanting) > affordable:
+        answers = judge(leaving.refine(proposal, wanting, rounds=1), answers)
+        wanting = choose(answers, answers.loose, affordable)
+    return judge(leaving.minimise_alone(proposal, wanting), answers) if len(wanting) else answers
 
 
 def _rank(wanting: NDArray[np.bool_], urgent: NDArray[np.bool_], high: Float) -> Index:
@@ -450,8 +428,9 @@ class Newton(Certificate):
                 "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"
             )
         curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
+        ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
         # a gradient that is left moves the parameters by at least this much, and scores by that times a question
-        if float(np.linalg.norm(problem.allowed / curve)) * reach.longest(d)[1] > _SHORT_ANYWHERE:
+        if float(np.linalg.norm(problem.allowed / curve) * np.linalg.norm(reach.best(ends))) > _SHORT_ANYWHERE:
             return f"its tolerance lets the solver stop far from its own minimum; {ADVICE}"
         return ""
 

@@ -28,7 +28,7 @@ from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.check.prepare import facts
 from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
-from privgate.theorems import catalogue, pipelines
+from privgate.theorems import catalogue, first_steps, pipelines
 from privgate.theorems.closed_form import Asked
 from privgate.theorems.logistic import LOGISTIC
 from privgate.theorems.pipelines import seen
@@ -156,7 +156,7 @@ def test_a_subclass_is_somebody_else_s_and_a_lie_about_a_step_is_found_out(monke
     X, y = frame()
     own = subject_of(make_pipeline(Shifty({"x": (-3, 3)}), EXACT), X[["x"]], y)
     assert seen(own).subject is own
-    monkeypatch.setitem(pipelines.FIXED, "StandardScaler", None)
+    monkeypatch.setitem(first_steps.LEARNS, "StandardScaler", ())
     liar = subject_of(make_pipeline(StandardScaler(), EXACT), X[["x"]], y)
     assert seen(liar).subject is liar
     assert "differently" in seen(liar).problem

@@ -1,0 +1,336 @@
+"""Which first steps learn nothing, and what they make of a whole domain: a range for each feature, never too narrow.
+
+A step is fixed where its class computes each record's features from that record and its parameters alone: ``LEARNS``
+says so from the library's documentation. Ranges come by interval arithmetic (docs/mathematics.md, section 17.1). Where
+a step's answers have no known range there is no image, and any question is allowed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from privgate.arrays import Float
+from privgate.models import FixedOneHot, FixedScaler
+from privgate.subject.domain import Domain
+
+#: our own first steps; a class derived from one of them is another class
+_OWN = (FixedScaler, FixedOneHot)
+_CONTAINERS = ("Pipeline", "ColumnTransformer", "FeatureUnion")
+#: largest degree of polynomials; they are made in this process
+_DEGREE = 4
+#: relative room for what our own steps round, who compute in double precision
+_ROUNDED = 1e-12
+#: and for what the library's round, each result: they compute in the precision of the question, half at the least
+_HALF = 2.0**-10
+#: below this half precision does not tell numbers from each other
+_SMALLEST = 2.0**-24
+#: elementwise functions that rise everywhere
+_RISING = ("log1p", "log", "log2", "log10", "sqrt", "exp", "expm1", "exp2", "tanh", "arctan", "arcsinh", "cbrt", "rint")
+_HASHING = "HashingVectorizer(n_features=1024, alternate_sign=False)"
+#: what to put in the place of a step that learns
+INSTEAD = {
+    "OneHotEncoder": "privgate.models.FixedOneHot(domain) or categories=[…]",
+    "OrdinalEncoder": "categories=[…]",
+    "SimpleImputer": "strategy='constant' with keep_empty_features=True",
+    "CountVectorizer": f"vocabulary=[…] or {_HASHING}",
+    "TfidfVectorizer": _HASHING,
+    "LabelEncoder": "privgate.models.FixedOneHot(domain)",
+} | dict.fromkeys(
+    ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer"),
+    "privgate.models.FixedScaler(domain)",
+)
+
+_CATEGORIES = (
+    ("its categories are read off them", lambda s: isinstance(s.categories, str)),
+    (
+        "rare categories are merged by their counts",
+        lambda s: s.min_frequency is not None or s.max_categories is not None,
+    ),
+)
+_FILES = ("it reads files, which are not part of the data", lambda s: s.input != "content")
+_MARKS = "it marks the columns that have missing values among them"
+#: class -> what it reads off the data, and with which parameters; no other class is known to be fixed
+LEARNS: dict[str, Sequence[tuple[str, Callable[[Any], bool]]]] = {
+    **dict.fromkeys(("FixedScaler", "FixedOneHot", "Binarizer", "Normalizer", "FeatureHasher"), ()),
+    "OneHotEncoder": _CATEGORIES,
+    "OrdinalEncoder": _CATEGORIES,
+    "SimpleImputer": (
+        ("its values are the {0.strategy} of them", lambda s: s.strategy != "constant"),
+        (_MARKS, lambda s: s.add_indicator),
+        ("a column that has no value is dropped; set keep_empty_features=True", lambda s: not s.keep_empty_features),
+    ),
+    "MissingIndicator": ((_MARKS, lambda s: s.features != "all"),),
+    "FunctionTransformer": (
+        (
+            "it calls a function of which nothing is known",
+            lambda s: not all(f is None or isinstance(f, np.ufunc) for f in (s.func, s.inverse_func)),
+        ),
+        ("it has arguments of which nothing is known", lambda s: bool(s.kw_args)),
+    ),
+    "PolynomialFeatures": (
+        (f"a degree above {_DEGREE} makes more features than are looked at", lambda s: np.max(s.degree) > _DEGREE),
+    ),
+    "HashingVectorizer": (_FILES,),
+    "CountVectorizer": (("the words are read off them", lambda s: s.vocabulary is None), _FILES),
+}
+
+
+def find_learning(step: Any, name: str = "") -> str:
+    """Return which step depends on the data, or may, and what to put in its place; empty if none does."""
+    if step is None or step in ("passthrough", "drop"):
+        return ""
+    kind = type(step).__name__
+    if not (type(step).__module__.startswith("sklearn.") or type(step) in _OWN):
+        return f"nothing is known of step {name!r} ({kind})"
+    if kind in _CONTAINERS:
+        return next((why for part, inner in list_parts(step) if (why := find_learning(inner, part))), "")
+    why = next((text.format(step) for text, learns in LEARNS.get(kind, ()) if learns(step)), "")
+    if kind in LEARNS and not why:
+        return ""
+    instead = f"; take {INSTEAD[kind]}" if kind in INSTEAD else ""
+    return f"step {name!r} ({kind}) depends on the data{why and f': {why}'}{instead}"
+
+
+def list_parts(step: Any) -> list[tuple[str, Any]]:
+    """Return (name, step) of what a pipeline, union or column transformer is made of, unfitted."""
+    kind = type(step).__name__
+    if kind == "Pipeline":
+        return list(step.steps)
+    if kind == "FeatureUnion":
+        return list(step.transformer_list)
+    return [*((name, inner) for name, inner, _ in step.transformers), ("remainder", step.remainder)]
+
+
+def list_classes(step: Any) -> tuple[str, ...]:
+    """Return the classes of all steps within, in their order."""
+    kind = type(step).__name__
+    if kind in _CONTAINERS:
+        return tuple(name for _, part in list_parts(step) for name in list_classes(part))
+    return () if step is None or isinstance(step, str) else (kind,)
+
+
+# What they make of a domain.
+
+
+class NoImage(Exception):  # noqa: N818  an answer, not an error
+    """Why the answers of the first steps have no known range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """Ranges of features, and which of them are one-hot together.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (d,)
+        NaN where nothing is known of a feature: text, or a column that nobody declared.
+    names : sequence of length d
+        What a reason names.
+    blocks : tuple of tuples of int
+        As in ``Domain``.
+    """
+
+    low: Float
+    high: Float
+    names: Sequence[Any]
+    blocks: tuple[tuple[int, ...], ...] = ()
+
+    def take(self, columns: Sequence[int]) -> "Image":
+        """Return some of the features, in this order."""
+        place = {c: k for k, c in enumerate(columns)}
+        blocks = (tuple(place[j] for j in b if j in place) for b in self.blocks)
+        at = np.asarray(columns, dtype=np.int64)
+        return Image(self.low[at], self.high[at], [self.names[c] for c in columns], tuple(b for b in blocks if b))
+
+    def domain(self) -> Domain:
+        """Return the ranges as a domain.
+
+        Raises
+        ------
+        NoImage
+            Of some feature nothing is known.
+        """
+        for low, high, name in zip(self.low, self.high, self.names, strict=True):
+            if np.isinf([low, high]).any():
+                raise NoImage(
+                    f"{name!r} may be infinite where it reaches the last step; declare a narrower range of it"
+                )
+            if np.isnan([low, high]).any():
+                raise NoImage(
+                    f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
+                    f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
+                )
+        return Domain(box=tuple(zip(self.low.tolist(), self.high.tolist(), strict=True)), blocks=self.blocks)
+
+
+def describe_queries(domain: Domain | None, X: Any) -> Image:
+    """Return what a raw query like the records ``X`` may hold; unknown where nothing is declared."""
+    d = int(X.shape[1]) if len(getattr(X, "shape", ())) == 2 else 0
+    names, (low, high) = list(getattr(X, "columns", range(d))), np.full((2, d), np.nan)
+    if domain is None or not d:
+        return Image(low, high, names)
+    if domain.columns is not None:
+        for k, column in enumerate(domain.columns):
+            numbers = column.values if column.ends is None else column.ends
+            if numbers and all(isinstance(v, int | float) for v in numbers):
+                low[k], high[k] = min(numbers), max(numbers)
+    elif domain.box is not None:
+        low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T.copy()
+    elif domain.categories is not None:
+        low, high = np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
+    return Image(low, high, names, domain.blocks)
+
+
+def transform_image(step: Any, given: Image) -> Image:
+    """Return what a fitted step makes of an image.
+
+    Raises
+    ------
+    NoImage
+        The step's answers have no known range.
+    """
+    if step is None or step == "passthrough":
+        return given
+    kind = type(step).__name__
+    if kind in ("FeatureUnion", "ColumnTransformer") and step.transformer_weights is not None:
+        raise NoImage(f"{kind} weighs its parts, and what that makes of a range is not looked at")
+    if kind == "Pipeline":
+        for _, inner in step.steps:
+            given = transform_image(inner, given)
+        return given
+    if kind == "FeatureUnion":
+        return _join([transform_image(inner, given) for _, inner in step.transformer_list if inner != "drop"])
+    if kind == "ColumnTransformer":
+        return _transform_columns(step, given)
+    return _IMAGES[kind](step, given)
+
+
+def _transform_columns(step: Any, given: Image) -> Image:
+    parts = []
+    for name, inner, _ in step.transformers_:
+        where = step.output_indices_[name]
+        if isinstance(inner, str) and inner == "drop":
+            continue
+        columns = list(step._transformer_to_input_indices[name])  # noqa: SLF001  how it resolved names, slices and selectors
+        part = transform_image(inner, given.take(columns))
+        if where.stop - where.start != len(part.low):
+            raise NoImage(f"step {name!r} gives {where.stop - where.start} features, {len(part.low)} were expected")
+        parts.append((where.start, part))
+    return _join([part for _, part in sorted(parts, key=lambda pair: pair[0])])
+
+
+def _join(images: Sequence[Image]) -> Image:
+    """Return the features of several images, one after the other."""
+    start = np.cumsum([0, *(len(i.low) for i in images)]).tolist()
+    blocks = tuple(tuple(j + s for j in b) for i, s in zip(images, start, strict=False) for b in i.blocks)
+    low, high = (np.concatenate([np.zeros(0), *(getattr(i, end) for i in images)]) for end in ("low", "high"))
+    return Image(low, high, [name for i in images for name in i.names], blocks)
+
+
+def _between(low: float, high: float, names: int | Sequence[Any]) -> Image:
+    """Return features of one range, with names or without."""
+    names = [""] * names if isinstance(names, int) else names
+    return Image(np.full(len(names), low), np.full(len(names), high), names)
+
+
+def _encode_one_hot(widths: Sequence[int], names: Sequence[Any]) -> Image:
+    features = [n for n, w in zip(names, widths, strict=True) for _ in range(w)]
+    edges = np.cumsum([0, *widths]).tolist()
+    blocks = tuple(tuple(range(a, b)) for a, b in pairwise(edges) if b > a)
+    return Image(np.zeros(len(features)), np.ones(len(features)), features, blocks)
+
+
+def _encode_categories(step: Any, _: Image) -> Image:
+    dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
+    widths = [len(c) - (gone is not None) for c, gone in zip(step.categories_, dropped, strict=True)]
+    return _encode_one_hot(widths, range(len(widths)))
+
+
+def _encode_ordinals(step: Any, given: Image) -> Image:
+    high = np.array([len(c) - 1.0 for c in step.categories_])
+    low = np.zeros(len(high))
+    for value in (step.unknown_value, step.encoded_missing_value):
+        if value is not None and np.isfinite(value):
+            low, high = np.minimum(low, value), np.maximum(high, value)
+    return Image(low, high, given.names)
+
+
+def _impute(step: Any, given: Image) -> Image:
+    numbers = all(isinstance(v, int | float | np.number) for v in step.statistics_.tolist())
+    value = step.statistics_.astype(np.float64) if numbers else np.nan
+    return Image(np.minimum(given.low, value), np.maximum(given.high, value), given.names)
+
+
+def _normalise(_: Any, given: Image) -> Image:
+    low = np.where(given.low >= 0, 0.0, -1.0 - _HALF)  # NaN compares as not: nothing known, anything from -1
+    return Image(low, np.full(len(low), 1.0 + _HALF), given.names)
+
+
+def _apply_function(step: Any, given: Image) -> Image:
+    if step.func is None:
+        return given
+    if getattr(step.func, "__name__", "") not in _RISING:
+        raise NoImage(f"nothing is known of the range of {getattr(step.func, '__name__', 'its function')}")
+    with np.errstate(all="ignore"):
+        return Image(*_widen(step.func(given.low), step.func(given.high)), given.names)
+
+
+def _multiply(step: Any, given: Image) -> Image:
+    """Return the ranges of products of powers."""
+    low, high = np.ones((2, len(step.powers_)))
+    for k, powers in enumerate(step.powers_):
+        for j in np.flatnonzero(powers):
+            ends = np.array([given.low[j], given.high[j]]) ** int(powers[j])
+            least = 0.0 if powers[j] % 2 == 0 and given.low[j] < 0 < given.high[j] else ends.min()
+            corners = np.outer([low[k], high[k]], [least, ends.max()])
+            low[k], high[k] = corners.min(), corners.max()
+    names = ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_]
+    return Image(*_widen(low, high, step.powers_.sum(axis=1)), names)
+
+
+def _hash(step: Any, _: Image) -> Image:
+    if step.norm is None and not step.binary:
+        raise NoImage("a text of any length has counts of any size; set norm='l2' or binary=True in HashingVectorizer")
+    # several words may fall on one feature, so that binary bounds nothing unless it is applied to features
+    if step.norm is None:
+        raise NoImage("words that share a feature add up; set norm='l2' in HashingVectorizer")
+    high = 1.0 + _ROUNDED
+    return _between(-high if step.alternate_sign else 0.0, high, step.n_features)
+
+
+def _count(step: Any, _: Image) -> Image:
+    if not step.binary:
+        raise NoImage("a text of any length has counts of any size; set binary=True in CountVectorizer")
+    return _between(0.0, 1.0, len(step.vocabulary_))
+
+
+def _refuse(step: Any, _: Image) -> Image:
+    raise NoImage(f"the answers of {type(step).__name__} have no limit")
+
+
+def _widen(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
+    """Return ranges whose ends are widened by what so many results in half precision round; 0 stays 0, as it does."""
+    room = [np.where(end == 0, 0.0, np.abs(end) * _HALF * results + _SMALLEST) for end in (low, high)]
+    return low - room[0], high + room[1]
+
+
+_IMAGES: dict[str, Callable[[Any, Image], Image]] = {
+    "FixedScaler": lambda step, _: _between(0.0, 1.0, sum(1 + c.missing for c in step.columns_)),
+    "FixedOneHot": lambda step, _: _encode_one_hot(
+        [len(c.values or ()) + c.missing for c in step.columns_], [c.name for c in step.columns_]
+    ),
+    "OneHotEncoder": _encode_categories,
+    "OrdinalEncoder": _encode_ordinals,
+    "SimpleImputer": _impute,
+    "MissingIndicator": lambda _, given: _between(0.0, 1.0, given.names),
+    "FunctionTransformer": _apply_function,
+    "Binarizer": lambda _, given: _between(0.0, 1.0, given.names),
+    "Normalizer": _normalise,
+    "PolynomialFeatures": _multiply,
+    "HashingVectorizer": _hash,
+    "FeatureHasher": _refuse,
+    "CountVectorizer": _count,
+}
