@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.models import FixedOneHot, FixedScaler
@@ -205,7 +206,7 @@ def transform_image(step: Any, given: Image) -> Image:
         return _join([transform_image(inner, given) for _, inner in step.transformer_list if inner != "drop"])
     if kind == "ColumnTransformer":
         return _transform_columns(step, given)
-    return _IMAGES[kind](step, given)
+    return _transform_words(step) if "Vectorizer" in kind else _transform_features(step, kind, given)
 
 
 def _transform_columns(step: Any, given: Image) -> Image:
@@ -230,12 +231,6 @@ def _join(images: Sequence[Image]) -> Image:
     return Image(low, high, [name for i in images for name in i.names], blocks)
 
 
-def _between(low: float, high: float, names: int | Sequence[Any]) -> Image:
-    """Return features of one range, with names or without."""
-    names = [""] * names if isinstance(names, int) else names
-    return Image(np.full(len(names), low), np.full(len(names), high), names)
-
-
 def _encode_one_hot(widths: Sequence[int], names: Sequence[Any]) -> Image:
     features = [n for n, w in zip(names, widths, strict=True) for _ in range(w)]
     edges = np.cumsum([0, *widths]).tolist()
@@ -243,94 +238,78 @@ def _encode_one_hot(widths: Sequence[int], names: Sequence[Any]) -> Image:
     return Image(np.zeros(len(features)), np.ones(len(features)), features, blocks)
 
 
-def _encode_categories(step: Any, _: Image) -> Image:
-    dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
-    widths = [len(c) - (gone is not None) for c, gone in zip(step.categories_, dropped, strict=True)]
-    return _encode_one_hot(widths, range(len(widths)))
+def _transform_features(step: Any, kind: str, given: Image) -> Image:
+    """Return what a step of a class of ``LEARNS`` makes of an image of columns."""
+    match kind:
+        case "FixedScaler":
+            return _between(0.0, 1.0, [""] * sum(1 + c.missing for c in step.columns_))
+        case "MissingIndicator" | "Binarizer":
+            return _between(0.0, 1.0, given.names)
+        case "Normalizer":
+            low = np.where(given.low >= 0, 0.0, -1.0 - _HALF)  # NaN compares as not: nothing known, anything from -1
+            return Image(low, np.full(len(low), 1.0 + _HALF), given.names)
+        case "FixedOneHot":
+            columns = step.columns_
+            return _encode_one_hot([len(c.values or ()) + c.missing for c in columns], [c.name for c in columns])
+        case "OneHotEncoder":
+            dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
+            widths = [len(c) - (gone is not None) for c, gone in zip(step.categories_, dropped, strict=True)]
+            return _encode_one_hot(widths, range(len(widths)))
+        case "OrdinalEncoder":
+            high = np.array([len(c) - 1.0 for c in step.categories_])
+            ends = [
+                v for v in (0.0, step.unknown_value, step.encoded_missing_value) if v is not None and np.isfinite(v)
+            ]
+            return Image(np.full(len(high), min(ends)), np.maximum(high, max(ends)), given.names)
+        case "SimpleImputer":
+            numbers = all(isinstance(v, int | float | np.number) for v in step.statistics_.tolist())
+            value = step.statistics_.astype(np.float64) if numbers else np.nan
+            return Image(np.minimum(given.low, value), np.maximum(given.high, value), given.names)
+        case "PolynomialFeatures":
+            return _multiply(step.powers_, given)
+        case "FunctionTransformer" if step.func is None:
+            return given
+        case "FunctionTransformer" if step.func.__name__ in _RISING:
+            with np.errstate(all="ignore"):
+                return Image(*_widen(step.func(given.low), step.func(given.high)), given.names)
+        case "FunctionTransformer":
+            raise NoImage(f"nothing is known of the range of {step.func.__name__}")
+    raise NoImage(f"the answers of {kind} have no limit")
 
 
-def _encode_ordinals(step: Any, given: Image) -> Image:
-    high = np.array([len(c) - 1.0 for c in step.categories_])
-    low = np.zeros(len(high))
-    for value in (step.unknown_value, step.encoded_missing_value):
-        if value is not None and np.isfinite(value):
-            low, high = np.minimum(low, value), np.maximum(high, value)
-    return Image(low, high, given.names)
-
-
-def _impute(step: Any, given: Image) -> Image:
-    numbers = all(isinstance(v, int | float | np.number) for v in step.statistics_.tolist())
-    value = step.statistics_.astype(np.float64) if numbers else np.nan
-    return Image(np.minimum(given.low, value), np.maximum(given.high, value), given.names)
-
-
-def _normalise(_: Any, given: Image) -> Image:
-    low = np.where(given.low >= 0, 0.0, -1.0 - _HALF)  # NaN compares as not: nothing known, anything from -1
-    return Image(low, np.full(len(low), 1.0 + _HALF), given.names)
-
-
-def _apply_function(step: Any, given: Image) -> Image:
-    if step.func is None:
-        return given
-    if getattr(step.func, "__name__", "") not in _RISING:
-        raise NoImage(f"nothing is known of the range of {getattr(step.func, '__name__', 'its function')}")
-    with np.errstate(all="ignore"):
-        return Image(*_widen(step.func(given.low), step.func(given.high)), given.names)
-
-
-def _multiply(step: Any, given: Image) -> Image:
-    """Return the ranges of products of powers."""
-    low, high = np.ones((2, len(step.powers_)))
-    for k, powers in enumerate(step.powers_):
-        for j in np.flatnonzero(powers):
-            ends = np.array([given.low[j], given.high[j]]) ** int(powers[j])
-            least = 0.0 if powers[j] % 2 == 0 and given.low[j] < 0 < given.high[j] else ends.min()
-            corners = np.outer([low[k], high[k]], [least, ends.max()])
-            low[k], high[k] = corners.min(), corners.max()
-    names = ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in step.powers_]
-    return Image(*_widen(low, high, step.powers_.sum(axis=1)), names)
-
-
-def _hash(step: Any, _: Image) -> Image:
+def _transform_words(step: Any) -> Image:
+    """Return what a vectorizer makes of any text."""
+    if type(step).__name__ == "CountVectorizer":
+        if not step.binary:
+            raise NoImage("a text of any length has counts of any size; set binary=True in CountVectorizer")
+        return _between(0.0, 1.0, [""] * len(step.vocabulary_))
     if step.norm is None and not step.binary:
         raise NoImage("a text of any length has counts of any size; set norm='l2' or binary=True in HashingVectorizer")
     # several words may fall on one feature, so that binary bounds nothing unless it is applied to features
     if step.norm is None:
         raise NoImage("words that share a feature add up; set norm='l2' in HashingVectorizer")
     high = 1.0 + _ROUNDED
-    return _between(-high if step.alternate_sign else 0.0, high, step.n_features)
+    return _between(-high if step.alternate_sign else 0.0, high, [""] * step.n_features)
 
 
-def _count(step: Any, _: Image) -> Image:
-    if not step.binary:
-        raise NoImage("a text of any length has counts of any size; set binary=True in CountVectorizer")
-    return _between(0.0, 1.0, len(step.vocabulary_))
+def _between(low: float, high: float, names: Sequence[Any]) -> Image:
+    return Image(np.full(len(names), low), np.full(len(names), high), names)
 
 
-def _refuse(step: Any, _: Image) -> Image:
-    raise NoImage(f"the answers of {type(step).__name__} have no limit")
+def _multiply(powers: NDArray[Any], given: Image) -> Image:
+    """Return the ranges of products of powers (m, d)."""
+    low, high = np.ones((2, len(powers)))
+    for k, exponents in enumerate(powers):
+        for j in np.flatnonzero(exponents):
+            ends = np.array([given.low[j], given.high[j]]) ** int(exponents[j])
+            least = 0.0 if exponents[j] % 2 == 0 and given.low[j] < 0 < given.high[j] else ends.min()
+            corners = np.outer([low[k], high[k]], [least, ends.max()])
+            low[k], high[k] = corners.min(), corners.max()
+    names = ["*".join(str(given.names[j]) for j in np.flatnonzero(p).tolist()) for p in powers]
+    return Image(*_widen(low, high, powers.sum(axis=1)), names)
 
 
 def _widen(low: Float, high: Float, results: Any = 1) -> tuple[Float, Float]:
     """Return ranges whose ends are widened by what so many results in half precision round; 0 stays 0, as it does."""
     room = [np.where(end == 0, 0.0, np.abs(end) * _HALF * results + _SMALLEST) for end in (low, high)]
     return low - room[0], high + room[1]
-
-
-_IMAGES: dict[str, Callable[[Any, Image], Image]] = {
-    "FixedScaler": lambda step, _: _between(0.0, 1.0, sum(1 + c.missing for c in step.columns_)),
-    "FixedOneHot": lambda step, _: _encode_one_hot(
-        [len(c.values or ()) + c.missing for c in step.columns_], [c.name for c in step.columns_]
-    ),
-    "OneHotEncoder": _encode_categories,
-    "OrdinalEncoder": _encode_ordinals,
-    "SimpleImputer": _impute,
-    "MissingIndicator": lambda _, given: _between(0.0, 1.0, given.names),
-    "FunctionTransformer": _apply_function,
-    "Binarizer": lambda _, given: _between(0.0, 1.0, given.names),
-    "Normalizer": _normalise,
-    "PolynomialFeatures": _multiply,
-    "HashingVectorizer": _hash,
-    "FeatureHasher": _refuse,
-    "CountVectorizer": _count,
-}

@@ -96,7 +96,7 @@ def limits_of(subject, model, others):
     except affine_scores.Unread as exc:
         return str(exc)
     told = {"release": affine_scores.RELEASES[int(head[1])], "features": int(head[3]), "single": bool(head[4])}
-    return limits(two_models.posed(subject, (body, np.stack([b for _, b in rest])), told))
+    return limits(two_models.pose(subject, (body, np.stack([b for _, b in rest])), told))
 
 
 def questions(rng, subject, count):
@@ -106,7 +106,7 @@ def questions(rng, subject, count):
         d = X.shape[1]
         x = rng.dirichlet(np.full(d, 0.3), count) * (domain.max_length or domain.norm)
         return np.concatenate([x, np.zeros((1, d)), np.eye(d) * (domain.max_length or domain.norm)])
-    columns = two_models.columns(subject)
+    columns = two_models.list_columns(subject)
     values = []
     for choices, ranged in columns:
         drawn = [choices[i] for i in rng.integers(0, len(choices), count)]

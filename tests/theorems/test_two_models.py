@@ -153,7 +153,7 @@ def test_whole_numbers_are_asked_between_them_and_texts_beyond_their_length():
     X, y = frame()
     whole = np.rint(X[["a", "b"]].to_numpy()).astype(np.int64)
     limit_without(3, subject_of(make_pipeline(StandardScaler(), LAST), whole, y, Domain(box=[(-0.9, 0.9)] * 2)))
-    asked = affine_scores.questions([(["abcd"], False)], np.zeros((1, 1), dtype=int), np.array([["ab"]]))
+    asked = affine_scores.make_questions([(["abcd"], False)], np.zeros((1, 1), dtype=int), np.array([["ab"]]))
     assert asked[0, 0] == "abcd"
     limit_without(3, subject_of(make_pipeline(FIRST, LAST), X.assign(k=pd.Categorical(X["k"])), y, DOMAIN))
 
@@ -193,15 +193,17 @@ def test_a_model_that_lacks_what_is_read_loses_no_answers():
     model = models.fit(make_pipeline(StandardScaler(), LAST), X[["a"]], y)
     del model[-1].coef_
     opened = SimpleNamespace(recipe=Recipe(LAST), classes=np.arange(2), domain={"box": [[-1, 1]]}, X=X[["a"]])
-    assert two_models.read_reason(affine_scores.table(opened, model, 40).ravel()) == "reading it raised AttributeError"
+    assert (
+        two_models.decode_reason(affine_scores.table(opened, model, 40).ravel()) == "reading it raised AttributeError"
+    )
 
 
 def test_answers_that_are_not_those_of_the_coefficients_are_noticed(monkeypatch):
-    (X, y), last = frame(), affine_scores.last_step
+    (X, y), last = frame(), affine_scores.read_last_step
     model = models.fit(make_pipeline(StandardScaler(), LAST), X[["a", "b"]], y)
     said = model.predict_proba
     model.predict_proba = lambda X: 0.9 * said(X) + 0.05
-    monkeypatch.setattr(affine_scores, "last_step", lambda model: (model[:-1], last(model[-1])[1]))
+    monkeypatch.setattr(affine_scores, "read_last_step", lambda model: (model[:-1], last(model[-1])[1]))
     with pytest.raises(affine_scores.Unread, match="coefficients"):
         affine_scores.read(model, Domain(box=[(-1, 1)] * 2).payload(), X[["a", "b"]])
 
