@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.kernel.linear import DOUBLE, RELEASES, SINGLE
 
-#: numbers of a table before what choices add: whether it was read, release, scores, features, single precision
-HEAD = 5
+HEAD = 5  # numbers of a table before what choices add: whether it was read, release, scores, features, single precision
 SCALERS = ("StandardScaler", "RobustScaler", "MaxAbsScaler", "MinMaxScaler")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder")
 LOGISTIC = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis", "SGDClassifier")
@@ -24,8 +23,7 @@ NUMBERS = ("Ridge", "RidgeCV", "LinearRegression", "ElasticNet", "Lasso", "Bayes
            "SGDRegressor", "LinearSVR", "PLSRegression")  # fmt: skip
 #: scores that a sigmoid calibrator may read
 CALIBRATED = (*LOGISTIC, "LinearSVC", "RidgeClassifier", "RidgeClassifierCV")
-#: questions at which a table is compared with the model's answers
-_QUESTIONS = 256
+_QUESTIONS = 256  # questions at which a table is compared with the model's answers
 
 #: of each column its choices, and whether it is a range
 Columns = list[tuple[list[Any], bool]]

@@ -20,14 +20,11 @@ from privgate.subject.domain import Domain
 #: our own first steps; a class derived from one of them is another class
 _OWN = (FixedScaler, FixedOneHot)
 _CONTAINERS = ("Pipeline", "ColumnTransformer", "FeatureUnion")
-#: largest degree of polynomials; they are made in this process
-_DEGREE = 4
-#: relative room for what our own steps round, who compute in double precision
-_ROUNDED = 1e-12
+_DEGREE = 4  # largest degree of polynomials; they are made in this process
+_ROUNDED = 1e-12  # relative room for what our own steps round, who compute in double precision
 #: and for what the library's round, each result: they compute in the precision of the question, half at the least
 _HALF = 2.0**-10
-#: below this half precision does not tell numbers from each other
-_SMALLEST = 2.0**-24
+_SMALLEST = 2.0**-24  # below this half precision does not tell numbers from each other
 #: elementwise functions that rise everywhere
 _RISING = ("log1p", "log", "log2", "log10", "sqrt", "exp", "expm1", "exp2", "tanh", "arctan", "arcsinh", "cbrt", "rint")
 _HASHING = "HashingVectorizer(n_features=1024, alternate_sign=False)"
@@ -46,11 +43,9 @@ INSTEAD = {
 
 _CATEGORIES = (
     ("its categories are read off them", lambda s: isinstance(s.categories, str)),
-    (
-        "rare categories are merged by their counts",
-        lambda s: s.min_frequency is not None or s.max_categories is not None,
-    ),
+    ("rare categories are merged by their counts", lambda s: (s.min_frequency, s.max_categories) != (None, None)),
 )
+_KNOWN = {type(None), np.ufunc}
 _FILES = ("it reads files, which are not part of the data", lambda s: s.input != "content")
 _MARKS = "it marks the columns that have missing values among them"
 #: class -> what it reads off the data, and with which parameters; no other class is known to be fixed
@@ -65,10 +60,7 @@ LEARNS: dict[str, Sequence[tuple[str, Callable[[Any], bool]]]] = {
     ),
     "MissingIndicator": ((_MARKS, lambda s: s.features != "all"),),
     "FunctionTransformer": (
-        (
-            "it calls a function of which nothing is known",
-            lambda s: not all(f is None or isinstance(f, np.ufunc) for f in (s.func, s.inverse_func)),
-        ),
+        ("it calls a function of which nothing is known", lambda s: not {type(s.func), type(s.inverse_func)} <= _KNOWN),
         ("it has arguments of which nothing is known", lambda s: bool(s.kw_args)),
     ),
     "PolynomialFeatures": (
@@ -122,22 +114,12 @@ class NoImage(Exception):  # noqa: N818  an answer, not an error
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """Ranges of features, and which of them are one-hot together.
+    """Ranges of d features, and which of them are one-hot together."""
 
-    Parameters
-    ----------
-    low, high : float64 arrays of shape (d,)
-        NaN where nothing is known of a feature: text, or a column that nobody declared.
-    names : sequence of length d
-        What a reason names.
-    blocks : tuple of tuples of int
-        As in ``Domain``.
-    """
-
-    low: Float
+    low: Float  # NaN where nothing is known of a feature: text, or a column that nobody declared
     high: Float
-    names: Sequence[Any]
-    blocks: tuple[tuple[int, ...], ...] = ()
+    names: Sequence[Any]  # what a reason names
+    blocks: tuple[tuple[int, ...], ...] = ()  # as in ``Domain``
 
     def take(self, columns: Sequence[int]) -> "Image":
         """Return some of the features, in this order."""
@@ -147,13 +129,7 @@ class Image:
         return Image(self.low[at], self.high[at], [self.names[c] for c in columns], tuple(b for b in blocks if b))
 
     def domain(self) -> Domain:
-        """Return the ranges as a domain.
-
-        Raises
-        ------
-        NoImage
-            Of some feature nothing is known.
-        """
+        """Return the ranges as a domain; raise ``NoImage`` where nothing is known of some feature."""
         for low, high, name in zip(self.low, self.high, self.names, strict=True):
             if np.isinf([low, high]).any():
                 raise NoImage(
@@ -186,13 +162,7 @@ def describe_queries(domain: Domain | None, X: Any) -> Image:
 
 
 def transform_image(step: Any, given: Image) -> Image:
-    """Return what a fitted step makes of an image.
-
-    Raises
-    ------
-    NoImage
-        The step's answers have no known range.
-    """
+    """Return what a fitted step makes of an image; raise ``NoImage`` where its answers have no known range."""
     if step is None or step == "passthrough":
         return given
     kind = type(step).__name__

@@ -11,12 +11,9 @@ from privgate.kernel.accepted import Accepted
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
-#: unit roundoff of float64: one operation errs by at most this share
-U = 2.0**-53
-#: the smallest share of a count that float64 holds in full
-TINY = 1e-290
-#: entries of the largest sparse table that is written out
-_CELLS = 4e8
+U = 2.0**-53  # unit roundoff of float64: one operation errs by at most this share
+TINY = 1e-290  # the smallest share of a count that float64 holds in full
+_CELLS = 4e8  # entries of the largest sparse table that is written out
 VANISHED = "without the person one class has no record left"
 #: what looking at a parameter or a column of a kind that nobody expects may raise
 ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
@@ -185,28 +182,14 @@ def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """A declared domain as a set of vectors; the intersection of what is stated.
+    """A declared domain as a set of vectors; the intersection of what is stated."""
 
-    Parameters
-    ----------
-    low, high : float64 array of shape (d,), optional
-        Box.
-    length : float, optional
-        Non-negative vectors whose entries sum to at most this.
-    norm : float, optional
-        Non-negative vectors of at most this Euclidean norm.
-    whole : bool
-        Whether only whole numbers are asked about; real numbers are then a superset.
-    blocks : tuple of int64 arrays
-        Sides of the box from 0 to 1 of which at most one is 1 and the others are 0: one-hot encodings.
-    """
-
-    low: Float | None = None
+    low: Float | None = None  # box, (d,)
     high: Float | None = None
-    length: float | None = None
-    norm: float | None = None
-    whole: bool = False
-    blocks: tuple[Index, ...] = ()
+    length: float | None = None  # non-negative vectors whose entries sum to at most this
+    norm: float | None = None  # non-negative vectors of at most this Euclidean norm
+    whole: bool = False  # whether only whole numbers are asked about; real numbers are then a superset
+    blocks: tuple[Index, ...] = ()  # sides of the box of which at most one is 1 and the others are 0: one-hot encodings
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> "Reach | str":

@@ -37,55 +37,35 @@ from privgate.theorems.retrained import Retrained, Status
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
 ADVICE = "set solver='newton-cholesky', tol=1e-8 in the recipe"
-#: multiplications spent on refits that are looked at: all of them for small data, where trouble is
-_WORK = 1e8
-#: fewer refits than this say nothing
-_FEW = 10
-#: the registered model may need at most this share of ``max_iter``, so that refits have enough
-_SHARE = 3
-#: rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
-_ROUNDED = 10.0
+_WORK = 1e8  # multiplications spent on refits that are looked at: all of them for small data, where trouble is
+_FEW = 10  # fewer refits than this say nothing
+_SHARE = 3  # the registered model may need at most this share of ``max_iter``, so that refits have enough
+_ROUNDED = 10.0  # rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
 #: parameters beyond which the Hessian and its inverse take more than 1 GB, and beyond which it is too large to factor
 LARGEST, _PARAMETERS = 8000, 2_500
-#: nats; wanted bound on the error of each log-probability, two digits below any limit of a policy
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # nats; wanted bound on the error of each log-probability, two digits below any limit of a policy
 #: nats; where both trainings together may stop further than this from their minima, leave-one-out measures the solver
 STOPPED_SHORT = 0.05
 #: nats by which a training may miss its minimum anywhere in a domain; beyond, a limit would be about the solver
 _SHORT_ANYWHERE = 0.5
 #: log-odds from which on a released probability has lost digits, or is 0; of two classes, 1 - p
 _DEEPEST, _DIGITS_OF_TWO = 700.0, 34.6
-#: parameters of models without a person that are in memory at once
-_MOVES = 30_000_000
-#: multiplications spent on further steps, and on minima of their own
-_STEPS, _ALONE = 2e10, 1e10
-#: how many times what it would be without errors a limit may be, before it is worth more work
-_LOOSE = 1.02
+_MOVES = 30_000_000  # parameters of models without a person that are in memory at once
+_STEPS, _ALONE = 2e10, 1e10  # multiplications spent on further steps, and on minima of their own
+_LOOSE = 1.02  # how many times what it would be without errors a limit may be, before it is worth more work
 _ILL = "the Hessian is too ill-conditioned for a certificate"
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is minimised on all training records, and what is known of every training on these, or on fewer.
-
-    Parameters
-    ----------
-    u : float64 array of shape (C, p)
-        Parameters trained on all records, the intercept last; one row for two classes.
-    allowed : float64 array of shape (p,)
-        Largest size of a component of f's gradient where a training ends, rounding included.
-    why : str
-        Why no gradient is promised; empty if it is bounded.
-    seen : int
-        Refits that were looked at; all ended by the gradient test.
-    """
+    """What is minimised on all training records, and what is known of every training on these, or on fewer."""
 
     subject: Subject
     loss: Loss
-    u: Float
-    allowed: Float
-    why: str = ""
-    seen: int = 0
+    u: Float  # (C, p): parameters trained on all records, the intercept last; one row for two classes
+    allowed: Float  # (p,): largest size of a component of f's gradient where a training ends, rounding included
+    why: str = ""  # why no gradient is promised; empty if it is bounded
+    seen: int = 0  # refits that were looked at; all ended by the gradient test
 
     @property
     def intercept(self) -> bool:
@@ -266,15 +246,11 @@ class Logistic(Engine):
         if problem.u.size > LARGEST:
             return "the Hessian is too large for a certificate"
         try:
-            least = problem.estimate_distance(problem.loss.X).min()
+            near = problem.estimate_distance(problem.loss.X).min() <= STOPPED_SHORT
         except np.linalg.LinAlgError:
             return _ILL
-        if least <= STOPPED_SHORT:
-            return ""
-        return (
-            "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the "
-            f"solver; {ADVICE}"
-        )
+        far = "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the solver"
+        return "" if near else f"{far}; {ADVICE}"
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
         """Return everybody who can be certified; the others are left to refits.
@@ -302,10 +278,8 @@ class Logistic(Engine):
         gone = vanishing(subject, units)
         log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
         undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
-        retrained = Retrained.of(
-            self.name, units, asked.seeds[:1], asked.rows, log_with[None], log_without[None],
-            status=Status.CONVERGED, error=error, undefined=undefined,
-        )  # fmt: skip
+        of_all = (units, asked.seeds[:1], asked.rows, log_with[None], log_without[None])
+        retrained = Retrained.of(self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined)
         kept = gone | (error <= STOPPED_SHORT)
         return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
 
@@ -337,13 +311,7 @@ class _Answers(NamedTuple):
 
 
 def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: tuple[float, ...]) -> _Answers:
-    """Return answers about units as near as the budget allows.
-
-    Parameters
-    ----------
-    rows : (int64 array of shape (R,), float64 array of shape (R, p))
-        Which of the units each question is about, and the question.
-    """
+    """Return answers about units as near as the budget allows; of ``rows``, whom each question is about comes first."""
     (whose, X), loss, people = rows, problem.loss, np.arange(len(units))
     leaving = Leaving(loss, problem.group(units), problem.minimum)
     proposal = leaving.propose(people)
@@ -424,9 +392,8 @@ class Newton(Certificate):
         ranges = reach.maximum(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
         # of two classes the first is released as 1 - p
         if np.abs(ranges).max() > _DEEPEST or (classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
-            return (
-                "float64 holds some probabilities of the domain in too few digits; declare a narrower domain or lower C"
-            )
+            what = "float64 holds some probabilities of the domain in too few digits"
+            return f"{what}; declare a narrower domain or lower C"
         curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
         ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
         # a gradient that is left moves the parameters by at least this much, and scores by that times a question
@@ -487,11 +454,13 @@ def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:
         at, moves = (np.concatenate([v, np.zeros((*v.shape[:-1], 1))], axis=-1) for v in (at, moves))
     known, high = np.isfinite(moves).all(axis=(1, 2)), np.full(people, np.inf)
     accepted, none = Accepted.of(case, at.shape[1] - 1), np.zeros(int(known.sum()))
-    limit = float(case.settings["limit"])
+    exact: dict[str, Any] = {
+        "errors": (0.0, none),
+        "rounded": (np.zeros(()), none),
+        "limit": float(case.settings["limit"]),
+    }
     with np.errstate(all="ignore"):
-        high[known] = over_questions(
-            accepted, at, moves[known], errors=(0.0, none), rounded=(np.zeros(()), none), limit=limit
-        )
+        high[known] = over_questions(accepted, at, moves[known], **exact)
     return high
 
 

@@ -16,12 +16,9 @@ Certificate = dict[str, NDArray[Any]]
 #: parameters (C, p), and there probabilities (n, C) and the Hessian (C p, C p)
 Minimum = tuple[Float, Float, Float]
 
-#: entries of the largest temporary array
-_BLOCK = 4_000_000
-#: steps of Newton's method at most
-_ROUNDS = 60
-#: squared length of a Newton step at which it ends: below what any limit tells
-_ENDED = 1e-20
+_BLOCK = 4_000_000  # entries of the largest temporary array
+_ROUNDS = 60  # steps of Newton's method at most
+_ENDED = 1e-20  # squared length of a Newton step at which it ends: below what any limit tells
 
 
 class Loss:
@@ -104,15 +101,7 @@ class Leaving:
     """Newton steps of people who leave a minimum: the Hessian without theirs, by the push-through identity.
 
     With B the person's records, S their curvatures and A = B' H^-1 B, the Hessian is H' = H - B S B', and
-    H'^-1 g = H^-1 g + H^-1 B (I - S A)^-1 S B' H^-1 g.
-
-    Parameters
-    ----------
-    loss : Loss
-    person : int64 array of shape (n,)
-        Whose each record is, from 0.
-    minimum : tuple, optional
-        What ``Loss.minimise`` returned; made here if absent.
+    H'^-1 g = H^-1 g + H^-1 B (I - S A)^-1 S B' H^-1 g. ``person`` (n,) is whose each record is, from 0.
     """
 
     def __init__(self, loss: Loss, person: Index, minimum: Minimum | None = None) -> None:

@@ -24,44 +24,23 @@ from privgate.theorems.closed_form import Engine
 from privgate.theorems.first_steps import Image, NoImage
 from privgate.theorems.hypotheses import Reach
 
-#: random subsets on which first steps are fitted again
-SUBSETS = 3
-#: largest transformed table, numbers
-_CELLS = 1e8
-#: how a theorem's refusal begins where it is about another kind of model
-OTHER_KIND = "the recipe is not "
+SUBSETS = 3  # random subsets on which first steps are fitted again
+_CELLS = 1e8  # largest transformed table, numbers
+OTHER_KIND = "the recipe is not "  # how a theorem's refusal begins where it is about another kind of model
 _Asked = TypeVar("_Asked", Engine, Certificate)
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a subject comes to where its first steps are fixed.
-
-    Parameters
-    ----------
-    subject : Subject
-        The last step on transformed records; the subject itself where there is nothing to see through.
-    problem : str
-        Why a pipeline is not seen through; empty where it is, or where the recipe is no pipeline.
-    steps : tuple of str
-        Classes of the first steps.
-    no_image : str
-        Why the questions that the last step can be asked are not known; empty where they are.
-    first : estimator or None
-        The first steps, fitted.
-    last : str
-        Class of the last step of a pipeline, seen through or not; empty for other recipes.
-    anywhere : bool
-        Whether the first steps map every query into the ranges of the last one's domain, declared or not.
-    """
+    """What a subject comes to where its first steps are fixed: the last step on transformed records, or itself."""
 
     subject: Subject
-    problem: str = ""
-    steps: tuple[str, ...] = ()
-    no_image: str = ""
-    first: Any = None
-    last: str = ""
-    anywhere: bool = False
+    problem: str = ""  # why a pipeline is not seen through; empty where it is, or where the recipe is no pipeline
+    steps: tuple[str, ...] = ()  # classes of the first steps
+    no_image: str = ""  # why the questions that the last step can be asked are not known; empty where they are
+    first: Any = None  # the first steps, fitted
+    last: str = ""  # class of the last step of a pipeline, seen through or not; empty for other recipes
+    anywhere: bool = False  # whether the first steps map every query into the ranges of the last one's domain
 
     @property
     def words(self) -> str:

@@ -15,8 +15,7 @@ from privgate.theorems import affine_scores
 from privgate.theorems.affine_scores import HEAD
 from privgate.theorems.certificate import Certificate, Certified, Units
 
-#: of ``Retrained.changes``: the tables of the models without each person
-TABLES = "affine_scores"
+TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
 #: people who are trained without for their tables alone, and numbers of one table, at most
 MOST, LARGEST = 1_000, 1 << 20
 #: why limits are infinite whose models were read
