@@ -187,24 +187,3 @@ def check_any(rng, tally, *, people=4):
             case = s.case(certificate, asked="any", arrays=arrays, limit=float(10 ** rng.uniform(-2, 1)), **settings)
             # own records that are accepted are questions too
             tally.see(name, case, who, true, at_most=np.maximum(true, own))
-
-
-def check_search(rng, tally, *, rounds=60):
-    """Search for a certificate that makes one person's upper limit smallest; compare every one on the way."""
-    s = sample(rng, small=True)
-    i = int(rng.integers(s.people))
-    (_, true), best, c = own_truth(s, [i]), np.inf, honest(s)
-    move = rng.normal(size=c["moves"][i].shape) * np.abs(np.nan_to_num(c["moves"])).mean() * rng.choice([0, 1, 3])
-    c["moves"] = np.nan_to_num(c["moves"])
-    c["moves"][i] = move
-    for _ in range(rounds):
-        size = 10.0 ** rng.uniform(-6, 0)
-        noise = {n: rng.normal(size=c[n].shape) * np.abs(c[n]).mean() * (rng.random() < 0.5) for n in ("at", "factor")}
-        wider = 1 + 0.3 * size * rng.normal() * (rng.random() < 0.5)
-        tried = {"at": c["at"] + size * noise["at"], "factor": c["factor"] * wider + 0.1 * size * noise["factor"]}
-        tried["moves"] = c["moves"].copy()
-        tried["moves"][i] = move * (1 + size * rng.normal()) if rng.random() < 0.5 else move
-        swept = {"swept": np.arange(s.people)} if rng.random() < 0.3 else {}
-        high = tally.see("search", s.case({**tried, **swept}), [i], true)
-        if high is not None and high[0] < best:
-            best, c = high[0], tried

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 
 #: problems of each check in the default run, and how many times as many in the long one
-FEW, LONG = {"own": 30, "sharp": 24, "stops": 40, "any": 12, "search": 15}, 40
+FEW, LONG = {"own": 30, "sharp": 24, "stops": 40, "any": 12}, 40
 
 
 @cache
@@ -81,48 +80,24 @@ def test_the_radius_is_rounded_outward_and_infinite_where_nothing_is_left():
     assert np.isfinite(radius(np.array(2.0), np.array((1 - 1e-11) / 2)))
 
 
-def test_every_length_of_a_metric_is_above_the_exact_one_however_far_the_factor_is_off():
+def test_no_column_s_parameters_move_farther_however_far_the_factor_is_off():
+    """The axes of a metric, which only rounding is multiplied with: the laws above would not notice."""
     rng, seen = np.random.default_rng(3), 0
     for _ in range(60):
         s = problems.sample(rng, small=True)
-        c, off = fuzz.honest(s), 10.0 ** rng.uniform(-9, -1)
-        W = c["factor"] @ (np.eye(len(c["factor"])) + off * rng.normal(size=c["factor"].shape))
-        allowed = rng.random(len(s.penalty))
+        c = fuzz.honest(s)
+        W = c["factor"] @ (np.eye(len(c["factor"])) + 10.0 ** rng.uniform(-9, -1) * rng.normal(size=c["factor"].shape))
         try:
-            M = Metric.of(Problem.of(s.case(c, allowed=allowed)), c["at"], W)
+            M = Metric.of(Problem.of(s.case(c)), c["at"], W)
         except Refused:
             continue
-        (C, p), K = c["at"].shape, s.K
-        P = np.exp(problems.log_p(c["at"].astype(np.longdouble), s.X))
-        H = s._hessian(P[:, K - C :], s.X, s.w, (s.penalty == 0) & (C > 1))
-        L = np.linalg.cholesky(H)
-        size = 1 - 1e-7 * np.linalg.cond(L / np.sqrt(np.diag(H))[:, None])  # what this test itself may lose
-
-        def length(V, L=L):
-            return np.linalg.norm(np.linalg.solve(L, V.reshape(len(V), -1).T), axis=0)
-
-        g = rng.normal(size=(9, C * p)) * np.sqrt(np.diag(H))
-        assert (M.inverse_norm(g, np.zeros(9)) >= length(g) * size).all()
-        pairs = (
-            np.ones((1, 1)) if C == 1 else np.array([np.eye(C)[a] - np.eye(C)[b] for a, b in combinations(range(C), 2)])
-        )
-        reach = np.stack([length(pair[None, :, None] * s.X[:, None, :]) for pair in pairs], axis=1)
-        assert (M.pairs >= reach * size).all()
-        assert M.widest >= reach.max() * size
-        assert M.stop >= length(rng.choice([-1, 1], size=(50, C, p)) * allowed).max() * size
-        assert (M.axis >= np.array([length(np.eye(C * p)[k::p]).max() for k in range(p)]) * size).all()
-        own = [np.linalg.solve(L, np.linalg.solve(L, one).T) for one in _parts(s, P)]
-        assert (M.lever >= np.array([np.linalg.eigvalsh(one + one.T).max() / 2 for one in own]) * size - 1e-15).all()
-        H = np.linalg.solve(L, np.linalg.solve(L, M.H - H).T)
-        assert M.off >= np.abs(H).max() * size - 1e-12
+        C, p = c["at"].shape
+        P = np.exp(problems.log_p(c["at"].astype(np.longdouble), s.X))[:, s.K - C :]
+        L = np.linalg.cholesky(s._hessian(P, s.X, s.w, (s.penalty == 0) & (C > 1)))
+        length = np.linalg.norm(np.linalg.inv(L), axis=0).reshape(C, p).max(axis=0)
+        assert (M.axis >= length * (1 - 1e-7 * np.linalg.cond(L / np.linalg.norm(L, axis=1)[:, None]))).all()
         seen += 1
     assert seen >= 30
-
-
-def _parts(s, P):
-    """Yield each record's part of the Hessian."""
-    for x, p, w in zip(s.X, P[:, int(s.K == 2) :], s.w, strict=True):
-        yield w * np.kron((np.diag(p) - np.outer(p, p)).astype(float), np.outer(x, x))
 
 
 def test_rounding_is_bounded_where_it_can_be_seen():
