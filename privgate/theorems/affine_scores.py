@@ -126,12 +126,7 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
     """Return (head, table) of a fitted model over a domain, asked away from the first record of ``X``.
 
     The table is (3, C + 1, S): what each choice, and last what none moves, adds to each score; the sizes of what is
-    summed; how far that may be off the exact sum. A choice that the model refuses is -inf.
-
-    Raises
-    ------
-    Unread
-        It is not known to compute what the theorem is about.
+    summed; how far that may be off the exact sum. A choice that the model refuses is -inf. Raises ``Unread``.
     """
     from sklearn import get_config
 

@@ -7,6 +7,7 @@ a step's answers have no known range there is no image, and any question is allo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -132,9 +133,8 @@ class Image:
         """Return the ranges as a domain; raise ``NoImage`` where nothing is known of some feature."""
         for low, high, name in zip(self.low, self.high, self.names, strict=True):
             if np.isinf([low, high]).any():
-                raise NoImage(
-                    f"{name!r} may be infinite where it reaches the last step; declare a narrower range of it"
-                )
+                what = f"{name!r} may be infinite where it reaches the last step"
+                raise NoImage(f"{what}; declare a narrower range of it")
             if np.isnan([low, high]).any():
                 raise NoImage(
                     f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
@@ -169,9 +169,7 @@ def transform_image(step: Any, given: Image) -> Image:
     if kind in ("FeatureUnion", "ColumnTransformer") and step.transformer_weights is not None:
         raise NoImage(f"{kind} weighs its parts, and what that makes of a range is not looked at")
     if kind == "Pipeline":
-        for _, inner in step.steps:
-            given = transform_image(inner, given)
-        return given
+        return reduce(lambda image, part: transform_image(part[1], image), step.steps, given)
     if kind == "FeatureUnion":
         return _join([transform_image(inner, given) for _, inner in step.transformer_list if inner != "drop"])
     if kind == "ColumnTransformer":
@@ -180,17 +178,14 @@ def transform_image(step: Any, given: Image) -> Image:
 
 
 def _transform_columns(step: Any, given: Image) -> Image:
-    parts = []
+    parts = {}
     for name, inner, _ in step.transformers_:
-        where = step.output_indices_[name]
-        if isinstance(inner, str) and inner == "drop":
-            continue
-        columns = list(step._transformer_to_input_indices[name])  # noqa: SLF001  how it resolved names, slices and selectors
-        part = transform_image(inner, given.take(columns))
-        if where.stop - where.start != len(part.low):
-            raise NoImage(f"step {name!r} gives {where.stop - where.start} features, {len(part.low)} were expected")
-        parts.append((where.start, part))
-    return _join([part for _, part in sorted(parts, key=lambda pair: pair[0])])
+        if not (isinstance(inner, str) and inner == "drop"):
+            where, columns = step.output_indices_[name], step._transformer_to_input_indices[name]  # noqa: SLF001  how it resolved names
+            parts[where.start, name] = part = transform_image(inner, given.take(list(columns)))
+            if where.stop - where.start != len(part.low):
+                raise NoImage(f"step {name!r} gives {where.stop - where.start} features, {len(part.low)} were expected")
+    return _join([part for _, part in sorted(parts.items(), key=lambda item: item[0])])
 
 
 def _join(images: Sequence[Image]) -> Image:

@@ -62,15 +62,11 @@ class Problem:
 
     subject: Subject
     loss: Loss
+    intercept: bool  # whether the last parameter is one
     u: Float  # (C, p): parameters trained on all records, the intercept last; one row for two classes
     allowed: Float  # (p,): largest size of a component of f's gradient where a training ends, rounding included
     why: str = ""  # why no gradient is promised; empty if it is bounded
     seen: int = 0  # refits that were looked at; all ended by the gradient test
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the last parameter is an intercept."""
-        return bool(self.subject.recipe.library_estimator.fit_intercept)
 
     @cached_property
     def minimum(self) -> Minimum:
@@ -133,7 +129,8 @@ def pose_problem(subject: Subject) -> Problem:
     tests, rounding = float(weight.sum()) * float(estimator.tol), _round_gradient(X, u, estimator.C)
     rounding *= max(1.0, float(weight.max()))
     allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
-    problem = Problem(subject, Loss(X, codes, weight, penalty, len(subject.classes)), u, allowed)
+    loss = Loss(X, codes, weight, penalty, len(subject.classes))
+    problem = Problem(subject, loss, bool(estimator.fit_intercept), u, allowed)
     if why := warned or _exceed(problem.loss, u, allowed + rounding):
         why = f"the solver did not end by its gradient ({why}); {ADVICE}"
     elif not (rounding <= _ROUNDED * tests).all():
@@ -201,8 +198,8 @@ def _exceed(loss: Loss, u: Float, allowed: Float) -> str:
 def _round_gradient(X: Float, u: Float, C: float) -> Float:
     """Return what rounding may add to each component of f's gradient as the library computes it, shape (p,).
 
-    Residuals are at most 1 and sums of n terms lose at most n units of roundoff of the sum of their sizes; logits lose
-    p units of theirs, and newton-cholesky adds them up over its steps, of which a quarter enters a residual.
+    Residuals are at most 1, and sums of n terms lose at most n units of roundoff of the sum of their sizes. Logits lose
+    p of theirs, and newton-cholesky adds them up over its steps; a quarter enters a residual.
     """
     (n, p), size = X.shape, np.abs(X)
     logits = float((size @ np.abs(u).T).max(initial=0.0))
@@ -253,13 +250,7 @@ class Logistic(Engine):
         return "" if near else f"{far}; {ADVICE}"
 
     def answers(self, asked: Asked) -> tuple[Retrained, Index]:
-        """Return everybody who can be certified; the others are left to refits.
-
-        Raises
-        ------
-        Declined
-            The Hessian is too ill-conditioned, or where the user's solver stops is not known closely enough.
-        """
+        """Return everybody who can be certified, and those left to refits; or raise ``Declined``, which says why."""
         subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
         if why := self.declines(subject):
             raise Declined(why)

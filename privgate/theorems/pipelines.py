@@ -89,9 +89,8 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
         again = _densify(clone(first).fit(take(data.X, some), data.y[some]).transform(data.X))
         alone = _densify(fitted.transform(take(data.X, some)))
         if not _equal(again, table) or not _equal(alone, table[some]):
-            return Seen(
-                subject, "its first steps transform records differently when fitted on, or asked about, fewer of them"
-            )
+            why = "its first steps transform records differently when fitted on, or asked about, fewer of them"
+            return Seen(subject, why)
     candidates = data.candidates
     if candidates is not None:
         candidates = _densify(fitted.transform(candidates[0])) if length(candidates[0]) else table[:0], candidates[1]
