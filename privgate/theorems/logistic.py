@@ -126,7 +126,11 @@ def pose_problem(subject: Subject) -> Problem:
     named = estimator.class_weight or {}
     weight = np.array([float(named.get(label, 1.0)) for label in subject.classes.tolist()])[codes]
     u, steps, warned = _train(subject, np.arange(len(X)))
-    tests, rounding = float(weight.sum()) * float(estimator.tol), _round_gradient(X, u, estimator.C)
+    (n, p), size, eps = X.shape, np.abs(X), float(np.finfo(np.float64).eps)
+    tests, logits = float(weight.sum()) * float(estimator.tol), float((size @ np.abs(u).T).max(initial=0.0))
+    # Residuals are at most 1, and sums of n terms lose at most n units of roundoff of the sum of their sizes. Logits
+    # lose p of theirs, and newton-cholesky adds them up over its steps; a quarter enters a residual.
+    rounding = eps * ((n + p + 50) * (1 + logits) * size.sum(axis=0) + 4 * np.abs(u).max(axis=0) / estimator.C)
     rounding *= max(1.0, float(weight.max()))
     allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
     loss = Loss(X, codes, weight, penalty, len(subject.classes))
@@ -193,18 +197,6 @@ def _exceed(loss: Loss, u: Float, allowed: Float) -> str:
     """Return by how much the gradient at ``u`` is larger than allowed, twice the rounding included; empty if not."""
     size = np.abs(loss.gradient(u))
     return "" if (size <= allowed).all() else f"{size.max():.2g} is left of it, {allowed.max():.2g} is allowed"
-
-
-def _round_gradient(X: Float, u: Float, C: float) -> Float:
-    """Return what rounding may add to each component of f's gradient as the library computes it, shape (p,).
-
-    Residuals are at most 1, and sums of n terms lose at most n units of roundoff of the sum of their sizes. Logits lose
-    p of theirs, and newton-cholesky adds them up over its steps; a quarter enters a residual.
-    """
-    (n, p), size = X.shape, np.abs(X)
-    logits = float((size @ np.abs(u).T).max(initial=0.0))
-    eps = float(np.finfo(np.float64).eps)
-    return np.asarray(eps * ((n + p + 50) * (1 + logits) * size.sum(axis=0) + 4 * np.abs(u).max(axis=0) / C))
 
 
 def log_softmax(Z: Float) -> Float:
@@ -410,6 +402,9 @@ class Newton(Certificate):
         def judge(proposal: Proposal) -> Kept:
             return Kept.of(problem.case("any", person, {**accepted, **proposal}, **settings), units)
 
+        def combine() -> kernel.Limits:
+            return kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
+
         try:
             leaving = Leaving(loss, person, problem.minimum)
             proposal = leaving.propose(np.arange(len(units)))
@@ -419,21 +414,20 @@ class Newton(Certificate):
         size, nearly = loss.X.size * loss.C, _estimate(problem, cases[0].case, len(units))
         refined, alone = int(2 * _STEPS / (8 * size)), int(3 * _ALONE / (10 * size * loss.C * loss.X.shape[1]))
         for improve, most in ((leaving.refine, refined), (leaving.minimise_alone, alone)):
-            high = _combine(cases)[1]
+            high = combine().high
             urgent = np.isinf(high) & np.isfinite(nearly)
             if about.limit is not None:
                 urgent |= (nearly <= about.limit) & (about.limit < high)
             if len(some := _rank(urgent | (high > _LOOSE * nearly), urgent, high)[:most]):
                 proposal = improve(proposal, np.sort(some))
                 cases.append(judge(proposal))
-        lower, upper = _combine(cases)
-        gradient = float(problem.allowed.max())
+        limits, gradient = combine(), float(problem.allowed.max())
         ends = (
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
             f"{gradient:.2g} (sum over records); {problem.seen} refits were seen to"
         )
         detail = {"gradient": gradient, "seen": problem.seen, "units": len(units)}
-        return Certified(upper, lower, (reach.words(), ends), detail, cases=tuple(cases))
+        return Certified(limits.high, limits.low, (reach.words(), ends), detail, cases=tuple(cases))
 
 
 def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:
@@ -453,11 +447,6 @@ def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:
     with np.errstate(all="ignore"):
         high[known] = over_questions(accepted, at, moves[known], **exact)
     return high
-
-
-def _combine(cases: list[Kept]) -> tuple[Float, Float]:
-    limits = kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
-    return limits.low, limits.high
 
 
 NEWTON = Newton()
