@@ -6,10 +6,9 @@ a step's answers have no known range there is no image, and any question is allo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,8 +112,7 @@ class NoImage(Exception):  # noqa: N818  an answer, not an error
     """Why the answers of the first steps have no known range."""
 
 
-@dataclass(frozen=True, eq=False)
-class Image:
+class Image(NamedTuple):
     """Ranges of d features, and which of them are one-hot together."""
 
     low: Float  # NaN where nothing is known of a feature: text, or a column that nobody declared
@@ -122,25 +120,25 @@ class Image:
     names: Sequence[Any]  # what a reason names
     blocks: tuple[tuple[int, ...], ...] = ()  # as in ``Domain``
 
-    def take(self, columns: Sequence[int]) -> "Image":
-        """Return some of the features, in this order."""
-        place = {c: k for k, c in enumerate(columns)}
-        blocks = (tuple(place[j] for j in b if j in place) for b in self.blocks)
-        at = np.asarray(columns, dtype=np.int64)
-        return Image(self.low[at], self.high[at], [self.names[c] for c in columns], tuple(b for b in blocks if b))
 
-    def domain(self) -> Domain:
-        """Return the ranges as a domain; raise ``NoImage`` where nothing is known of some feature."""
-        for low, high, name in zip(self.low, self.high, self.names, strict=True):
-            if np.isinf([low, high]).any():
-                what = f"{name!r} may be infinite where it reaches the last step"
-                raise NoImage(f"{what}; declare a narrower range of it")
-            if np.isnan([low, high]).any():
-                raise NoImage(
-                    f"no range is declared of {name!r}, which reaches the last step; declare it, for example "
-                    f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
-                )
-        return Domain(box=tuple(zip(self.low.tolist(), self.high.tolist(), strict=True)), blocks=self.blocks)
+def map_domain(fitted: Any, queries: Image, features: int) -> tuple[Domain | None, str]:
+    """Return what fitted first steps, which give so many features, make of queries; or why that is not known."""
+    try:
+        image = transform_image(fitted, queries)
+    except NoImage as exc:
+        return None, str(exc)
+    for low, high, name in zip(*image[:3], strict=True):
+        if np.isinf([low, high]).any():
+            return None, f"{name!r} may be infinite where it reaches the last step; declare a narrower range of it"
+        if np.isnan([low, high]).any():
+            example = f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
+            return (
+                None,
+                f"no range is declared of {name!r}, which reaches the last step; declare it, for example {example}",
+            )
+    if len(image.low) != features:
+        return None, "the first steps give another number of features than their parameters say"
+    return Domain(box=tuple(zip(image.low.tolist(), image.high.tolist(), strict=True)), blocks=image.blocks), ""
 
 
 def describe_queries(domain: Domain | None, X: Any) -> Image:
@@ -181,8 +179,12 @@ def _transform_columns(step: Any, given: Image) -> Image:
     parts = {}
     for name, inner, _ in step.transformers_:
         if not (isinstance(inner, str) and inner == "drop"):
-            where, columns = step.output_indices_[name], step._transformer_to_input_indices[name]  # noqa: SLF001  how it resolved names
-            parts[where.start, name] = part = transform_image(inner, given.take(list(columns)))
+            where, columns = step.output_indices_[name], list(step._transformer_to_input_indices[name])  # noqa: SLF001  how it resolved names
+            place = {c: k for k, c in enumerate(columns)}
+            blocks = (tuple(place[j] for j in b if j in place) for b in given.blocks)
+            at, names = np.asarray(columns, dtype=np.int64), [given.names[c] for c in columns]
+            chosen = Image(given.low[at], given.high[at], names, tuple(b for b in blocks if b))
+            parts[where.start, name] = part = transform_image(inner, chosen)
             if where.stop - where.start != len(part.low):
                 raise NoImage(f"step {name!r} gives {where.stop - where.start} features, {len(part.low)} were expected")
     return _join([part for _, part in sorted(parts.items(), key=lambda item: item[0])])

@@ -21,7 +21,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import first_steps, listed
 from privgate.theorems.certificate import Certificate, Certified, Units
 from privgate.theorems.closed_form import Engine
-from privgate.theorems.first_steps import Image, NoImage
+from privgate.theorems.first_steps import Image
 from privgate.theorems.hypotheses import Reach
 
 SUBSETS = 3  # random subsets on which first steps are fitted again
@@ -95,8 +95,8 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     if candidates is not None:
         candidates = _densify(fitted.transform(candidates[0])) if length(candidates[0]) else table[:0], candidates[1]
     declared = first_steps.describe_queries(subject.accepted, data.X)
-    domain, why = _map_domain(fitted, declared, table.shape[1])
-    anywhere = _map_domain(fitted, first_steps.describe_queries(None, data.X), table.shape[1])[0] is not None
+    domain, why = first_steps.map_domain(fitted, declared, table.shape[1])
+    anywhere = first_steps.map_domain(fitted, first_steps.describe_queries(None, data.X), table.shape[1])[0] is not None
     if not (why or anywhere or _hold(declared, subject)):
         # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
         domain, why = None, "training records lie outside the declared domain"
@@ -108,17 +108,6 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     if len(inner.classes) != len(subject.classes):
         return Seen(subject, "its last step declares other labels than the data have")
     return Seen(inner, "", first_steps.list_classes(first), why, fitted, anywhere=anywhere)
-
-
-def _map_domain(fitted: Any, image: Image, features: int) -> tuple[Domain | None, str]:
-    """Return what fitted first steps make of a domain, or why that is not known."""
-    try:
-        domain = first_steps.transform_image(fitted, image).domain()
-    except NoImage as exc:
-        return None, str(exc)
-    if len(domain.box or ()) != features:
-        return None, "the first steps give another number of features than their parameters say"
-    return domain, ""
 
 
 def _hold(image: Image, subject: Subject) -> bool:
