@@ -43,9 +43,10 @@ def own_estimator(subject: Subject, name: str) -> Any:
 
 def refusal(subject: Subject, name: str) -> str:
     """Return why a theorem about exact probabilities of ``name`` says nothing here; empty if it may."""
-    estimator, X, K = estimator_of(subject, name), subject.data.X, len(subject.classes)
+    estimator, X = estimator_of(subject, name), subject.data.X
     if estimator is None:
         return f"the recipe is not scikit-learn's {name} released by predict_proba"
+    K = len(subject.classes)
     if why := _refuse_release(subject):
         return why
     if len(getattr(X, "shape", ())) != 2:
@@ -63,9 +64,10 @@ def refusal(subject: Subject, name: str) -> str:
 
 def own_refusal(subject: Subject, name: str) -> str:
     """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
-    estimator, X, K = own_estimator(subject, name), subject.data.X, len(subject.classes)
+    estimator, X = own_estimator(subject, name), subject.data.X
     if estimator is None:
         return f"the recipe is not privgate.models.{name} released by predict_proba"
+    K = len(subject.classes)
     if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
         return "the features are not a dense table"
     if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():

@@ -90,7 +90,6 @@ def judged(case):
 
 def own_truth(s, who, *, allowed=None):
     """Return (least, largest) change of a log-probability at each person's own records; infinite where a label goes.
-
     With ``allowed`` both trainings also end there, in the direction that moves the person's first record most.
     """
     u, most = s.minimum(), np.full(len(who), np.inf)

@@ -162,7 +162,6 @@ def sample(rng, *, K=None, library=False, small=False):
 
 def sharp(rng):
     """Return a problem in which distances are nearly what is proved of them: one direction, or some without a link.
-
     Each person holds many records in one direction, with labels that nearly cancel: steps are short, leverages are not.
     Or one label is rare, and a probability grows as its score does: remainders are what they can be.
     """

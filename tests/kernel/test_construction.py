@@ -29,7 +29,6 @@ def test_no_pooled_scores_change_by_more_and_some_change_by_as_much(members, lab
         other[0, :held, 0] = 0.0
         logs = [a.mean(axis=1) - np.logaddexp.reduce(a.mean(axis=1), axis=1, keepdims=True) for a in (z, other)]
         worst[held - 1] = np.abs(logs[0] - logs[1]).max()
-
     assert (worst <= limit).all()
     assert (limit - worst < 1e-6).all()  # the first of each is the extreme case
     assert (np.diff(limit) >= 0).all()
@@ -45,7 +44,6 @@ def test_no_votes_change_a_share_by_more(alpha):
         held = int(rng.integers(1, members + 1))
         other = np.concatenate([rng.dirichlet(np.full(labels, 0.2), held), votes[held:]])
         shares = [(v.sum(axis=0) + alpha) / (members + labels * alpha) for v in (votes, other)]
-
         assert np.abs(np.log(shares[0] / shares[1])).max() <= high({"design": "shares", "alpha": alpha}, [held])[0]
     assert high({"design": "shares", "alpha": alpha, "most": 3}, [9]) == high({"design": "shares", "alpha": alpha}, [3])
 
@@ -59,7 +57,6 @@ def test_a_record_in_a_ball_moves_no_answer_farther_whatever_the_data_are():
         held = int(rng.integers(1, min(3, n - 1) + 1))
         models = [BallLogistic(C=C, radius=radius, classes=[0, 1]).fit(X[k:], y[k:]) for k in (0, held)]
         change = np.abs(np.diff([np.log(m.predict_proba(asked)) for m in models], axis=0)).max()
-
         assert change <= high({"design": "ball", "C": C, "radius": radius, "stop": 1e-9}, [held])[0]
 
 

@@ -49,10 +49,8 @@ def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_th
     c = fuzz.honest(s)
     again = fuzz.refined(s, c)
     alone = fuzz.alone(s, again, np.arange(s.people))
-
     one, more, all_ = (limits(s.case(v)) for v in (c, again, alone))
     holds = np.array([s.kept(i) is not None for i in range(s.people)])
-
     assert np.isinf(all_.low[~holds]).all()
     assert (all_.high - all_.low)[holds].max() <= 1e-6
     assert np.median((more.high - more.low)[holds]) <= 1e-5
@@ -135,7 +133,6 @@ def test_who_has_no_move_spoils_nobody_however_often_they_are_listed(asked):
         moves[3, 0, 1] = odd
         found = limits(s.case({**c, "moves": moves, "swept": np.array([4, 3, 4])}, asked=asked, arrays={"box": box}))
         rest = np.delete(np.arange(s.people), [3, 4])
-
         assert np.isinf(found.high[3])
         assert (found.high[rest] == before.high[rest]).all()
         assert (found.low[rest] == before.low[rest]).all()
@@ -148,7 +145,6 @@ def test_who_takes_a_label_along_is_infinite_even_if_somebody_shows_a_minimum():
     s = replace(s, y=label)
     c = fuzz.honest(s)
     shown = {**c, "alone_people": np.array([1]), "alone_at": c["at"][None], "alone_factor": c["factor"][None]}
-
     for certificate in (c, shown):
         found = limits(s.case(certificate))
         assert np.isinf(found.low[1])
@@ -192,7 +188,6 @@ def test_what_is_no_such_problem_or_no_certificate_is_refused(broken):
     s = replace(s, X=np.column_stack([s.X, np.ones(len(s.y))]), penalty=np.append(s.penalty, 0.0), intercept=True)
     case = s.case(fuzz.honest(s))
     limits(case)
-
     with pytest.raises(Refused):
         limits(replace(case, arrays={**case.arrays, **BROKEN[broken](case.arrays)}))
 
@@ -279,7 +274,6 @@ def test_near_is_refused_for_rows_of_another_design():
     s = problems.sample(np.random.default_rng(3), K=2, small=True)
     c = fuzz.honest(s)
     nobody, rows = np.array([s.people]), s.X[:1]
-
     for arrays in ({"rows": rows[:, 1:], "whose": nobody * 0}, {"rows": rows, "whose": nobody}):
         with pytest.raises(Refused):
             near(s.case({**c, **arrays}))
@@ -293,7 +287,6 @@ def test_what_is_known_of_everybody_saves_time_only_and_is_asked_again_where_it_
     case, known = s.case(c), everybody(s.case(c))
     looser = s.case(c, allowed=np.full(len(s.penalty), 1e-6))
     heavier = s.case({**c, "penalty": 1.001 * s.penalty})
-
     for other in (case, looser, heavier):
         for told, again in zip(near(other, known), near(other), strict=True):
             np.testing.assert_array_equal(told, again)

@@ -41,7 +41,6 @@ def level(looks, truth):
 @given(people=st.integers(2, 2_000), share=st.floats(0.0, 0.1))
 def test_either_error_has_5_percent_at_most_for_every_number_and_share(people, share):
     looks = plan_looks(people, min(people - 1, int(share * people)))
-
     assert level(looks, looks.allowed + 1)[0] <= LEVEL + 1e-9
     assert level(looks, looks.allowed)[1] <= LEVEL + 1e-9
 
@@ -59,7 +58,6 @@ def test_either_error_has_5_percent_at_most_for_every_number_and_share(people, s
 )
 def test_the_sizes_are_those_of_the_reference(people, share, sizes, refusing):
     looks = plan_looks(people, round(share * people))
-
     assert looks.sizes[1] == sizes[1] or looks.allowed < 2
     assert (looks.sizes, looks.refusing)[: 1 + (looks.allowed >= 2)] == ((sizes, refusing)[: 1 + (looks.allowed >= 2)])
 

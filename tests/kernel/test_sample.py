@@ -18,7 +18,6 @@ from privgate.kernel import Case, Refused, limits, sample
 def test_each_limit_misses_the_truth_with_at_most_its_level(n, p):
     k = np.arange(n + 1)
     weight = binom.pmf(k, n, p)
-
     assert weight[sample.lower_limit(k, n, alpha=0.05) > p].sum() <= 0.05 + 1e-12
     assert weight[sample.upper_limit(k, n, alpha=0.05) < p].sum() <= 0.05 + 1e-12
 
@@ -26,10 +25,8 @@ def test_each_limit_misses_the_truth_with_at_most_its_level(n, p):
 @given(st.integers(1, 300), st.data(), st.floats(1e-6, 0.5))
 def test_limits_surround_the_share_and_widen_with_confidence(n, data, alpha):
     k = data.draw(st.integers(0, n))
-
     low, high = (limit(k, n, alpha=alpha) for limit in (sample.lower_limit, sample.upper_limit))
     lower, higher = (limit(k, n, alpha=alpha / 2) for limit in (sample.lower_limit, sample.upper_limit))
-
     assert lower <= low <= k / n <= high <= higher
 
 
@@ -47,9 +44,7 @@ def test_limits_lie_outside_those_of_another_library_and_close_to_them(n, alpha)
     with np.errstate(invalid="ignore"):
         high = np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), alpha), 1.0)
         low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
-
     over, under = sample.upper_limit(k, n, alpha=alpha) - high, low - sample.lower_limit(k, n, alpha=alpha)
-
     assert (over >= -1e-12).all()
     assert (under >= -1e-12).all()
     assert max(over.max(), under.max()) < 1e-7

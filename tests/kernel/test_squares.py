@@ -104,9 +104,7 @@ def test_exact_minima_by_fractions_lie_within():
 
 def test_who_holds_a_direction_alone_is_not_limited():
     X, y = np.array([[0.0], [0.0], [0.0], [1.0]]), np.array([0.0, 1.0, 2.0, 3.0])
-
     found = limits(case_of(X, y, np.arange(4), 0.0))
-
     assert np.isinf(found.high[3])
     assert np.isfinite(found.high[:3]).all()
 
@@ -132,7 +130,6 @@ def test_who_holds_a_direction_alone_is_not_limited():
 def test_what_is_broken_is_refused(name, change):
     case = case_of(*problem(3))
     broken = Case("squares", "own", case.settings, {**case.arrays, name: change(case.arrays[name])})
-
     with pytest.raises(Refused):
         limits(broken)
 

@@ -68,7 +68,6 @@ def _labels(rng, X, K):
 
 class Truth(NamedTuple):
     """What real trainings of every unit say, shape (U,): nats, infinite where nothing can be trained.
-
     ``change`` is the largest change found over the domain, ``ceiling`` what it cannot exceed, ``own`` the largest
     at the unit's own records.
     """
