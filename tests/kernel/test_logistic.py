@@ -46,15 +46,14 @@ def test_the_truth_is_never_outside_in_the_long_run(check):
 def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_the_rest(K):
     s = problems.sample(np.random.default_rng(K), K=K)
     s = replace(s, penalty=np.where(s.penalty > 0, 3.0, 0.0))
-    c = fuzz.honest(s)
-    again = fuzz.refined(s, c)
-    alone = fuzz.alone(s, again, np.arange(s.people))
-    one, more, all_ = (limits(s.case(v)) for v in (c, again, alone))
+    again = fuzz.refined(s, fuzz.honest(s))
     holds = np.array([s.kept(i) is not None for i in range(s.people)])
-    assert np.isinf(all_.low[~holds]).all()
-    assert (all_.high - all_.low)[holds].max() <= 1e-6
-    assert np.median((more.high - more.low)[holds]) <= 1e-5
-    assert ((more.high - more.low)[holds] <= (one.high - one.low)[holds]).mean() >= 0.9
+    for certificate, typical, worst in ((again, 1e-5, np.inf), (fuzz.alone(s, again, np.arange(s.people)), 1e-6, 1e-6)):
+        found = limits(s.case(certificate))
+        width = (found.high - found.low)[holds]
+        assert np.median(width) <= typical
+        assert width.max() <= worst
+        assert np.isinf(found.low[~holds]).all()
 
 
 def test_distances_are_nearly_what_is_proved_of_them():
@@ -246,28 +245,24 @@ def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
 @pytest.mark.parametrize("how", ["honest", "moves are off", "alone"])
 def test_no_minimum_is_farther_than_near_says(K, how):
     """At rows of everybody, for whoever is gone: minima in long double lie within the bounds, also of a wrong move."""
-    checked = 0
     for seed in range(4):
         rng = np.random.default_rng([seed, K])
         s = problems.sample(rng, K=K, small=True)
         c = fuzz.honest(s)
         if how == "moves are off":
-            c = {**c, "moves": c["moves"] * rng.uniform(0.5, 1.5, (s.people, 1, 1))}
+            c["moves"] *= rng.uniform(0.5, 1.5, (s.people, 1, 1))
         if how == "alone":
             c = fuzz.alone(s, c, np.arange(min(s.people, 5)))
-        whose = rng.integers(0, s.people, 40)
-        rows = s.X[rng.integers(0, len(s.X), 40)]
+        whose, rows = rng.integers(0, s.people, 40), s.X[rng.integers(0, len(s.X), 40)]
         z0, e0, z1, e1 = near(s.case({**c, "rows": rows, "whose": whose}))
+        holds = np.array([s.kept(one) is not None for one in whose])
         assert np.isfinite(e0).all()
-        for k, one in enumerate(whose):
-            if s.kept(one) is None:
-                assert np.isinf(e1[k])
-                continue
-            for z, e, u in ((z0, e0, s.minimum()), (z1, e1, s.minimum(s.kept(one)))):
+        assert np.isinf(e1[~holds]).all()
+        assert holds.sum() > 20
+        for k in np.flatnonzero(holds):
+            for z, e, u in ((z0, e0, s.minimum()), (z1, e1, s.minimum(s.kept(whose[k])))):
                 off = np.append((rows[k] @ u.T - z[k]).astype(float), [0.0] * (K == 2))
                 assert np.ptp(off) <= e[k]
-                checked += 1
-    assert checked > 100
 
 
 def test_near_is_refused_for_rows_of_another_design():
