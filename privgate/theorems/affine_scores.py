@@ -296,12 +296,13 @@ def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         answers = np.asarray(model.predict(X) if kind == "number" else model.predict_proba(X), dtype=np.float64)
-    expected = added
-    if kind == "softmax":
-        expected = np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True))
-    elif kind != "number":
         p = np.exp(-np.logaddexp(0.0, -added))
-        expected = np.concatenate([1 - p, p], axis=1) if kind == "sigmoid" else p / p.sum(axis=1, keepdims=True)
+        expected = {
+            "number": added,
+            "sigmoid": np.concatenate([1 - p, p], axis=1),
+            "ovr": p / p.sum(axis=1, keepdims=True),
+            "softmax": np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True)),
+        }[kind]
     off = 2 * apart + 8 * (len(columns) + 64) * unit * (size + 1)
     if not (np.abs(answers.reshape(expected.shape) - expected) <= off.max(axis=1, keepdims=True)).all():
         raise Unread("its answers are not those of its coefficients")
