@@ -19,7 +19,6 @@ from privgate.subject.domain import Domain
 
 #: our own first steps; a class derived from one of them is another class
 _OWN = (FixedScaler, FixedOneHot)
-_CONTAINERS = ("Pipeline", "ColumnTransformer", "FeatureUnion")
 _DEGREE = 4  # largest degree of polynomials; they are made in this process
 _ROUNDED = 1e-12  # relative room for what our own steps round, who compute in double precision
 #: and for what the library's round, each result: they compute in the precision of the question, half at the least
@@ -71,38 +70,35 @@ LEARNS: dict[str, Sequence[tuple[str, Callable[[Any], bool]]]] = {
 }
 
 
-def find_learning(step: Any, name: str = "") -> str:
+def find_learning(steps: Any) -> str:
     """Return which step depends on the data, or may, and what to put in its place; empty if none does."""
-    if step is None or step in ("passthrough", "drop"):
-        return ""
+    for name, step in list_leaves(steps):
+        kind = type(step).__name__
+        if not (_is_library(step) or type(step) in _OWN):
+            return f"nothing is known of step {name!r} ({kind})"
+        why = next((": " + text.format(step) for text, learns in LEARNS.get(kind, ()) if learns(step)), "")
+        if why or kind not in LEARNS:
+            instead = f"; take {INSTEAD[kind]}" if kind in INSTEAD else ""
+            return f"step {name!r} ({kind}) depends on the data{why}{instead}"
+    return ""
+
+
+def list_leaves(step: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Return (name, step) of all that a step is made of, unfitted, in their order."""
     kind = type(step).__name__
-    if not (type(step).__module__.startswith("sklearn.") or type(step) in _OWN):
-        return f"nothing is known of step {name!r} ({kind})"
-    if kind in _CONTAINERS:
-        return next((why for part, inner in list_parts(step) if (why := find_learning(inner, part))), "")
-    why = next((text.format(step) for text, learns in LEARNS.get(kind, ()) if learns(step)), "")
-    if kind in LEARNS and not why:
-        return ""
-    instead = f"; take {INSTEAD[kind]}" if kind in INSTEAD else ""
-    return f"step {name!r} ({kind}) depends on the data{why and f': {why}'}{instead}"
+    if step is None or isinstance(step, str):
+        return []
+    if not _is_library(step) or kind not in ("Pipeline", "ColumnTransformer", "FeatureUnion"):
+        return [(name, step)]
+    if kind == "ColumnTransformer":
+        parts = [*((part, inner) for part, inner, _ in step.transformers), ("remainder", step.remainder)]
+    else:
+        parts = step.steps if kind == "Pipeline" else step.transformer_list
+    return [leaf for part, inner in parts for leaf in list_leaves(inner, part)]
 
 
-def list_parts(step: Any) -> list[tuple[str, Any]]:
-    """Return (name, step) of what a pipeline, union or column transformer is made of, unfitted."""
-    kind = type(step).__name__
-    if kind == "Pipeline":
-        return list(step.steps)
-    if kind == "FeatureUnion":
-        return list(step.transformer_list)
-    return [*((name, inner) for name, inner, _ in step.transformers), ("remainder", step.remainder)]
-
-
-def list_classes(step: Any) -> tuple[str, ...]:
-    """Return the classes of all steps within, in their order."""
-    kind = type(step).__name__
-    if kind in _CONTAINERS:
-        return tuple(name for _, part in list_parts(step) for name in list_classes(part))
-    return () if step is None or isinstance(step, str) else (kind,)
+def _is_library(step: Any) -> bool:
+    return type(step).__module__.startswith("sklearn.")
 
 
 # What they make of a domain.

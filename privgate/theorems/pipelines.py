@@ -107,7 +107,8 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     inner = replace(Subject.local(Recipe(last, seed=subject.recipe.seed), data), release=subject.release)
     if len(inner.classes) != len(subject.classes):
         return Seen(subject, "its last step declares other labels than the data have")
-    return Seen(inner, "", first_steps.list_classes(first), why, fitted, anywhere=anywhere)
+    classes = tuple(type(step).__name__ for _, step in first_steps.list_leaves(first))
+    return Seen(inner, "", classes, why, fitted, anywhere=anywhere)
 
 
 def _hold(image: Image, subject: Subject) -> bool:
