@@ -17,7 +17,7 @@ from privgate.subject import released
 from privgate.subject.containers import make_like, stack, take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.accepted_range import Reach
+from privgate.theorems.hypotheses import Reach
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.kernel.linear import DOUBLE, RELEASES, SINGLE
 
-#: numbers of a table before what choices add: whether it was read, release, scores, features, single precision
-HEAD = 5
+HEAD = 5  # numbers of a table before what choices add: whether it was read, release, scores, features, single precision
 SCALERS = ("StandardScaler", "RobustScaler", "MaxAbsScaler", "MinMaxScaler")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder")
 LOGISTIC = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis", "SGDClassifier")
@@ -24,9 +23,9 @@ NUMBERS = ("Ridge", "RidgeCV", "LinearRegression", "ElasticNet", "Lasso", "Bayes
            "SGDRegressor", "LinearSVR", "PLSRegression")  # fmt: skip
 #: scores that a sigmoid calibrator may read
 CALIBRATED = (*LOGISTIC, "LinearSVC", "RidgeClassifier", "RidgeClassifierCV")
-#: questions at which a table is compared with the model's answers
-_ASKED = 256
+_QUESTIONS = 256  # questions at which a table is compared with the model's answers
 
+#: of each column its choices, and whether it is a range
 Columns = list[tuple[list[Any], bool]]
 
 
@@ -44,7 +43,7 @@ class Scores(NamedTuple):
     centre: Any = 0.0
 
 
-def name_of(thing: Any) -> str:
+def name_class(thing: Any) -> str:
     """Return the name of scikit-learn's own class, or a text that names none: of others, or with a method replaced."""
     kind = type(thing)
     replaced = any(callable(v) and hasattr(kind, k) for k, v in getattr(thing, "__dict__", {}).items())
@@ -52,22 +51,22 @@ def name_of(thing: Any) -> str:
     return kind.__name__ if own else f"{kind.__module__}.{kind.__name__}"
 
 
-def split(model: Any) -> tuple[Any, Any]:
+def split_last(model: Any) -> tuple[Any, Any]:
     """Return (first steps or None, last step) of a model, fitted or not."""
-    return (model[:-1], model[-1]) if name_of(model) == "Pipeline" else (None, model)
+    return (model[:-1], model[-1]) if name_class(model) == "Pipeline" else (None, model)
 
 
-def refusal(model: Any, labels: int) -> str:
+def refuse_model(model: Any, labels: int) -> str:
     """Return what a recipe holds whose scores are not known to be sums over columns; ``labels`` is 0 of a regressor."""
-    first, end = split(model)
-    name, within = name_of(end), None
+    first, end = split_last(model)
+    name, within = name_class(end), None
     if name == "CalibratedClassifierCV":
-        within, last = split(end.estimator)
+        within, last = split_last(end.estimator)
         if end.method != "sigmoid" or end.ensemble is not False:
             return f"CalibratedClassifierCV(method={end.method!r}, ensemble={end.ensemble}) is no sigmoid of scores"
-        if (first is not None and within is not None) or name_of(last) not in CALIBRATED:
-            return f"CalibratedClassifierCV reads no scores of {name_of(last)} that are sums over columns"
-    elif name == "OneVsRestClassifier" and labels > 2 and name_of(end.estimator) in LOGISTIC:
+        if (first is not None and within is not None) or name_class(last) not in CALIBRATED:
+            return f"CalibratedClassifierCV reads no scores of {name_class(last)} that are sums over columns"
+    elif name == "OneVsRestClassifier" and labels > 2 and name_class(end.estimator) in LOGISTIC:
         end = end.estimator
     elif name not in (NUMBERS if not labels else (*LOGISTIC, *COUNTS)):
         return f"the recipe is not known to release sums over columns: its last step is {name}"
@@ -80,16 +79,14 @@ def refusal(model: Any, labels: int) -> str:
 
 def refuse_step(step: Any) -> str:
     """Return why a first step is not known to be affine in single columns; empty if it is."""
-    name = name_of(step)
     if step is None or isinstance(step, str):
         return ""
+    name = name_class(step)
     if name in ("Pipeline", "ColumnTransformer"):
         if getattr(step, "transformer_weights", None):
             return "ColumnTransformer(transformer_weights=…) multiplies features"
-        inner = (
-            [s[1] for s in step.steps] if name == "Pipeline" else [step.remainder, *(t[1] for t in step.transformers)]
-        )
-        return next((why for part in inner if (why := refuse_step(part))), "")
+        parts = step.steps if name == "Pipeline" else [("", step.remainder), *step.transformers]
+        return next((why for part in parts if (why := refuse_step(part[1]))), "")
     plain = name == "FunctionTransformer" and step.func is None
     if not plain and name not in (*SCALERS, *ENCODERS, "SimpleImputer"):
         return f"its first step {name} is not known to be affine in single columns"
@@ -98,12 +95,11 @@ def refuse_step(step: Any) -> str:
     return ""
 
 
-def columns_of(domain: Mapping[str, Any], width: int) -> Columns:
+def list_columns(domain: Mapping[str, Any], width: int) -> Columns:
     """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
     if domain.get("columns"):
-        lost = [None, np.nan]
         return [
-            ([*(c["ends"] or c["values"] or ()), *(lost if c["missing"] else ())], c["ends"] is not None)
+            ([*(c["ends"] or c["values"] or ()), *([None, np.nan] if c["missing"] else ())], c["ends"] is not None)
             for c in domain["columns"]
         ]
     if domain.get("box") is not None:
@@ -130,12 +126,7 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
     """Return (head, table) of a fitted model over a domain, asked away from the first record of ``X``.
 
     The table is (3, C + 1, S): what each choice, and last what none moves, adds to each score; the sizes of what is
-    summed; how far that may be off the exact sum. A choice that the model refuses is -inf.
-
-    Raises
-    ------
-    Unread
-        It is not known to compute what the theorem is about.
+    summed; how far that may be off the exact sum. A choice that the model refuses is -inf. Raises ``Unread``.
     """
     from sklearn import get_config
 
@@ -143,15 +134,15 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
         raise Unread("scikit-learn's assume_finite or array_api_dispatch is on")
     base = X.iloc[:1] if hasattr(X, "iloc") else X[:1]
     base = base.toarray() if hasattr(base, "toarray") else base
-    columns = columns_of(domain, base.shape[1])
+    columns = list_columns(domain, base.shape[1])
     if len(columns) != base.shape[1]:
         raise Unread("the domain has other columns than the data")
-    first, scores = last_step(model)
+    first, scores = read_last_step(model)
     column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns])
     picks = np.full((len(column) + 1, len(columns)), -1)  # the last row is the record itself
     picks[np.arange(len(column)), column] = np.concatenate([np.arange(len(c[0])) for c in columns])
     ranges = np.array([c[1] for c in columns])
-    Z, R = _features(first, questions(columns, picks, base), ranges, scores.weights.shape[1])
+    Z, R = _transform(first, make_questions(columns, picks, base), ranges, scores.weights.shape[1])
     single = SINGLE if _is_single(Z, scores.weights) else DOUBLE
     W, Z = scores.weights.astype(np.float64), Z.astype(np.float64) - scores.centre
     R = R + 2 * single[0] * np.abs(Z) + single[1]
@@ -169,7 +160,7 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
     body[:2, -1] += scores.bias, scores.size
     if not (body < np.inf).all():
         raise Unread("its scores are too large")
-    _compare(model, (columns, picks, base), body, (scores.kind, single[0]))
+    _compare(model, columns, picks, base, (body, scores.kind, single[0]))
     return (1.0, float(RELEASES.index(scores.kind)), float(len(W)), float(W.shape[1]), float(single is SINGLE)), body
 
 
@@ -179,7 +170,7 @@ def _is_single(*arrays: NDArray[Any]) -> bool:
     return min(a.dtype.itemsize for a in arrays) == 4
 
 
-def questions(columns: Columns, picks: NDArray[Any], base: Any) -> Any:
+def make_questions(columns: Columns, picks: NDArray[Any], base: Any) -> Any:
     """Return questions like ``base``, one a row of ``picks``: a choice of each column, or -1 for the record's value.
 
     They keep the record's type only where that holds every choice: whole numbers would cut 0.5, as "abc" cuts "abcd".
@@ -192,40 +183,40 @@ def questions(columns: Columns, picks: NDArray[Any], base: Any) -> Any:
             return np.array(values, dtype=base.dtype if base.dtype.kind in "fO" else None).T
         import pandas as pd
 
-        floats = [isinstance(t, np.dtype) and t.kind == "f" for t in base.dtypes]
         kinds = [
-            t if f and c[1] else None if c[1] else object for t, f, c in zip(base.dtypes, floats, columns, strict=True)
+            object if not c[1] else t if isinstance(t, np.dtype) and t.kind == "f" else None
+            for t, c in zip(base.dtypes, columns, strict=True)
         ]
         return pd.DataFrame({n: pd.Series(v, dtype=t) for n, t, v in zip(base.columns, kinds, values, strict=True)})
     except (TypeError, ValueError) as exc:
         raise Unread("a column of the data does not hold the domain's values") from exc
 
 
-def _features(first: Any, X: Any, ranges: NDArray[np.bool_], width: int) -> tuple[NDArray[Any], Float]:
+def _transform(first: Any, X: Any, ranges: NDArray[np.bool_], width: int) -> tuple[NDArray[Any], Float]:
     """Return the features (n, d) of questions and how far each is off; NaN in a row that a step refuses."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            Z, R, _ = walk(first, X, np.zeros((len(X), len(ranges))), ranges)
+            Z, R, _ = _walk(first, X, np.zeros((len(X), len(ranges))), ranges)
         Z = np.asarray(Z)
         return (Z if Z.dtype.kind == "f" else Z.astype(np.float64)), R
     except (ValueError, TypeError):
         if len(X) == 1:
             return np.full((1, width), np.nan), np.zeros((1, width))
     # some choice is refused: each is asked alone
-    alone = [_features(first, X[k : k + 1] if isinstance(X, np.ndarray) else X.iloc[k : k + 1], ranges, width)
-             for k in range(len(X))]  # fmt: skip
+    rows = (X[k : k + 1] if isinstance(X, np.ndarray) else X.iloc[k : k + 1] for k in range(len(X)))
+    alone = [_transform(first, row, ranges, width) for row in rows]
     return np.concatenate([z for z, _ in alone]), np.concatenate([r for _, r in alone])
 
 
-def walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
+def _walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
     """Return (features, how far each is off the exact map, which are ranges) of questions behind a fitted step."""
-    name = name_of(step)
+    name = name_class(step)
     if step is None or isinstance(step, str) or name == "FunctionTransformer":
         return X, r, ranges
     if name == "Pipeline":
         for _, inner in step.steps:
-            X, r, ranges = walk(inner, X, r, ranges)
+            X, r, ranges = _walk(inner, X, r, ranges)
         return X, r, ranges
     if name == "ColumnTransformer":
         return _walk_columns(step, X, r, ranges)
@@ -238,7 +229,8 @@ def walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, F
     if name == "SimpleImputer":
         if ranges.any() and not (isinstance(step.missing_values, float) and np.isnan(step.missing_values)):
             raise Unread("a number within a range stands for a missing value")
-        kept = np.array([step.keep_empty_features or s == s for s in step.statistics_.tolist()])  # noqa: PLR0124  NaN
+        lost = [isinstance(s, float) and np.isnan(s) for s in step.statistics_.tolist()]
+        kept = np.array([step.keep_empty_features or not gone for gone in lost])
         R, line = np.zeros(Z.shape), np.zeros(Z.shape[1], dtype=bool)
         R[:, : kept.sum()], line[: kept.sum()] = np.nan_to_num(r[:, kept]), ranges[kept]  # indicators come last
         return Z, R, line
@@ -250,7 +242,6 @@ def walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, F
 
 
 def _walk_columns(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
-    """Return what the parts of a fitted ColumnTransformer make of their columns."""
     named = hasattr(X, "columns") and hasattr(step, "feature_names_in_")
     if named and list(step.feature_names_in_) != list(X.columns):
         raise Unread("columns are named in another order than its first step was fitted on")
@@ -259,60 +250,59 @@ def _walk_columns(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tup
         at = np.asarray(step._transformer_to_input_indices[name], dtype=int)  # noqa: SLF001  how it resolved names
         if len(at) and not (isinstance(inner, str) and inner == "drop"):
             part = X.iloc[:, at] if hasattr(X, "iloc") else X[:, at]
-            parts.append(walk(inner, part, r[:, at], ranges[at]))
-    return tuple(np.hstack([np.asarray(p[k]) for p in parts]) for k in range(3))  # type: ignore[return-value]
+            parts.append(_walk(inner, part, r[:, at], ranges[at]))
+    Z, R, lines = (np.hstack([np.asarray(p[k]) for p in parts]) for k in range(3))
+    return Z, R, lines
 
 
-def last_step(model: Any) -> tuple[Any, Scores]:
+def read_last_step(model: Any) -> tuple[Any, Scores]:
     """Return (first steps, the last step's scores) of a fitted model."""
-    first, end = split(model)
-    name, labels = name_of(end), len(getattr(end, "classes_", ()))
+    first, end = split_last(model)
+    name, labels = name_class(end), len(getattr(end, "classes_", ()))
     if name == "CalibratedClassifierCV":
         one = end.calibrated_classifiers_[0]
-        within, inner = split(one.estimator)
+        within, inner = split_last(one.estimator)
         whole = len(end.calibrated_classifiers_) == 1 and np.array_equal(one.estimator.classes_, end.classes_)
         if not whole or any(type(c).__name__ != "_SigmoidCalibration" for c in one.calibrators):
             raise Unread("its calibrator does not read scores of every label")
-        scores = last_step(inner)[1]
+        scores = read_last_step(inner)[1]
         p, q = (np.array([getattr(c, n) for c in one.calibrators]) for n in ("a_", "b_"))  # expit(-(p f + q))
         size, kind = np.abs(p) * scores.size + np.abs(q), "sigmoid" if labels == 2 else "ovr"
         return first or within, Scores(kind, -p[:, None] * scores.weights, -(p * scores.bias + q), size)
     if name == "OneVsRestClassifier":
-        heads = [last_step(e)[1] for e in end.estimators_]
+        heads = [read_last_step(e)[1] for e in end.estimators_]
         if end.multilabel_ or any(h.kind != "sigmoid" for h in heads):
             raise Unread("it is not one sigmoid of each label")
         return first, Scores("ovr", *(np.concatenate([h[k] for h in heads]) for k in (1, 2, 3)))
     if name in COUNTS:
         b = end.class_log_prior_ if name == "MultinomialNB" else np.zeros(labels)
         return first, Scores("softmax", end.feature_log_prob_, b, np.abs(b))
-    kind = (
-        "number" if name in NUMBERS else "sigmoid" if labels == 2 else "ovr" if name == "SGDClassifier" else "softmax"
-    )
-    W = np.atleast_2d(end.coef_)
+    several = "ovr" if name == "SGDClassifier" else "softmax"
+    kind, W = "number" if name in NUMBERS else "sigmoid" if labels == 2 else several, np.atleast_2d(end.coef_)
     b = np.broadcast_to(np.atleast_1d(end.intercept_).astype(np.float64), len(W))
     return first, Scores(kind, W, b, np.abs(b), getattr(end, "_x_mean", 0.0))
 
 
-def _compare(model: Any, asked: tuple[Columns, NDArray[Any], Any], body: Float, told: tuple[str, float]) -> None:
+def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read: tuple[Float, str, float]) -> None:
     """Ask the model random questions made of choices; refuse where it answers otherwise than the table says."""
-    (columns, picks, base), (kind, unit) = asked, told
+    body, kind, unit = read
     rng, known = np.random.default_rng(0), np.isfinite(body[0]).all(axis=1)[:-1]
     places = [np.flatnonzero(known & (picks[:-1, j] >= 0)) for j in range(len(columns))]
     if not all(map(len, places)):
         return  # nothing is answered
-    drawn = np.column_stack([rng.choice(p, _ASKED) for p in places])
+    drawn = np.column_stack([rng.choice(p, _QUESTIONS) for p in places])
     added, size, apart = body[:, drawn].sum(axis=2) + body[:, -1][:, None]
-    X = questions(columns, np.column_stack([picks[drawn[:, j], j] for j in range(len(columns))]), base)
+    X = make_questions(columns, np.column_stack([picks[drawn[:, j], j] for j in range(len(columns))]), base)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         answers = np.asarray(model.predict(X) if kind == "number" else model.predict_proba(X), dtype=np.float64)
-    if kind == "softmax":
-        expected = np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True))
-    elif kind != "number":
         p = np.exp(-np.logaddexp(0.0, -added))
-        expected = np.concatenate([1 - p, p], axis=1) if kind == "sigmoid" else p / p.sum(axis=1, keepdims=True)
-    else:
-        expected = added
+        expected = {
+            "number": added,
+            "sigmoid": np.concatenate([1 - p, p], axis=1),
+            "ovr": p / p.sum(axis=1, keepdims=True),
+            "softmax": np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True)),
+        }[kind]
     off = 2 * apart + 8 * (len(columns) + 64) * unit * (size + 1)
     if not (np.abs(answers.reshape(expected.shape) - expected) <= off.max(axis=1, keepdims=True)).all():
         raise Unread("its answers are not those of its coefficients")

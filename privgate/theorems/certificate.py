@@ -15,8 +15,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.accepted_range import Reach
-from privgate.theorems.hypotheses import ODD, odd, own_error, own_estimator, vanishing
+from privgate.theorems.hypotheses import ODD, Reach, odd, own_error, own_estimator, vanishing
 
 
 @dataclass(frozen=True, eq=False)

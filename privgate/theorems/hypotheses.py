@@ -1,20 +1,19 @@
 """What closed forms and theorems ask of recipe, records and declared domain before they speak."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Index
+from privgate.arrays import Float, Index
+from privgate.kernel.accepted import Accepted
+from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.accepted_range import Reach
 
-#: unit roundoff of float64: one operation errs by at most this share
-U = 2.0**-53
-#: the smallest share of a count that float64 holds in full
-TINY = 1e-290
-#: entries of the largest sparse table that is written out
-_CELLS = 4e8
+U = 2.0**-53  # unit roundoff of float64: one operation errs by at most this share
+TINY = 1e-290  # the smallest share of a count that float64 holds in full
+_CELLS = 4e8  # entries of the largest sparse table that is written out
 VANISHED = "without the person one class has no record left"
 #: what looking at a parameter or a column of a kind that nobody expects may raise
 ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
@@ -25,23 +24,120 @@ def odd(exc: Exception) -> str:
     return f"a parameter or the data are of a kind that it does not expect ({type(exc).__name__})"
 
 
+# The recipe.
+
+
 def estimator_of(subject: Subject, name: str) -> Any:
     """Return the recipe's estimator if it is exactly scikit-learn's class ``name``, else None."""
     estimator = subject.recipe.library_estimator
-    if estimator is None or type(estimator).__name__ != name or not type(estimator).__module__.startswith("sklearn."):
+    return estimator if type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.") else None
+
+
+def own_estimator(subject: Subject, name: str) -> Any:
+    """Return the recipe's estimator if it is exactly ``privgate.models``' class ``name``, else None."""
+    from privgate import models
+
+    estimator = subject.recipe.library_estimator
+    return estimator if type(estimator) is getattr(models, name) else None
+
+
+def refusal(subject: Subject, name: str) -> str:
+    """Return why a theorem about exact probabilities of ``name`` says nothing here; empty if it may."""
+    estimator, X = estimator_of(subject, name), subject.data.X
+    if estimator is None:
+        return f"the recipe is not scikit-learn's {name} released by predict_proba"
+    K = len(subject.classes)
+    if why := _refuse_release(subject):
+        return why
+    if len(getattr(X, "shape", ())) != 2:
+        return "the features are not a table"
+    for parameter, size in (("class_prior", K), ("priors", K), ("alpha", X.shape[1]), ("min_categories", X.shape[1])):
+        value = np.asarray(getattr(estimator, parameter, None), dtype=object)
+        if value.ndim > 1 or (value.ndim == 1 and len(value) != size):
+            return f"{parameter} does not have {size} entries"
+        if "prior" in parameter and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
+            return f"{parameter} rules out a class"
+    if hasattr(X, "toarray") and float(X.shape[0]) * X.shape[1] > _CELLS:
+        return f"a table of {X.shape[0]} by {X.shape[1]} numbers does not fit the memory"
+    return ""
+
+
+def own_refusal(subject: Subject, name: str) -> str:
+    """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
+    estimator, X = own_estimator(subject, name), subject.data.X
+    if estimator is None:
+        return f"the recipe is not privgate.models.{name} released by predict_proba"
+    K = len(subject.classes)
+    if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
+        return "the features are not a dense table"
+    if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
+        return "features are missing"
+    alpha = float(getattr(estimator, "alpha", 0.0))
+    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
+        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
+    return _refuse_release(subject)
+
+
+def _refuse_release(subject: Subject) -> str:
+    release = subject.release
+    if not release.exact:
+        form = f"{release.form} at temperature {release.temperature:g}"
+        return f"the release is {form}; the bound is about exact probabilities"
+    return "the training data have one class only" if len(subject.classes) < 2 else ""
+
+
+def own_error(subject: Subject, alpha: float, operations: int) -> float:
+    """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
+    n, K = subject.data.n, len(subject.classes)
+    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
+    return float(8 * (operations + K + 20) * U * (1 + size))
+
+
+# The records.
+
+
+def table(X: Any) -> NDArray[Any] | None:
+    """Return records as a two-dimensional array of numbers of their own type; None where they are none, or sparse."""
+    kinds = [getattr(t, "kind", "O") for t in X.dtypes] if hasattr(X, "iloc") else []
+    if not hasattr(X, "shape") or hasattr(X, "nnz") or not all(kind in "biuf" for kind in kinds):
         return None
-    return estimator
+    array = np.asarray(X)
+    return array if array.ndim == 2 and array.dtype.kind in "biuf" else None
+
+
+def dense(X: Any) -> NDArray[np.float64] | None:
+    """Return a finite table of numbers, shape (n, d), or None if ``X`` is anything else."""
+    if len(getattr(X, "shape", ())) != 2:
+        return None
+    array = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    if array.dtype.kind not in "biuf":
+        return None
+    array = array.astype(np.float64)
+    return array if np.isfinite(array).all() else None
+
+
+def codes(X: Any) -> NDArray[np.int64] | None:
+    """Return a dense table of whole numbers from 0, or None if ``X`` is anything else."""
+    array = dense(X)
+    return None if array is None or ((array < 0) | (array != np.floor(array))).any() else array.astype(np.int64)
+
+
+def single_precision(X: Any) -> str:
+    """Return why results of training in single precision are not bounded; empty for anything more precise."""
+    kind = X.dtype if hasattr(X, "toarray") else np.asarray(X).dtype
+    if kind.kind != "f" or kind.itemsize == 8:
+        return ""
+    what = "single" if kind.itemsize < 8 else "extended"
+    return f"records are of {what} precision, in which the library then computes; pass float64"
 
 
 def design_refusal(subject: Subject, *, real: bool = False) -> str:
     """Return why the pool is no finite matrix of doubles with class labels, or ``real`` targets; empty if it is."""
-    y = subject.data.y
+    y, widths = subject.data.y, set()
     if not real and y.dtype.kind == "f" and not np.all(y == np.floor(y)):
         return "labels are not classes but real numbers"
-    widths = set()
-    for X in [subject.data.X] + ([] if subject.data.candidates is None else [subject.data.candidates[0]]):
-        array = table(X)
-        if array is None:
+    for X in _list_tables(subject):
+        if (array := table(X)) is None:
             return "records are no two-dimensional numeric array"
         if not np.isfinite(array).all():
             return "records hold NaN or infinity"
@@ -52,41 +148,24 @@ def design_refusal(subject: Subject, *, real: bool = False) -> str:
 
 
 def matrix(subject: Subject) -> NDArray[Any]:
-    """Return the pool as a two-dimensional array of its own numeric type; ``refusal`` must have been empty."""
-    first = table(subject.data.X)
-    if first is None:
-        raise TypeError("records are no two-dimensional numeric array")
-    if subject.data.candidates is None:
-        return first
-    second = table(subject.data.candidates[0])
-    return first if second is None else np.concatenate([first, second])
+    """Return the pool as a two-dimensional array of its own numeric type; ``design_refusal`` must have been empty."""
+    tables = [array for X in _list_tables(subject) if (array := table(X)) is not None]
+    return tables[0] if len(tables) == 1 else np.concatenate(tables)
+
+
+def _list_tables(subject: Subject) -> tuple[Any, ...]:
+    """Return the training records, then the candidates where there are any."""
+    candidates = subject.data.candidates
+    return (subject.data.X,) if candidates is None else (subject.data.X, candidates[0])
 
 
 def unit_rows(subject: Subject, units: Index) -> tuple[Index, Index]:
-    """Return (position in ``units``, row) of every record of the units, in the order of the units.
-
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``subject.data.units``.
-    """
+    """Return (position in ``units``, row) of every record of the units (U,), in the order of the units."""
     if subject.data.groups is None:  # a million one-row arrays take longer to join than the closed form itself
         return np.arange(len(units), dtype=np.int64), np.asarray(units, dtype=np.int64)
-    members = subject.data.units
-    sizes = np.array([len(members[u]) for u in units], dtype=np.int64)
-    rows = np.concatenate([members[u] for u in units]) if len(units) else np.zeros(0, dtype=np.int64)
-    return np.repeat(np.arange(len(units), dtype=np.int64), sizes), rows
-
-
-def table(X: Any) -> NDArray[Any] | None:
-    """Return records as a two-dimensional array of numbers; None where they are none."""
-    if hasattr(X, "dtypes") and hasattr(X, "iloc"):
-        if not all(getattr(t, "kind", "O") in "biuf" for t in X.dtypes):
-            return None
-    elif not hasattr(X, "shape") or hasattr(X, "nnz"):
-        return None
-    array = np.asarray(X)
-    return array if array.ndim == 2 and array.dtype.kind in "biuf" else None
+    members = [subject.data.units[u] for u in units]
+    sizes = np.array([len(m) for m in members], dtype=np.int64)
+    return np.repeat(np.arange(len(units)), sizes), np.concatenate([np.zeros(0, dtype=np.int64), *members])
 
 
 def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
@@ -100,119 +179,108 @@ def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(pair // K, alone, len(units)) > 0)
 
 
-def refusal(subject: Subject, name: str) -> str:
-    """Return why a theorem about exact probabilities of ``name`` says nothing here; empty if it may."""
-    estimator = estimator_of(subject, name)
-    if estimator is None:
-        return f"the recipe is not scikit-learn's {name} released by predict_proba"
-    if problem := _inexact(subject) or _misfit(estimator, subject):
-        return problem
-    shape = subject.data.X.shape
-    if hasattr(subject.data.X, "toarray") and np.prod(np.array(shape, dtype=np.float64)) > _CELLS:
-        return f"a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
-    return ""
+# Where a query can be, for scores that are linear in it.
 
 
-def _misfit(estimator: Any, subject: Subject) -> str:
-    """Return which parameter of the estimator cannot be what the theorem speaks about; empty if all can."""
-    X, K = subject.data.X, len(subject.classes)
-    if not hasattr(X, "shape") or len(X.shape) != 2:
-        return "the features are not a table"
-    for name, length in (("class_prior", K), ("priors", K), ("alpha", X.shape[1]), ("min_categories", X.shape[1])):
-        value = np.asarray(getattr(estimator, name, None), dtype=object)
-        if value.ndim > 1 or (value.ndim == 1 and len(value) != length):
-            return f"{name} does not have {length} entries"
-        if name in ("class_prior", "priors") and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
-            return f"{name} rules out a class"
-    return ""
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """A declared domain as a set of vectors; the intersection of what is stated."""
 
+    low: Float | None = None  # box, (d,)
+    high: Float | None = None
+    length: float | None = None  # non-negative vectors whose entries sum to at most this
+    norm: float | None = None  # non-negative vectors of at most this Euclidean norm
+    whole: bool = False  # whether only whole numbers are asked about; real numbers are then a superset
+    blocks: tuple[Index, ...] = ()  # sides of the box of which at most one is 1 and the others are 0: one-hot encodings
 
-def single_precision(X: Any) -> str:
-    """Return why results of training in single precision are not bounded; empty for anything more precise."""
-    kind = np.asarray(X).dtype if not hasattr(X, "toarray") else X.dtype
-    if kind.kind == "f" and kind.itemsize != 8:
-        what = "single" if kind.itemsize < 8 else "extended"
-        return f"records are of {what} precision, in which the library then computes; pass float64"
-    return ""
+    @classmethod
+    def of(cls, domain: Domain, n_features: int) -> "Reach | str":
+        """Return the domain as a set of vectors, or why it is none."""
+        if not domain.is_table:
+            return "the domain names categories or missing values, which only first steps make numbers of"
+        low = high = None
+        if domain.categories is not None:
+            low, high = np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1
+        if domain.box is not None:
+            low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T
+        if low is not None and len(low) != n_features:
+            return f"the domain declares {len(low)} features and the data have {n_features}"
+        blocks = tuple(np.array(b, dtype=np.int64) for b in domain.blocks)
+        return cls(low, high, domain.max_length, domain.norm, domain.categories is not None, blocks)
 
+    @property
+    def accepted(self) -> Accepted:
+        """The same as the kernel has it; entries are not negative where a length or norm is stated."""
+        low, free = self.low, self.length is None and self.norm is None
+        low = low if low is None or free else np.maximum(low, 0.0)
+        single = np.ones(0 if low is None else len(low), dtype=bool)
+        single[[j for block in self.blocks for j in block]] = False
+        length, norm = (np.inf if limit is None else limit for limit in (self.length, self.norm))
+        return Accepted(low, self.high, single, self.blocks, length, norm, self.whole)
 
-def _inexact(subject: Subject) -> str:
-    if not subject.release.exact:
-        return (
-            f"the release is {subject.release.form} at temperature "
-            f"{subject.release.temperature:g}; the bound is about exact probabilities"
-        )
-    if len(subject.classes) < 2:
-        return "the training data have one class only"
-    return ""
+    def maximum(self, w: Float) -> Float:
+        """Return at least the largest ``w . x``, shape of ``w`` without its last axis."""
+        return self.accepted.most(w)
 
+    def best(self, w: Float) -> Float:
+        """Return a query that attains the largest ``w . x`` if one constraint is stated; ask ``inside``."""
+        accepted = self.accepted
+        if accepted.low is not None and accepted.high is not None:
+            x = np.where(w > 0, accepted.high, accepted.low)
+            for block in self.blocks:
+                inner = w[..., block]
+                x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
+                x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
+        elif self.length is not None:
+            x, top = np.zeros(w.shape), w.argmax(axis=-1)[..., None]
+            np.put_along_axis(x, top, self.length * (np.take_along_axis(w, top, axis=-1) > 0), axis=-1)
+        else:
+            x = np.maximum(w, 0.0)
+            size = np.sqrt((x**2).sum(axis=-1, keepdims=True))
+            x = np.divide((self.norm or 0.0) * x, size, out=np.zeros(w.shape), where=size > 0)
+        scale = np.ones(x.shape[:-1])
+        for limit, size in ((self.length, x.sum(axis=-1)), (self.norm, np.sqrt((x**2).sum(axis=-1)))):
+            if limit is not None:
+                scale = np.minimum(scale, np.divide(limit, size, out=np.ones_like(size), where=size > limit))
+        x = x * scale[..., None]
+        return np.asarray(np.floor(x) if self.whole or self.length is not None else x)  # towards 0: still inside
 
-def own_estimator(subject: Subject, name: str) -> Any:
-    """Return the recipe's estimator if it is exactly ``privgate.models``' class ``name``, else None."""
-    from privgate import models
+    def inside(self, x: Float) -> NDArray[np.bool_]:
+        """Return whether queries lie in the domain, shape of ``x`` without its last axis."""
+        good = np.ones(x.shape[:-1], dtype=bool)
+        if self.low is not None and self.high is not None:
+            good &= ((x >= self.low) & (x <= self.high)).all(axis=-1)
+        for block in self.blocks:
+            good &= (x[..., block] != 0).sum(axis=-1) <= 1
+        if self.length is not None or self.norm is not None:
+            good &= (x >= 0).all(axis=-1)
+        if self.length is not None:
+            good &= x.sum(axis=-1) <= self.length * (1 + 1e-12)
+        if self.norm is not None:
+            good &= np.sqrt((x**2).sum(axis=-1)) <= self.norm * (1 + 1e-9)
+        return good
 
-    estimator = subject.recipe.library_estimator
-    return estimator if type(estimator) is getattr(models, name) else None
-
-
-def own_refusal(subject: Subject, name: str) -> str:
-    """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
-    estimator = own_estimator(subject, name)
-    if estimator is None:
-        return f"the recipe is not privgate.models.{name} released by predict_proba"
-    X = subject.data.X
-    if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
-        return "the features are not a dense table"
-    if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
-        return "features are missing"
-    alpha, K = float(getattr(estimator, "alpha", 0.0)), len(subject.classes)
-    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
-        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
-    return _inexact(subject)
-
-
-def own_error(subject: Subject, alpha: float, operations: int) -> float:
-    """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
-    n, K = subject.data.n, len(subject.classes)
-    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
-    return float(8 * (operations + K + 20) * U * (1 + size))
-
-
-def codes(X: Any) -> NDArray[np.int64] | None:
-    """Return a dense table of whole numbers from 0, or None if ``X`` is anything else."""
-    array = dense(X)
-    if array is None or (array < 0).any() or (array != np.floor(array)).any():
-        return None
-    return array.astype(np.int64)
-
-
-def dense(X: Any) -> NDArray[np.float64] | None:
-    """Return a finite table of numbers, shape (n, d), or None if ``X`` is anything else."""
-    if hasattr(X, "toarray"):
-        X = X.toarray()
-    if not hasattr(X, "shape") or len(X.shape) != 2:
-        return None
-    array = np.asarray(X)
-    if array.dtype.kind not in "biuf":
-        return None
-    array = array.astype(np.float64)
-    return array if np.isfinite(array).all() else None
+    def words(self) -> str:
+        """Return what the endpoint must refuse."""
+        said = ["outside the declared ranges"] if self.low is not None else []
+        said += [f"longer than {self.length:g}"] if self.length is not None else []
+        said += [f"of norm above {self.norm:g}"] if self.norm is not None else []
+        return "the endpoint refuses queries " + " or ".join(said)
 
 
 def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
     """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
-    domain = subject.accepted
-    if domain is None:
+    if subject.accepted is None:
         return f"no domain is declared: {otherwise}"
-    made = Reach.of(domain, X.shape[1])
-    if isinstance(made, str):
-        return made
-    return made if made.inside(X).all() else "training records lie outside the declared domain"
+    domain = Reach.of(subject.accepted, X.shape[1])
+    if isinstance(domain, str):
+        return domain
+    return domain if domain.inside(X).all() else "training records lie outside the declared domain"
 
 
 def reach(subject: Subject) -> Reach:
     """Return the declared domain as a set of vectors; ``declared`` has agreed to it."""
-    made = Reach.of(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
-    if isinstance(made, str):
-        raise TypeError(f"bound() without applies(): {made}")
-    return made
+    domain = Reach.of(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
+    if isinstance(domain, str):
+        raise TypeError(f"bound() without applies(): {domain}")
+    return domain

@@ -16,10 +16,9 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
-from privgate.theorems.accepted_range import Reach
 from privgate.theorems.certificate import Certified, accepted_arrays, accepted_settings, people_of
 from privgate.theorems.closed_form import Asked, Declined, Engine
-from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
+from privgate.theorems.hypotheses import VANISHED, Reach, design_refusal, matrix, unit_rows, vanishing
 from privgate.theorems.retrained import Retrained
 
 RELEASE = "privgate.linear_scores:softmax_scores"

@@ -13,6 +13,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import TOLERANCE
+from privgate.theorems.hypotheses import Reach
 from privgate.theorems.retrained import REFIT, Retrained, Status
 
 #: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)

@@ -1,11 +1,10 @@
 """Proposes certificates for ``kernel.logistic``: a minimum, a factor, a Newton step for each person.
 
-Nothing is believed. A wrong number here widens a limit or has it refused. ``propose`` makes one step for everybody
-from one factorisation; ``refine`` takes further steps for those whom it leaves open, ``alone`` minimises again for the
-last few.
+Nothing is believed. A wrong number here widens a limit or has it refused.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,25 +16,13 @@ Certificate = dict[str, NDArray[Any]]
 #: parameters (C, p), and there probabilities (n, C) and the Hessian (C p, C p)
 Minimum = tuple[Float, Float, Float]
 
-#: entries of the largest temporary array
-_BLOCK = 4_000_000
-#: steps of Newton's method at most
-_ROUNDS = 60
-#: squared length of a Newton step at which it ends: below what any limit tells
-_ENDED = 1e-20
+_BLOCK = 4_000_000  # entries of the largest temporary array
+_ROUNDS = 60  # steps of Newton's method at most
+_ENDED = 1e-20  # squared length of a Newton step at which it ends: below what any limit tells
 
 
 class Loss:
-    """The objective of ``kernel.logistic`` on some records, shapes as there.
-
-    Parameters
-    ----------
-    X : float64 array of shape (n, p)
-    label : int64 array of shape (n,)
-    weight : float64 array of shape (n,)
-    penalty : float64 array of shape (p,)
-    classes : int
-    """
+    """The objective of ``kernel.logistic`` on some records, shapes as there: ``X`` (n, p), ``penalty`` (p,)."""
 
     def __init__(self, X: Float, label: Index, weight: Float, penalty: Float, classes: int) -> None:
         self.X, self.label, self.weight, self.penalty, self.K = X, label, weight, penalty, classes
@@ -43,7 +30,7 @@ class Loss:
         self.shared = np.where(penalty == 0, float(self.C > 1), 0.0)
         self.target = (label[:, None] == np.arange(classes - self.C, classes)).astype(np.float64)
 
-    def keep(self, rows: NDArray[np.bool_]) -> "Loss":
+    def keep(self, rows: NDArray[Any]) -> "Loss":
         """Return the objective on some of the records."""
         return Loss(self.X[rows], self.label[rows], self.weight[rows], self.penalty, self.K)
 
@@ -59,9 +46,8 @@ class Loss:
         Z = self.X @ u.T
         scores = np.column_stack([np.zeros(len(Z)), Z]) if self.C == 1 else Z
         loss = np.logaddexp.reduce(scores, axis=1) - (Z * self.target).sum(axis=1)
-        return float(
-            self.weight @ loss + (self.penalty * u**2).sum() / 2 + (self.shared * u.sum(axis=0) ** 2).sum() / 2
-        )
+        penalty = (self.penalty * u**2).sum() / 2 + (self.shared * u.sum(axis=0) ** 2).sum() / 2
+        return float(self.weight @ loss + penalty)
 
     def regular(self, u: Float) -> Float:
         """Return the gradient of what is no loss, at (..., C, p)."""
@@ -73,16 +59,15 @@ class Loss:
             return np.asarray((P * (1 - P))[:, :, None])
         return np.asarray(P[:, :, None] * (np.eye(self.C) - P[:, None, :]))
 
-    def gradient(self, u: Float, P: Float | None = None) -> Float:
-        """Return the gradient (C, p) at u, where probabilities are P."""
-        P = self.probabilities(self.X @ u.T) if P is None else P
-        return np.asarray((self.weight[:, None] * (P - self.target)).T @ self.X + self.regular(u))
+    def gradient(self, u: Float) -> Float:
+        """Return the gradient (C, p) at u."""
+        pull = self.weight[:, None] * (self.probabilities(self.X @ u.T) - self.target)
+        return np.asarray(pull.T @ self.X + self.regular(u))
 
-    def slope(self, u: Float) -> tuple[Float, Float, Float]:
-        """Return (probabilities, gradient (C, p), Hessian (C p, C p)) at u."""
-        P, (C, p) = self.probabilities(self.X @ u.T), u.shape
-        gradient = self.gradient(u, P)
-        H, curve = np.zeros((C, p, C, p)), self.weight[:, None, None] * self.curvature(P)
+    def hessian(self, P: Float) -> Float:
+        """Return the Hessian (C p, C p) where probabilities are P."""
+        (C, p), curve = (self.C, self.X.shape[1]), self.weight[:, None, None] * self.curvature(P)
+        H = np.zeros((C, p, C, p))
         for a in range(C):
             rooted = self.X * np.sqrt(curve[:, a, a, None])  # a matrix by itself takes half the time
             H[a, :, a, :] = rooted.T @ rooted + np.diag(self.penalty)
@@ -90,13 +75,15 @@ class Loss:
                 H[a, :, b, :] = (self.X * curve[:, a, b, None]).T @ self.X
                 H[b, :, a, :] = H[a, :, b, :].T
             H[a] += np.diag(self.shared)[:, None, :]
-        return P, gradient, H.reshape(C * p, C * p)
+        return H.reshape(C * p, C * p)
 
+    @np.errstate(over="ignore")
     def minimise(self, start: Float) -> Minimum:
         """Return the end of damped Newton steps from ``start``."""
         u, f, last = start, self.value(start), np.inf
         for _ in range(_ROUNDS):
-            P, g, H = self.slope(u)
+            P, g = self.probabilities(self.X @ u.T), self.gradient(u)
+            H = self.hessian(P)
             step = np.linalg.solve(H, g.ravel()).reshape(u.shape)
             square, t = float((g * step).sum()), 1.0
             if not square > _ENDED or last / 4 < square < 1e-12:  # the rest is rounding
@@ -114,16 +101,21 @@ class Leaving:
     """Newton steps of people who leave a minimum: the Hessian without theirs, by the push-through identity.
 
     With B the person's records, S their curvatures and A = B' H^-1 B, the Hessian is H' = H - B S B', and
-    H'^-1 g = H^-1 g + H^-1 B (I - S A)^-1 S B' H^-1 g.
+    H'^-1 g = H^-1 g + H^-1 B (I - S A)^-1 S B' H^-1 g. ``person`` (n,) is whose each record is, from 0.
     """
 
-    def __init__(self, loss: Loss, person: Index, found: Minimum) -> None:
-        self.loss, self.person, (self.u, self.P, self.H) = loss, person, found
-        self.inverse = np.linalg.inv(self.H)
+    def __init__(self, loss: Loss, person: Index, minimum: Minimum | None = None) -> None:
+        self.loss, self.person = loss, person
+        self.u, self.P, self.H = minimum or loss.minimise(np.zeros((loss.C, loss.X.shape[1])))
         self.order = np.argsort(person, kind="stable")
         self.ends = np.searchsorted(person[self.order], np.arange(int(person.max(initial=-1)) + 2))
 
-    def alike(self, people: Index) -> Iterator[tuple[Index, Index]]:
+    @cached_property
+    def inverse(self) -> Float:
+        """The inverse of the Hessian; may raise ``LinAlgError``."""
+        return np.asarray(np.linalg.inv(self.H), dtype=np.float64)
+
+    def _alike(self, people: Index) -> Iterator[tuple[Index, Index]]:
         """Yield (places in ``people``, their records (U, m)): people of equally many records, as many as fit."""
         held = np.diff(self.ends)[people]
         for m in np.unique(held):
@@ -134,7 +126,7 @@ class Leaving:
                 some = places[k : k + step]
                 yield some, self.order[self.ends[people[some]][:, None] + np.arange(m)]
 
-    def solve(self, rows: Index, g: Float | None) -> Float:
+    def _solve(self, rows: Index, g: Float | None) -> Float:
         """Return steps H'^-1 g (U, C p) of people with these records (U, m); None: from the minimum, g their own."""
         loss, (U, m), C = self.loss, rows.shape, self.loss.C
         x, flat = loss.X[rows], rows.ravel()
@@ -143,29 +135,28 @@ class Leaving:
         HB = np.stack([x.reshape(-1, p) @ inverse[:, c].T for c in range(C)], axis=1).reshape(U, m * C, q)
         curve = (loss.weight[flat, None, None] * loss.curvature(self.P[flat])).reshape(U, m, C, C)
         A = np.einsum("ukcp,ujp->ukjc", HB.reshape(U, m * C, C, p), x, optimize=True).reshape(U, m * C, m, C)
-        SA = np.einsum("ukjc,ujcd->ukjd", A, curve, optimize=True).reshape(
-            U, m * C, m * C
-        )  # (A S), as both are symmetric
-        core = np.eye(m * C) - SA
+        AS = np.einsum("ukjc,ujcd->ukjd", A, curve, optimize=True).reshape(U, m * C, m * C)  # both are symmetric
+        core = (np.eye(m * C) - AS).transpose(0, 2, 1)
         if g is None:
-            pull = (loss.weight[flat, None] * (self.P[flat] - loss.target[flat])).reshape(U, m * C)
-            weight = np.linalg.solve(core.transpose(0, 2, 1), pull[:, :, None])
-            return np.asarray((weight.transpose(0, 2, 1) @ HB)[:, 0])
-        inner = np.einsum("ujd,ujde->uje", np.einsum("uq,ukq->uk", g, HB).reshape(U, m, C), curve).reshape(U, m * C)
-        weight = np.linalg.solve(core.transpose(0, 2, 1), inner[:, :, None])
-        return np.asarray(g @ self.inverse + (weight.transpose(0, 2, 1) @ HB)[:, 0])
+            whole, inner = np.zeros(q), loss.weight[flat, None] * (self.P[flat] - loss.target[flat])
+        else:
+            whole, inner = g @ self.inverse, np.einsum("uq,ukq->uk", g, HB).reshape(U, m, C)
+            inner = np.einsum("ujd,ujde->uje", inner, curve)
+        weight = np.linalg.solve(core, inner.reshape(U, m * C, 1))
+        return np.asarray(whole + (weight.transpose(0, 2, 1) @ HB)[:, 0])
 
-    def first(self, people: Index) -> Float:
-        """Return one Newton step for each of these people, (U, C, p); NaN where there is none."""
-        moves = np.full((len(people), self.u.size), np.nan)
-        for places, rows in self.alike(people):
+    def propose(self, people: Index | None = None) -> Certificate:
+        """Return arrays ``at``, ``factor`` and ``moves``: a Newton step of each of ``people``; NaN of the others."""
+        moves = np.full((len(self.ends) - 1, *self.u.shape), np.nan)
+        people = np.arange(len(moves)) if people is None else people
+        for places, rows in self._alike(people):
             try:
-                moves[places] = self.solve(rows, None)
+                moves[people[places]] = self._solve(rows, None).reshape(-1, *self.u.shape)
             except np.linalg.LinAlgError:
                 continue
-        return moves.reshape(len(people), *self.u.shape)
+        return {"at": self.u, "factor": _invert_factor(self.H), "moves": moves}
 
-    def gradients(self, people: Index, moves: Float) -> Float:
+    def _gradients(self, people: Index, moves: Float) -> Float:
         """Return the gradients (U, C, p) at ``u + moves`` without each of these people, by a sweep over all records."""
         loss, n = self.loss, len(self.person)
         g, step = np.empty_like(moves), max(1, _BLOCK // (n * loss.C))
@@ -178,73 +169,36 @@ class Leaving:
             g[k : k + step] = (R.reshape(n, -1).T @ loss.X).reshape(V.shape) + loss.regular(V)
         return g
 
-    def further(self, people: Index, moves: Float, rounds: int) -> Float:
-        """Return moves after more steps with the same Hessians; one that grows is taken back."""
-        moves, last = moves.copy(), np.full(len(people), np.inf)
+    @np.errstate(all="ignore")
+    def refine(self, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
+        """Return the certificate with more steps of some people, who are then to be swept; one that grows is undone."""
+        everybody = certificate["moves"].copy()
+        moves, last = everybody[people], np.full(len(people), np.inf)
         for _ in range(rounds):
-            g = self.gradients(people, moves).reshape(len(people), -1)
+            g = self._gradients(people, moves).reshape(len(people), -1)
             steps = np.zeros_like(g)
-            for places, rows in self.alike(people):
-                steps[places] = self.solve(rows, g[places])
+            for places, rows in self._alike(people):
+                steps[places] = self._solve(rows, g[places])
             size = np.einsum("uq,uq->u", g, steps)
             better = (size < last) & (size > 0)
             moves[better] -= steps.reshape(moves.shape)[better]
             last = size
-        return moves
+        everybody[people] = moves
+        return {**certificate, "moves": everybody, "swept": people}
+
+    def minimise_alone(self, certificate: Certificate, people: Index) -> Certificate:
+        """Return the certificate with a minimum and a factor of their own for some people."""
+        own: list[tuple[int, Float, Float]] = []
+        for one in people:
+            start = certificate["at"] + np.nan_to_num(certificate["moves"][one])
+            try:
+                u, _, H = self.loss.keep(self.person != one).minimise(start)
+                own.append((one, u, _invert_factor(H)))
+            except np.linalg.LinAlgError:
+                continue
+        names = ("alone_people", "alone_at", "alone_factor")
+        return {**certificate, **{n: np.array(part) for n, part in zip(names, zip(*own, strict=True), strict=False)}}
 
 
-def propose(
-    loss: Loss, person: Index, start: Float | Minimum | None = None, people: Index | None = None
-) -> Certificate:
-    """Return the arrays ``at``, ``factor`` and ``moves`` of a certificate: one Newton step for each of ``people``.
-
-    Parameters
-    ----------
-    loss : Loss
-    person : int64 array of shape (n,)
-        Whose each record is, from 0.
-    start : float64 array of shape (C, p) or tuple, optional
-        Parameters near the minimum, such as the registered model's; or what ``Loss.minimise`` returned.
-    people : int64 array, optional
-        Everybody if absent; the others get NaN.
-    """
-    if not isinstance(start, tuple):
-        u = np.zeros((loss.C, loss.X.shape[1])) if start is None else start - loss.shared * start.mean(axis=0)
-        with np.errstate(over="ignore"):
-            start = loss.minimise(u)
-    leaving = Leaving(loss, person, start)
-    moves = np.full((len(leaving.ends) - 1, *leaving.u.shape), np.nan)
-    some = np.arange(len(moves)) if people is None else people
-    moves[some] = leaving.first(some)
-    return {"at": leaving.u, "factor": factor(leaving.H), "moves": moves}
-
-
-def refine(
-    loss: Loss, person: Index, certificate: Certificate, people: Index, *, found: Minimum | None = None, rounds: int = 3
-) -> Certificate:
-    """Return the certificate with further steps from ``found`` for some people, who are then to be swept."""
-    leaving = Leaving(loss, person, found or (certificate["at"], *loss.slope(certificate["at"])[::2]))
-    moves = certificate["moves"].copy()
-    with np.errstate(all="ignore"):
-        moves[people] = leaving.further(people, moves[people], rounds)
-    return {**certificate, "moves": moves, "swept": people}
-
-
-def alone(loss: Loss, person: Index, certificate: Certificate, people: Index) -> Certificate:
-    """Return the certificate with a minimum and a factor of their own for some people."""
-    points, factors, who = [], [], []
-    for one in people:
-        try:
-            u, _, H = loss.keep(person != one).minimise(certificate["at"] + np.nan_to_num(certificate["moves"][one]))
-            factors.append(factor(H))
-        except np.linalg.LinAlgError:
-            continue
-        points.append(u)
-        who.append(one)
-    made = {"alone_people": who, "alone_at": points, "alone_factor": factors}
-    return {**certificate, **{name: np.array(part) for name, part in made.items() if who}}
-
-
-def factor(H: Float) -> Float:
-    """Return the inverse of the Cholesky factor of H."""
+def _invert_factor(H: Float) -> Float:
     return np.asarray(np.linalg.inv(np.linalg.cholesky(H)))

@@ -15,8 +15,7 @@ from privgate.theorems import affine_scores
 from privgate.theorems.affine_scores import HEAD
 from privgate.theorems.certificate import Certified, Theorem, Units
 
-#: of ``Retrained.changes``: the tables of the models without each person
-TABLES = "affine_scores"
+TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
 #: people who are trained without for their tables alone, and numbers of one table, at most
 MOST, LARGEST = 1_000, 1 << 20
 #: why limits are infinite whose models were read
@@ -32,7 +31,7 @@ def refusal(subject: Subject) -> str:
     estimator, domain, X = subject.recipe.estimator_of("sklearn."), subject.accepted, subject.data.X
     if estimator is None or subject.recipe.payload["predict"] is not None:
         return "the recipe is not scikit-learn's, released as it answers"
-    if why := affine_scores.refusal(estimator, 0 if subject.task == "regression" else len(subject.classes)):
+    if why := affine_scores.refuse_model(estimator, 0 if subject.task == "regression" else len(subject.classes)):
         return why
     if subject.detail.get("answers_single"):
         return "the model answers numbers of single precision, in which its steps compute otherwise; log it once more"
@@ -45,27 +44,27 @@ def refusal(subject: Subject) -> str:
     within = domain.columns is not None or domain.box is not None or domain.categories is not None
     if not domain.is_table and not within:
         return "the domain names no columns"
-    if (domain.max_length or domain.norm) and (within or affine_scores.split(estimator)[0] is not None):
+    if (domain.max_length or domain.norm) and (within or affine_scores.split_last(estimator)[0] is not None):
         return "a length or norm is read neither beside ranges nor behind first steps"
-    return "" if size(subject) <= LARGEST else "the domain has too many values"
+    return "" if _count_numbers(subject) <= LARGEST else "the domain has too many values"
 
 
-def size(subject: Subject) -> int:
-    """Return how many numbers a table has, where there is one score for each label."""
-    return HEAD + 3 * (sum(len(c[0]) for c in columns(subject)) + 1) * subject.width
-
-
-def columns(subject: Subject) -> affine_scores.Columns:
+def list_columns(subject: Subject) -> affine_scores.Columns:
     """Return the choices of each column of the accepted domain."""
     domain = subject.accepted
-    return affine_scores.columns_of({} if domain is None else domain.payload(), int(subject.data.X.shape[1]))
+    return affine_scores.list_columns({} if domain is None else domain.payload(), int(subject.data.X.shape[1]))
+
+
+def _count_numbers(subject: Subject) -> int:
+    """Return how many numbers a table has, where there is one score for each label."""
+    return HEAD + 3 * (sum(len(c[0]) for c in list_columns(subject)) + 1) * subject.width
 
 
 def reads(subject: Subject) -> tuple[str, int]:
     """Return what a worker is asked beside answers, and how many rows that takes; nothing of other recipes."""
     if refusal(subject):
         return "", 0
-    return "privgate.theorems.affine_scores:table", -(-size(subject) // subject.width)
+    return "privgate.theorems.affine_scores:table", -(-_count_numbers(subject) // subject.width)
 
 
 class Linear(Theorem):
@@ -89,8 +88,7 @@ class Linear(Theorem):
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
         """Return the case with all made again but what was trained, and what was read of that."""
-        del units
-        return posed(subject, (case.arrays["with"], case.arrays["without"]), case.settings)
+        return pose(subject, (case.arrays["with"], case.arrays["without"]), case.settings)
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units; infinite for whom no model is read."""
@@ -106,56 +104,56 @@ class Linear(Theorem):
 
 def limited(about: Units) -> tuple[str, Kept | None]:
     """Return (why anybody is not limited, the case of those whose models were read, ascending)."""
-    subject, units, made, fleet = about.subject, about.units, about.retrained, about.fleet
-    if fleet is None or made is None or len(made.seeds) > 1 or not len(units):
+    subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
+    if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
         return "models are read under one seed", None
-    seed, asked = made.seeds[0], reads(subject)
-    tables = made.changes.get(TABLES)
+    tables, task = retrained.changes.get(TABLES), reads(subject)
     members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
     if tables is None:
         if len(units) > MOST:
             return f"more than {MOST} people would be trained without for it alone", None
         members += [subject.data.units[int(u)] for u in units]
-    lost = np.full((1 + asked[1], subject.width), -np.inf)
-    full, *others = (lost if a.problem else a.log_p for a in fleet.read_models(subject, seed, members, asked))
+    lost = np.full((1 + task[1], subject.width), -np.inf)
+    answers = fleet.read_models(subject, retrained.seeds[0], members, task)
+    full, *others = (lost if a.problem else a.log_p for a in answers)
     with_ = full[1:].ravel()
     without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
     same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
     if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
-        return next((w for t in (with_, *without) if t[0] == 0 and (w := read_reason(t))), "no model is trained"), None
-    shape = (3, (size(subject) - HEAD) // 3 // subject.width, int(with_[2]))
+        reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
+        return next((why for why in reasons if why), "no model is trained"), None
+    shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
     body = slice(HEAD, HEAD + int(np.prod(shape)))
-    told = {
+    settings = {
         "release": RELEASES[int(with_[1])],
         "features": int(max(with_[3], *without[same, 3])),
         "single": bool(max(with_[4], *without[same, 4])),
     }
-    case = posed(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), told)
+    case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
     try:
         return NO_DIGITS, Kept.judge_case(case, units[same])
     except Refused as exc:
         return str(exc), None
 
 
-def read_reason(table: Float) -> str:
+def decode_reason(table: Float) -> str:
     """Return why a worker read nothing."""
     return "".join(chr(int(v)) for v in table[1:] if np.isfinite(v))
 
 
-def posed(subject: Subject, tables: tuple[Float, Float], told: Any) -> Case:
+def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
     """Return the case of models whose tables (3, C + 1, S) and (U, 3, C + 1, S) were read."""
-    domain, choices = subject.accepted, columns(subject)
+    domain, columns = subject.accepted, list_columns(subject)
     assert domain is not None  # noqa: S101  refusal() said so
-    settings = {name: told[name] for name in ("release", "features", "single")}
-    stated = {"length": domain.max_length, "norm": domain.norm}
-    settings |= {name: float(v) for name, v in stated.items() if v is not None}
+    settings = {name: stated[name] for name in ("release", "features", "single")}
+    limits = {"length": domain.max_length, "norm": domain.norm}
+    settings |= {name: float(v) for name, v in limits.items() if v is not None}
     settings |= {"product": False} if domain.blocks else {}
     settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
-    column = np.repeat(np.arange(len(choices)), [len(c[0]) for c in choices]).astype(np.int64)
-    ranges = np.array([c[1] for c in choices], dtype=np.int64)
+    column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns]).astype(np.int64)
+    ranges = np.array([c[1] for c in columns], dtype=np.int64)
     arrays = {"column": column, "ranges": ranges, "with": tables[0], "without": tables[1]}
-    if subject.release.floor:
-        arrays["floor"] = np.array(subject.release.floor)
+    arrays |= {"floor": np.array(subject.release.floor)} if subject.release.floor else {}
     return Case("linear", "any", settings, arrays)
 
 

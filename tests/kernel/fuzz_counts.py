@@ -1,12 +1,14 @@
 """Small random problems of counting models, and what real refits of the library answer."""
 
+import contextlib
 import itertools
 import warnings
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
-from privgate.kernel import limits
+from privgate.kernel import Case, limits
 from privgate.models import ContingencyTable, RandomTrees
 
 
@@ -31,36 +33,33 @@ def prior(rng, K):
 
 def changes(make, X, y, person, asked=None):
     """Return the largest change of a released log-probability of each person: at own records, or at ``asked``."""
-    everybody, found = make().fit(X, y), []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for u in range(person.max() + 1):
-            kept = person != u
-            if len(np.unique(y[kept])) < len(np.unique(y)):
-                found.append(np.inf)
-                continue
-            at = X[~kept] if asked is None else asked
-            try:
-                without = make().fit(X[kept], y[kept])
-                found.append(np.abs(log_p(everybody, at) - log_p(without, at)).max())
-            except (IndexError, ValueError):
-                found.append(np.inf)
-    return np.nan_to_num(np.array(found), nan=np.inf, posinf=np.inf)
+    everybody, largest = make().fit(X, y), np.full(person.max() + 1, np.inf)
+    for u in range(len(largest)):
+        kept, at = person != u, X[person == u] if asked is None else asked
+        if len(np.unique(y[kept])) == len(np.unique(y)):
+            with warnings.catch_warnings(), contextlib.suppress(IndexError, ValueError):
+                warnings.simplefilter("ignore")
+                largest[u] = np.abs(log_p(everybody, at) - log_p(make().fit(X[kept], y[kept]), at)).max()
+    return np.nan_to_num(largest, nan=np.inf, posinf=np.inf)
 
 
 def log_p(model, X):
-    if hasattr(model, "predict_log_proba"):
-        return model.predict_log_proba(X)
-    return np.log(model.predict_proba(X))
+    return model.predict_log_proba(X) if hasattr(model, "predict_log_proba") else np.log(model.predict_proba(X))
 
 
 def outside(case, truth):
     """Return (people outside their limits, ratio of high to truth where that is finite)."""
     found = limits(case)
-    bad = (found.high < truth) | (found.low > truth)
     with np.errstate(all="ignore"):
         ratio = (found.high / truth)[np.isfinite(truth) & (truth > 1e-6)]
-    return np.flatnonzero(bad), ratio
+    return np.flatnonzero((found.high < truth) | (found.low > truth)), ratio
+
+
+def judged(family, seed, asked):
+    """Return the same of one random problem."""
+    make, X, y, person, settings, arrays, questions = FAMILIES[family](seed)
+    truth = changes(make, X, y, person, None if asked == "own" else questions)
+    return outside(Case(family, asked, settings, arrays), truth)
 
 
 def categorical(seed):
@@ -76,11 +75,11 @@ def categorical(seed):
     accepted = sizes if rng.random() < 0.7 else rng.integers(1, sizes + 1)
     alpha = float(10.0 ** rng.uniform(-10, 3)) if rng.random() < 0.5 else float(rng.choice([1e-10, 0.1, 1.0, 5.0]))
     more, settings, arrays = prior(rng, y.max() + 1)
+    more |= {"alpha": alpha}
 
     def make():
-        if bernoulli:
-            return BernoulliNB(alpha=alpha, binarize=None, **more)
-        return CategoricalNB(alpha=alpha, min_categories=V if declared else None, **more)
+        categories = V if declared else None
+        return BernoulliNB(binarize=None, **more) if bernoulli else CategoricalNB(min_categories=categories, **more)
 
     settings |= {"alpha": alpha, "classes": int(y.max()) + 1, "bernoulli": bernoulli}
     arrays |= {"codes": X, "label": y, "person": person, "sizes": sizes, "accepted": accepted}
@@ -111,13 +110,10 @@ def gaussian(seed):
     settings = {"var_smoothing": smoothing, "classes": K}
     arrays = {"X": X, "label": y, "person": person, "box": box}
     arrays |= {} if p is None else {"log_prior": np.log(p)}
-    asked = [box[0] + (box[1] - box[0]) * rng.random((300, d)), np.array(list(itertools.product(*box.T)))]
-    asked.append(X[(np.clip(X, *box) == X).all(axis=1)])
-
-    def make():
-        return GaussianNB(priors=p, var_smoothing=smoothing)
-
-    return make, X, y, person, settings, arrays, np.concatenate(asked)
+    inside = X[(np.clip(X, *box) == X).all(axis=1)]
+    corners = np.array(list(itertools.product(*box.T)))
+    asked = np.concatenate([box[0] + (box[1] - box[0]) * rng.random((300, d)), corners, inside])
+    return lambda: GaussianNB(priors=p, var_smoothing=smoothing), X, y, person, settings, arrays, asked
 
 
 def partitions(seed):
@@ -129,18 +125,15 @@ def partitions(seed):
     alpha, average = float(10.0 ** rng.uniform(-10, 3)), str(rng.choice(["geometric", "arithmetic"]))
     asked = np.concatenate([X, rng.uniform(-3, 3, (300, d)), rng.integers(0, 3, (30, d))])
     if rng.random() < 0.3:
-        _, leaf = np.unique(X, axis=0, return_inverse=True)
-        sizes, leaf = np.array([leaf.max() + 2]), leaf.reshape(-1, 1)
-
-        def make():
-            return ContingencyTable(alpha=alpha)
+        leaf = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1, 1)
+        model, sizes = ContingencyTable(alpha=alpha), np.array([leaf.max() + 2])
     else:
         shape = {"n_trees": int(rng.integers(1, 5)), "depth": int(rng.integers(1, 4)), "low": -2, "high": 2}
-        shape |= {"n_features": d, "random_state": seed, "average": average}
-
-        def make():
-            return RandomTrees(alpha=alpha, **shape)
-
-        leaf, sizes = make().leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
+        model = RandomTrees(alpha=alpha, n_features=d, random_state=seed, average=average, **shape)
+        leaf, sizes = model.leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
     settings = {"alpha": alpha, "classes": int(y.max()) + 1, "average": average}
-    return make, X, y, person, settings, {"leaf": leaf, "label": y, "person": person, "sizes": sizes}, asked
+    arrays = {"leaf": leaf, "label": y, "person": person, "sizes": sizes}
+    return lambda: clone(model), X, y, person, settings, arrays, asked
+
+
+FAMILIES = {"categorical": categorical, "gaussian": gaussian, "partitions": partitions}

@@ -1,104 +1,95 @@
 """Certificates, honest and not, whose limits are compared with the truth."""
 
 import contextlib
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 
 from privgate.kernel import Refused, limits
-from privgate.theorems import logistic_moves
+from privgate.theorems.logistic_moves import Leaving
 from tests.kernel.problems_logistic import NoMinimumError, log_p, sample, sharp
 
 
 def honest(s):
     """Return one Newton step for everybody."""
     with np.errstate(all="ignore"):
-        return logistic_moves.propose(s.loss, s.person)
+        return Leaving(s.loss, s.person).propose()
 
 
 def refined(s, certificate, people=None):
     people = np.arange(s.people) if people is None else people
-    return logistic_moves.refine(s.loss, s.person, certificate, people)
+    return Leaving(s.loss, s.person).refine(certificate, people)
+
+
+def alone(s, certificate, people):
+    return Leaving(s.loss, s.person).minimise_alone(certificate, people)
 
 
 def certificates(rng, s):
-    """Yield (name, certificate): honest ones, and those of 14 cheats."""
+    """Yield (name, certificate): honest ones, and those of cheats."""
     c = honest(s)
-    u, W, m = c["at"], c["factor"], c["moves"]
-    m = np.where(np.isfinite(m), m, 0.0)
+    u, W, m = c["at"], c["factor"], np.nan_to_num(c["moves"])
     spread, everybody = np.abs(m).mean(), np.arange(s.people)
     yield "honest", c
     yield "refined", refined(s, c)
-    yield "alone", logistic_moves.alone(s.loss, s.person, c, rng.permutation(s.people)[:8])
-    for name, move in (
-        ("zero", 0 * m),
-        ("tenth", m / 10),
-        ("opposite", -m),
-        ("double", 2 * m),
-        ("noise", m + rng.normal(size=m.shape) * spread),
-        ("another person's", m[::-1].copy()),
-        ("huge", m * 1e30),
-    ):
+    yield "alone", alone(s, c, rng.permutation(s.people)[:8])
+    for name, move in {
+        "zero": 0 * m, "tenth": m / 10, "opposite": -m, "double": 2 * m, "huge": m * 1e30,
+        "noise": m + rng.normal(size=m.shape) * spread, "another person's": m[::-1].copy(),
+    }.items():  # fmt: skip
         yield name, {**c, "moves": move}
         yield name + ", swept", {**c, "moves": move, "swept": everybody}
-    yield "W half", {**c, "factor": W / 2}
-    yield "W half, zero", {**c, "factor": W / 2, "moves": 0 * m}
-    yield "W a little smaller, zero", {**c, "factor": W * 0.9, "moves": 0 * m}
-    yield "W a little larger", {**c, "factor": W * 1.1}
-    yield "W a little smaller", {**c, "factor": W * 0.9}
-    yield "W noise", {**c, "factor": W * (1 + 1e-3 * rng.normal(size=W.shape))}
-    yield "W random", {**c, "factor": rng.normal(size=W.shape) * np.abs(W).mean()}
-    yield "W turned", {**c, "factor": np.linalg.qr(rng.normal(size=W.shape))[0] @ W}
-    yield "at off", {**c, "at": u + rng.normal(size=u.shape) * 1e-2 * np.abs(u).mean()}
-    yield "at far off", {**c, "at": u + rng.normal(size=u.shape) * np.abs(u).mean()}
-    yield "NaN for one", {**c, "moves": np.where(np.arange(s.people)[:, None, None] == 0, np.nan, m)}
-    other = {
-        **c,
-        "alone_people": everybody[:4],
-        "alone_at": np.repeat(u[None], 4, 0),
-        "alone_factor": np.repeat(W[None], 4, 0),
-    }
-    yield "alone at everybody's minimum", other
-    yield (
-        "alone at nothing",
-        {**other, "alone_at": np.zeros((4, *u.shape)), "alone_factor": np.repeat(W[None] / 3, 4, 0)},
-    )
+    for name, factor in {
+        "half": W / 2, "a little smaller": W * 0.9, "a little larger": W * 1.1,
+        "noise": W * (1 + 1e-3 * rng.normal(size=W.shape)),
+        "random": rng.normal(size=W.shape) * np.abs(W).mean(),
+        "turned": np.linalg.qr(rng.normal(size=W.shape))[0] @ W,
+    }.items():  # fmt: skip
+        yield "W " + name, {**c, "factor": factor}
+    for factor in (W / 2, W * 0.9):
+        yield "W smaller, zero", {**c, "factor": factor, "moves": 0 * m}
+    for size in (1e-2, 1):
+        yield "at off", {**c, "at": u + rng.normal(size=u.shape) * size * np.abs(u).mean()}
+    yield "NaN for one", {**c, "moves": np.where(everybody[:, None, None] == 0, np.nan, m)}
+    for point, factor in ((u, W), (0 * u, W / 3)):
+        own = {"alone_at": np.repeat(point[None], 4, 0), "alone_factor": np.repeat(factor[None], 4, 0)}
+        yield "alone elsewhere", {**c, "alone_people": everybody[:4], **own}
 
 
 @dataclass
 class Tally:
-    """What was checked: numbers of limits that hold the truth, that do not, of cases refused; widths by certificate."""
+    """What was checked: numbers of limits that hold the truth, and that do not; widths by certificate."""
 
     checked: int = 0
     outside: int = 0
-    refused: int = 0
+    widths: dict = field(default_factory=lambda: defaultdict(list))
+    worst: list = field(default_factory=list)
 
-    def __post_init__(self):
-        self.widths, self.open, self.worst = {}, {}, []
-
-    def see(self, name, low, high, true, note="", *, at_most=None):
-        """Count limits that do not hold ``true``; ``low`` may be as large as ``at_most``."""
-        self.checked += len(true)
+    def see(self, name, case, who, true, *, at_most=None):
+        """Count limits of some people that do not hold ``true``; ``low`` may be as large as ``at_most``."""
+        if (limits := judged(case)) is None:
+            return None
+        low, high = limits.low[who], limits.high[who]
         bad = ~((low <= (true if at_most is None else at_most)) & (true <= high))
+        self.checked += len(true)
         self.outside += int(bad.sum())
-        self.worst += [(name, note, *map(float, row)) for row in np.column_stack([low, true, high])[bad]]
-        width = np.where(np.isinf(high), np.where(np.isinf(low), 0.0, np.inf), high - np.where(np.isinf(low), 0.0, low))
-        self.widths.setdefault(name, []).extend(width.tolist())
-        self.open.setdefault(name, []).extend(((low <= 1) & (high > 1)).tolist())
+        self.worst += [(name, *map(float, row)) for row in np.column_stack([low, true, high])[bad]]
+        none = np.where(np.isinf(low), 0.0, low)
+        self.widths[name] += np.where(np.isinf(high) & np.isinf(low), 0.0, high - none).tolist()
+        return high
 
 
-def judged(tally, case):
+def judged(case):
     try:
         return limits(case)
     except Refused:
-        tally.refused += 1
         return None
 
 
 def own_truth(s, who, *, allowed=None):
     """Return (least, largest) change of a log-probability at each person's own records; infinite where a label goes.
-
     With ``allowed`` both trainings also end there, in the direction that moves the person's first record most.
     """
     u, most = s.minimum(), np.full(len(who), np.inf)
@@ -119,33 +110,30 @@ def own_truth(s, who, *, allowed=None):
     return least, most
 
 
-def check_own(rng, tally, *, K=None, people=6, small=False, made=None):
+def check_own(rng, tally, *, people=6, s=None):
     """Compare every certificate's limits with the exact minimum, at the records of some people."""
-    s = sample(rng, K=K, small=small) if made is None else made
+    s = sample(rng) if s is None else s
     who = np.unique(np.append(rng.permutation(s.people)[: people - 1], 0))
     _, true = own_truth(s, who)
     for name, certificate in certificates(rng, s):
-        found = judged(tally, s.case(certificate))
-        if found is not None:
-            tally.see(name, found.low[who], found.high[who], true)
+        tally.see(name, s.case(certificate), who, true)
 
 
 def check_sharp(rng, tally):
     """Compare where the proof leaves little to spare."""
-    check_own(rng, tally, made=sharp(rng))
+    check_own(rng, tally, s=sharp(rng))
 
 
-def check_stops(rng, tally, *, K=None, people=3):
+def check_stops(rng, tally, *, people=3):
     """Compare with trainings that end as far from their minima as they may."""
-    s = sharp(rng) if rng.random() < 0.5 else sample(rng, K=K, small=True)
+    s = sharp(rng) if rng.random() < 0.5 else sample(rng, small=True)
     who = rng.permutation(s.people)[:people]
     allowed = 10.0 ** rng.uniform(-4, -1) * (s.w[:, None] * np.abs(s.X)).sum(axis=0)
     allowed *= 1 if len(np.unique(s.penalty)) == 1 else np.minimum(1, s.penalty)
     (least, most), c = own_truth(s, who, allowed=allowed), honest(s)
-    some = c if rng.random() < 0.5 else logistic_moves.alone(s.loss, s.person, c, who)
+    some = c if rng.random() < 0.5 else alone(s, c, who)
     for name, certificate in (("honest", c), ("refined", refined(s, c)), ("alone", some)):
-        if (found := judged(tally, s.case(certificate, allowed=allowed))) is not None:
-            tally.see(name, found.low[who], found.high[who], most, at_most=least)
+        tally.see(name, s.case(certificate, allowed=allowed), who, most, at_most=least)
 
 
 def questions(rng, s):
@@ -177,95 +165,24 @@ def questions(rng, s):
     yield {"box": np.array(side), "blocks": block}, {}, some
 
 
-def check_any(rng, tally, *, K=None, people=4):
+def check_any(rng, tally, *, people=4):
     """Compare limits over all questions with exact minima at many of them."""
-    s = sample(rng, K=K, small=True)
+    s = sample(rng, small=True)
     s = replace(s, X=np.column_stack([s.X[:, : s.d] / np.maximum(1, np.abs(s.X[:, : s.d]).max(axis=0)), s.X[:, s.d :]]))
     who = rng.permutation(s.people)[:people]
     u, c, (_, own) = s.minimum(), honest(s), own_truth(s, who)
     left = [None if s.kept(i) is None else s.minimum(s.kept(i), u) for i in who]
-    off = logistic_moves.alone(s.loss, s.person, c, who)
+    near = alone(s, c, who)
+    off = dict(near)
     if "alone_at" in off:
         noise = 10.0 ** rng.uniform(-4, 0) * np.abs(c["at"]).mean() * rng.normal(size=off["alone_at"].shape)
-        off = {**off, "alone_at": off["alone_at"] + noise}
+        off["alone_at"] = off["alone_at"] + noise
+    shown = {"honest": c, "refined": refined(s, c), "alone": near, "alone, off": off}
+    shown |= {f"times {k}": {**c, "moves": k * c["moves"]} for k in (0, 2)}
     for arrays, settings, asked in questions(rng, s):
         x = np.column_stack([asked, np.ones(len(asked))]) if s.intercept else asked
         true = np.array([np.inf if v is None else float(np.abs(log_p(u, x) - log_p(v, x)).max()) for v in left])
-        for name, certificate in (
-            ("honest", c),
-            ("refined", refined(s, c)),
-            ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
-            ("alone, off", off),
-            ("zero", {**c, "moves": 0 * c["moves"]}),
-            ("double", {**c, "moves": 2 * c["moves"]}),
-        ):
+        for name, certificate in shown.items():
             case = s.case(certificate, asked="any", arrays=arrays, limit=float(10 ** rng.uniform(-2, 1)), **settings)
-            if (found := judged(tally, case)) is not None:
-                # own records that are accepted are questions too
-                tally.see(name, found.low[who], found.high[who], true, repr(settings), at_most=np.maximum(true, own))
-
-
-def check_library(rng, tally, *, K=None, people=4):
-    """Compare limits with what real refits of scikit-learn release, at own records and over a box."""
-    s = sample(rng, K=K, library=True, small=True)
-    if (model := s.refit()) is None:
-        return
-    who = rng.permutation(s.people)[:people]
-    left = {int(i): s.refit(s.kept(i)) for i in who if s.kept(i) is not None}
-    allowed, c = s.allowed(), honest(s)
-    X = s.X[:, : s.d]
-    box = np.array([X.min(axis=0), X.max(axis=0)])
-    if rng.random() < 0.5:  # as wide as digits last
-        box *= max(1.0, rng.uniform(20, 36) / max(1e-9, np.abs(model.coef_ @ np.abs(box).max(axis=0)).max()))
-    corners = np.array(list(product(*box.T)))
-    corners = np.concatenate([corners, box[0] + (box[1] - box[0]) * rng.random((200, s.d))])
-    for name, certificate in (
-        ("honest", c),
-        ("refined", refined(s, c)),
-        ("alone", logistic_moves.alone(s.loss, s.person, c, who)),
-    ):
-        own = judged(tally, s.case(certificate, allowed=allowed))
-        any_ = judged(tally, s.case(certificate, allowed=allowed, asked="any", arrays={"box": box}))
-        for i, other in left.items():
-            if other is None or own is None:
-                continue
-            x = X[s.person == i]
-            true = np.array([released(model, other, x)])
-            tally.see(name, own.low[[i]], own.high[[i]], true)
-            more = np.array([max(true[0], released(model, other, corners))])
-            # own records lie in the box, so their low counts for it
-            tally.see(name + ", box", any_.low[[i]], any_.high[[i]], more)
-
-
-def released(model, other, x):
-    """Return the largest change of the logarithm of a released probability."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        change = np.abs(np.log(model.predict_proba(x)) - np.log(other.predict_proba(x)))
-    return float(np.nan_to_num(change, nan=np.inf, posinf=np.inf).max())
-
-
-def check_search(rng, tally, *, K=None, rounds=60):
-    """Search for a certificate that makes one person's upper limit smallest; compare every one on the way."""
-    s = sample(rng, K=K, small=True)
-    i = int(rng.integers(s.people))
-    (_, true), best, c = own_truth(s, [i]), np.inf, honest(s)
-    move = rng.normal(size=c["moves"][i].shape) * np.abs(np.nan_to_num(c["moves"])).mean() * rng.choice([0, 1, 3])
-    c["moves"] = np.nan_to_num(c["moves"])
-    c["moves"][i] = move
-    for _ in range(rounds):
-        size = 10.0 ** rng.uniform(-6, 0)
-        tried = {
-            "at": c["at"] + size * rng.normal(size=c["at"].shape) * np.abs(c["at"]).mean() * (rng.random() < 0.5),
-            "factor": c["factor"] * (1 + 0.3 * size * rng.normal() * (rng.random() < 0.5))
-            + 0.1 * size * rng.normal(size=c["factor"].shape) * np.abs(c["factor"]).mean() * (rng.random() < 0.5),
-            "moves": c["moves"].copy(),
-        }
-        tried["moves"][i] = move * (1 + size * rng.normal()) if rng.random() < 0.5 else move
-        found = judged(
-            tally, s.case({**tried, "swept": np.arange(len(tried["moves"]))} if rng.random() < 0.3 else tried)
-        )
-        if found is None:
-            continue
-        tally.see("search", found.low[[i]], found.high[[i]], true)
-        if found.high[i] < best:
-            best, c = found.high[i], tried
+            # own records that are accepted are questions too
+            tally.see(name, case, who, true, at_most=np.maximum(true, own))

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from privgate.kernel import Case
-from privgate.theorems import logistic_moves
+from privgate.theorems.logistic_moves import Loss
 
 #: tolerance of the library's solver; its gradient test is about the mean
 TOL = 1e-8
@@ -40,7 +40,7 @@ class Sample:
 
     @property
     def loss(self):
-        return logistic_moves.Loss(self.X, self.y, self.w, self.penalty, self.K)
+        return Loss(self.X, self.y, self.w, self.penalty, self.K)
 
     def case(self, certificate, *, allowed=None, asked="own", arrays=None, **settings):
         """Return a case that claims this certificate."""
@@ -91,12 +91,11 @@ class Sample:
         return -(w[:, None] * hot * logs).sum() + rest - (tilt * u).sum(), E / E.sum(axis=1, keepdims=True)
 
     def _hessian(self, P, X, w, shared):
-        (n, C), p = P.shape, X.shape[1]
+        C, p = P.shape[1], X.shape[1]
         P, X, w = P.astype(float), X.astype(float), w.astype(float)
         curve = w[:, None, None] * (P[:, :, None] * np.eye(C) - P[:, :, None] * P[:, None, :])
-        rows = (X[:, None, :, None] * X[:, None, None, :]).reshape(n, p * p)
-        H = (curve.reshape(n, C * C).T @ rows).reshape(C, C, p, p).transpose(0, 2, 1, 3)
-        H = H + np.eye(C)[:, None, :, None] * np.diag(self.penalty)[None, :, None, :]
+        H = np.einsum("nab,np,nq->apbq", curve, X, X, optimize=True)
+        H += np.eye(C)[:, None, :, None] * np.diag(self.penalty)[None, :, None, :]
         return (H + np.diag(shared.astype(float))[None, :, None, :]).reshape(C * p, C * p)
 
     def library(self):
@@ -147,9 +146,8 @@ def sample(rng, *, K=None, library=False, small=False):
     X = np.column_stack([X, np.ones(n)]) if intercept else X
     size = np.abs(X).max(axis=0)
     strength = 10.0 ** rng.uniform(-0.5, 2)  # the largest separate the labels
-    y = (
-        (X / np.where(size > 0, size, 1)) @ rng.normal(size=(X.shape[1], K)) * strength + rng.gumbel(size=(n, K))
-    ).argmax(1)
+    Z = (X / np.where(size > 0, size, 1)) @ rng.normal(size=(X.shape[1], K)) * strength
+    y = (Z + rng.gumbel(size=(n, K))).argmax(1)
     y[: 2 * K] = np.tile(np.arange(K), 2)
     w = rng.uniform(0.2, 5, n) if rng.random() < 0.4 else np.ones(n)
     one = 10.0 ** rng.uniform(-4, 3) if not library else 10.0 ** rng.uniform(-2, 3)
@@ -164,7 +162,6 @@ def sample(rng, *, K=None, library=False, small=False):
 
 def sharp(rng):
     """Return a problem in which distances are nearly what is proved of them: one direction, or some without a link.
-
     Each person holds many records in one direction, with labels that nearly cancel: steps are short, leverages are not.
     Or one label is rare, and a probability grows as its score does: remainders are what they can be.
     """

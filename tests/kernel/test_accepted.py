@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from privgate.kernel import Refused, limits
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.softmax_release import over_questions
-from privgate.theorems import logistic_moves
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 
@@ -35,7 +34,6 @@ def test_questions_that_nothing_limits_or_that_cannot_be_are_refused(arrays, set
     rng = np.random.default_rng(0)
     s = problems.Sample(rng.normal(size=(20, 3)), np.arange(20) % 2, np.ones(20), np.ones(3), np.arange(20), 2, False)
     given = {k: np.array(v, dtype=np.int64 if k == "blocks" else np.float64) for k, v in arrays.items()}
-
     with pytest.raises(Refused):
         limits(s.case(fuzz.honest(s), asked="any", arrays=given, **settings))
 
@@ -94,7 +92,6 @@ def test_what_own_records_show_counts_for_any_question_only_where_they_are_accep
     inside = (np.clip(X, *box) == X).all(axis=1)
     holds = np.isin(np.arange(s.people), s.person[inside])
     finite = np.isfinite(own.low)
-
     assert (found.low[~holds & finite] == 0).all()
     assert (found.low[holds] > 0).any()
     assert (found.low <= own.low).all()
@@ -106,14 +103,12 @@ def test_a_column_that_nobody_has_moves_no_question_unless_a_gradient_is_allowed
     box = np.array([[-1.0] * s.d, [1.0] * s.d])
     wide = np.insert(box, 1, [-100.0, 100.0], axis=1)
     allowed = np.full(len(s.penalty), 1e-6)
-
     plain = limits(s.case(fuzz.honest(s), allowed=allowed, asked="any", arrays={"box": box}))
     idle, other = (
         limits(more.case(fuzz.honest(more), allowed=np.insert(allowed, 1, a), asked="any", arrays={"box": wide}))
         for a in (0.0, 1e-6)
     )
     shown = np.isfinite(plain.high)
-
     assert (np.isfinite(idle.high) == shown).all()
     assert np.abs(idle.high / plain.high - 1)[shown].max() <= 1e-9
     assert (other.high > 1.001 * plain.high)[shown].all()
@@ -124,14 +119,12 @@ def test_a_column_of_one_person_alone_still_moves_questions_where_their_own_mini
     s = replace(s, X=np.insert(s.X, 0, s.person == 3, axis=1), penalty=np.insert(s.penalty, 0, s.penalty[0]))
     x = np.zeros((2, s.X.shape[1]))
     x[:, 0], x[:, -1] = (1000, -1000), 1
-    c = logistic_moves.alone(s.loss, s.person, fuzz.honest(s), np.array([3]))
+    c = fuzz.alone(s, fuzz.honest(s), np.array([3]))
     wrong = c["alone_at"].copy()
     wrong[0, :, 0] = c["at"][:, 0]  # as if the column told nothing of who is there
     box = np.stack([np.append(-1000.0, np.zeros(s.d - 1)), np.append(1000.0, np.zeros(s.d - 1))])
     u = s.minimum()
     true = float(np.abs(problems.log_p(u, x) - problems.log_p(s.minimum(s.kept(3), u), x)).max())
-
     found = limits(s.case({**c, "alone_at": wrong}, asked="any", arrays={"box": box}))
-
     assert true >= 0.1
     assert found.high[3] >= true

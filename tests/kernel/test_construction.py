@@ -15,23 +15,22 @@ def high(settings, held):
 @pytest.mark.parametrize("labels", [2, 3, 5])
 @pytest.mark.parametrize("clip", [0.5, 2.3, 5.0, 40.0])
 def test_no_pooled_scores_change_by_more_and_some_change_by_as_much(members, labels, clip):
-    rng = np.random.default_rng(members * labels)
+    rng, worst = np.random.default_rng(members * labels), np.zeros(members)
     told = {"design": "log_pool", "clip": clip, "members": members, "labels": labels}
     limit = high(told, range(1, members + 1))
-    worst = np.zeros(members)
+
+    def draw(size):
+        return rng.uniform(-clip, 0, (2_000, size, labels)) * rng.integers(0, 2, (2_000, size, labels))
+
     for held in range(1, members + 1):
-        z = rng.uniform(-clip, 0, (2_000, members, labels)) * rng.integers(0, 2, (2_000, members, labels))
-        z[0] = 0.0
-        z[0, :, 0] = -clip
-        other = z.copy()
-        other[:, :held] = rng.uniform(-clip, 0, (2_000, held, labels)) * rng.integers(0, 2, (2_000, held, labels))
-        other[0, :held] = -clip
-        other[0, :held, 0] = 0.0
+        z = draw(members)
+        other = np.concatenate([draw(held), z[:, held:]], axis=1)
+        z[0], other[0] = 0.0, 0.0  # the extreme case
+        z[0, :, 0], other[0, held:, 0], other[0, :held, 1:] = -clip, -clip, -clip
         logs = [a.mean(axis=1) - np.logaddexp.reduce(a.mean(axis=1), axis=1, keepdims=True) for a in (z, other)]
         worst[held - 1] = np.abs(logs[0] - logs[1]).max()
-
     assert (worst <= limit).all()
-    assert (limit - worst < 1e-6).all()  # the first of each is the extreme case
+    assert (limit - worst < 1e-6).all()
     assert (np.diff(limit) >= 0).all()
     assert high(told, [members + 5]) == limit[-1:]
 
@@ -45,7 +44,6 @@ def test_no_votes_change_a_share_by_more(alpha):
         held = int(rng.integers(1, members + 1))
         other = np.concatenate([rng.dirichlet(np.full(labels, 0.2), held), votes[held:]])
         shares = [(v.sum(axis=0) + alpha) / (members + labels * alpha) for v in (votes, other)]
-
         assert np.abs(np.log(shares[0] / shares[1])).max() <= high({"design": "shares", "alpha": alpha}, [held])[0]
     assert high({"design": "shares", "alpha": alpha, "most": 3}, [9]) == high({"design": "shares", "alpha": alpha}, [3])
 
@@ -59,7 +57,6 @@ def test_a_record_in_a_ball_moves_no_answer_farther_whatever_the_data_are():
         held = int(rng.integers(1, min(3, n - 1) + 1))
         models = [BallLogistic(C=C, radius=radius, classes=[0, 1]).fit(X[k:], y[k:]) for k in (0, held)]
         change = np.abs(np.diff([np.log(m.predict_proba(asked)) for m in models], axis=0)).max()
-
         assert change <= high({"design": "ball", "C": C, "radius": radius, "stop": 1e-9}, [held])[0]
 
 

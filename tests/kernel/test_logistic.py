@@ -3,28 +3,19 @@
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.kernel import Case, Refused, everybody, limits, near
+from privgate.kernel import Refused, everybody, limits, near
 from privgate.kernel.softmax_minimum import Metric, Problem, radius
-from privgate.theorems import logistic_moves, stopping
-from privgate.theorems.closed_form import Asked
-from privgate.theorems.newton import LOGISTIC as ENGINE
-from privgate.theorems.newton import Newton
-from tests.in_process import InProcess
 from tests.kernel import fuzz_logistic as fuzz
 from tests.kernel import problems_logistic as problems
 
-CHECKS = ("own", "sharp", "stops", "any", "library", "search")
-#: problems of each check in the default run, and in the long one
-FEW = {"own": 30, "sharp": 24, "stops": 40, "any": 12, "library": 25, "search": 15}
-LONG = 40
+#: problems of each check in the default run, and how many times as many in the long one
+FEW, LONG = {"own": 30, "sharp": 24, "stops": 40, "any": 12}, 40
 
 
 @cache
@@ -36,20 +27,18 @@ def run(check, first, number):
 
 
 @pytest.mark.quick(2)
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", FEW)
 def test_the_truth_is_never_outside(check):
     tally = run(check, 0, FEW[check])
-
     assert tally.outside == 0, tally.worst[:5]
     assert tally.checked >= 200
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", FEW)
 def test_the_truth_is_never_outside_in_the_long_run(check):
     tally = run(check, 1000, LONG * FEW[check])
-
     assert tally.outside == 0, tally.worst[:5]
 
 
@@ -57,24 +46,20 @@ def test_the_truth_is_never_outside_in_the_long_run(check):
 def test_steps_taken_again_decide_nearly_everybody_and_a_minimum_of_their_own_the_rest(K):
     s = problems.sample(np.random.default_rng(K), K=K)
     s = replace(s, penalty=np.where(s.penalty > 0, 3.0, 0.0))
-    c = fuzz.honest(s)
-    again = fuzz.refined(s, c)
-    alone = logistic_moves.alone(s.loss, s.person, again, np.arange(s.people))
-
-    one, more, all_ = (limits(s.case(v)) for v in (c, again, alone))
+    again = fuzz.refined(s, fuzz.honest(s))
     holds = np.array([s.kept(i) is not None for i in range(s.people)])
-
-    assert np.isinf(all_.low[~holds]).all()
-    assert (all_.high - all_.low)[holds].max() <= 1e-6
-    assert np.median((more.high - more.low)[holds]) <= 1e-5
-    assert ((more.high - more.low)[holds] <= (one.high - one.low)[holds]).mean() >= 0.9
+    for certificate, typical, worst in ((again, 1e-5, np.inf), (fuzz.alone(s, again, np.arange(s.people)), 1e-6, 1e-6)):
+        found = limits(s.case(certificate))
+        width = (found.high - found.low)[holds]
+        assert np.median(width) <= typical
+        assert width.max() <= worst
+        assert np.isinf(found.low[~holds]).all()
 
 
 def test_distances_are_nearly_what_is_proved_of_them():
-    tally = run("sharp", 0, FEW["sharp"])
-    widths = {name: np.median(tally.widths[name]) for name in ("honest", "zero", "refined")}
-
-    assert widths["refined"] < 1e-11 < widths["honest"] < widths["zero"]
+    widths = run("sharp", 0, FEW["sharp"]).widths
+    refined, honest, zero = (np.median(widths[name]) for name in ("refined", "honest", "zero"))
+    assert refined < 1e-11 < honest < zero
 
 
 def test_the_radius_is_rounded_outward_and_infinite_where_nothing_is_left():
@@ -82,61 +67,34 @@ def test_the_radius_is_rounded_outward_and_infinite_where_nothing_is_left():
     R = 10.0 ** rng.uniform(-200, 100, 2000)
     g = (1 - 10.0 ** rng.uniform(-15, 0, 2000)) * rng.choice([1, 1e-3, 1e-12, 1e-180], 2000) / R
     with np.errstate(all="ignore"):
-        found = radius(R, g)
-        one_more = radius(R, 1 / R)
-        none = radius(np.array(1.0), np.array([np.nan, np.inf, 2.0]))
-
+        far = radius(R, g)
+        none = np.append(radius(R, 1 / R), radius(np.array(1.0), np.array([np.nan, np.inf, 2.0])))
     with localcontext() as exact:
         exact.prec = 60
-        for one, r, length in zip(found, map(Decimal, R), map(Decimal, g), strict=True):
+        for one, r, length in zip(far, map(Decimal, R), map(Decimal, g), strict=True):
             assert np.isinf(one) or Decimal(one) >= -(1 - r * length).ln() / r
-    assert np.isinf(one_more).all()
-    assert np.isfinite(radius(np.array(2.0), np.array((1 - 1e-11) / 2)))
     assert np.isinf(none).all()
+    assert np.isfinite(radius(np.array(2.0), np.array((1 - 1e-11) / 2)))
 
 
-def test_every_length_of_a_metric_is_above_the_exact_one_however_far_the_factor_is_off():
+def test_no_column_s_parameters_move_farther_however_far_the_factor_is_off():
+    """The axes of a metric, which only rounding is multiplied with: the laws above would not notice."""
     rng, seen = np.random.default_rng(3), 0
     for _ in range(60):
         s = problems.sample(rng, small=True)
-        c, off = fuzz.honest(s), 10.0 ** rng.uniform(-9, -1)
-        W = c["factor"] @ (np.eye(len(c["factor"])) + off * rng.normal(size=c["factor"].shape))
-        allowed = rng.random(len(s.penalty))
+        c = fuzz.honest(s)
+        W = c["factor"] @ (np.eye(len(c["factor"])) + 10.0 ** rng.uniform(-9, -1) * rng.normal(size=c["factor"].shape))
         try:
-            M = Metric.of(Problem.of(s.case(c, allowed=allowed)), c["at"], W)
+            M = Metric.of(Problem.of(s.case(c)), c["at"], W)
         except Refused:
             continue
-        (C, p), K = c["at"].shape, s.K
-        P = np.exp(problems.log_p(c["at"].astype(np.longdouble), s.X))
-        H = s._hessian(P[:, K - C :], s.X, s.w, (s.penalty == 0) & (C > 1))
-        L = np.linalg.cholesky(H)
-        size = 1 - 1e-7 * np.linalg.cond(L / np.sqrt(np.diag(H))[:, None])  # what this test itself may lose
-
-        def length(V, L=L):
-            return np.linalg.norm(np.linalg.solve(L, V.reshape(len(V), -1).T), axis=0)
-
-        g = rng.normal(size=(9, C * p)) * np.sqrt(np.diag(H))
-        assert (M.inverse_norm(g, np.zeros(9)) >= length(g) * size).all()
-        pairs = (
-            np.ones((1, 1)) if C == 1 else np.array([np.eye(C)[a] - np.eye(C)[b] for a, b in combinations(range(C), 2)])
-        )
-        reach = np.stack([length(pair[None, :, None] * s.X[:, None, :]) for pair in pairs], axis=1)
-        assert (M.pairs >= reach * size).all()
-        assert M.widest >= reach.max() * size
-        assert M.stop >= length(rng.choice([-1, 1], size=(50, C, p)) * allowed).max() * size
-        assert (M.axis >= np.array([length(np.eye(C * p)[k::p]).max() for k in range(p)]) * size).all()
-        own = [np.linalg.solve(L, np.linalg.solve(L, one).T) for one in _parts(s, P)]
-        assert (M.lever >= np.array([np.linalg.eigvalsh(one + one.T).max() / 2 for one in own]) * size - 1e-15).all()
-        H = np.linalg.solve(L, np.linalg.solve(L, M.H - H).T)
-        assert M.off >= np.abs(H).max() * size - 1e-12
+        C, p = c["at"].shape
+        P = np.exp(problems.log_p(c["at"].astype(np.longdouble), s.X))[:, s.K - C :]
+        L = np.linalg.cholesky(s._hessian(P, s.X, s.w, (s.penalty == 0) & (C > 1)))
+        length = np.linalg.norm(np.linalg.inv(L), axis=0).reshape(C, p).max(axis=0)
+        assert (M.axis >= length * (1 - 1e-7 * np.linalg.cond(L / np.linalg.norm(L, axis=1)[:, None]))).all()
         seen += 1
     assert seen >= 30
-
-
-def _parts(s, P):
-    """Yield each record's part of the Hessian."""
-    for x, p, w in zip(s.X, P[:, int(s.K == 2) :], s.w, strict=True):
-        yield w * np.kron((np.diag(p) - np.outer(p, p)).astype(float), np.outer(x, x))
 
 
 def test_rounding_is_bounded_where_it_can_be_seen():
@@ -165,16 +123,15 @@ def sample(**kwargs):
 
 
 @pytest.mark.parametrize("asked", ["own", "any"])
-def test_who_has_no_move_spoils_nobody(asked):
+def test_who_has_no_move_spoils_nobody_however_often_they_are_listed(asked):
     s = sample()
     c, box = fuzz.honest(s), np.array([[-1.0] * s.d, [1.0] * s.d])
     before = limits(s.case(c, asked=asked, arrays={"box": box}))
     for odd in (np.nan, np.inf, -1e300):
         moves = c["moves"].copy()
         moves[3, 0, 1] = odd
-        found = limits(s.case({**c, "moves": moves, "swept": np.array([3, 4])}, asked=asked, arrays={"box": box}))
+        found = limits(s.case({**c, "moves": moves, "swept": np.array([4, 3, 4])}, asked=asked, arrays={"box": box}))
         rest = np.delete(np.arange(s.people), [3, 4])
-
         assert np.isinf(found.high[3])
         assert (found.high[rest] == before.high[rest]).all()
         assert (found.low[rest] == before.low[rest]).all()
@@ -187,20 +144,10 @@ def test_who_takes_a_label_along_is_infinite_even_if_somebody_shows_a_minimum():
     s = replace(s, y=label)
     c = fuzz.honest(s)
     shown = {**c, "alone_people": np.array([1]), "alone_at": c["at"][None], "alone_factor": c["factor"][None]}
-
     for certificate in (c, shown):
         found = limits(s.case(certificate))
         assert np.isinf(found.low[1])
         assert np.isinf(found.high).sum() < s.people
-
-
-def test_people_are_named_once_however_often_they_are_listed():
-    s = sample()
-    c = fuzz.refined(s, fuzz.honest(s))
-    once = limits(s.case({**c, "swept": np.arange(s.people)}))
-    often = limits(s.case({**c, "swept": np.repeat(np.arange(s.people), 3)[::-1].copy()}))
-
-    assert (once.high == often.high).all()
 
 
 BROKEN = {
@@ -208,38 +155,30 @@ BROKEN = {
     "a label too many": lambda a: {"label": a["label"] + 1},
     "labels are whole": lambda a: {"label": a["label"].astype(float)},
     "records are finite": lambda a: {"X": np.where(np.arange(a["X"].shape[1]) == 0, np.inf, a["X"])},
-    "records are numbers": lambda a: {"X": a["X"] * np.nan},
     "records are of float64": lambda a: {"X": a["X"].astype(np.float32)},
     "the last column is of ones": lambda a: {"X": np.column_stack([a["X"][:, :-1], 2 * a["X"][:, -1]])},
     "weights are positive": lambda a: {"weight": a["weight"] * np.where(np.arange(len(a["weight"])) == 2, -1, 1)},
     "weights are as many": lambda a: {"weight": a["weight"][1:]},
     "penalties are not negative": lambda a: {"penalty": -a["penalty"]},
-    "there is a penalty": lambda a: {"penalty": 0 * a["penalty"], "factor": a["factor"]},
+    "there is a penalty": lambda a: {"penalty": 0 * a["penalty"]},
     "gradients are not negative": lambda a: {"allowed": a["allowed"] - 1},
     "gradients are numbers": lambda a: {"allowed": a["allowed"] + np.nan},
-    "gradients are finite": lambda a: {"allowed": a["allowed"] + np.inf},
     "trainings end somewhere": lambda a: {"allowed": a["allowed"] + 1e9},
     "everybody has a move": lambda a: {"moves": a["moves"][1:]},
-    "moves have a shape": lambda a: {"moves": a["moves"][:, :, 1:]},
     "moves are of float64": lambda a: {"moves": a["moves"].astype(np.float32)},
     "parameters have a shape": lambda a: {"at": a["at"][0]},
     "parameters are numbers": lambda a: {"at": a["at"] * np.nan},
     "the factor is square": lambda a: {"factor": a["factor"][1:]},
     "the factor is near": lambda a: {"factor": a["factor"] / 2},
     "the factor is not 0": lambda a: {"factor": 0 * a["factor"]},
-    "the factor is finite": lambda a: {"factor": a["factor"] * 1e60},
-    "the factor is a number": lambda a: {"factor": a["factor"] * np.nan},
     "everybody holds a record": lambda a: {"person": a["person"] + (a["person"] == 0) * 10_000},
     "people are there": lambda a: {"swept": np.array([-1])},
     "people have minima": lambda a: {"alone_people": np.array([0])},
-    "minima have a shape": lambda a: {
-        "alone_people": np.array([0]), "alone_at": np.zeros((1, 1, 1)), "alone_factor": a["factor"][None]
-    },
     "people are alone once": lambda a: {
-        "alone_people": np.array([0, 0]), "alone_at": np.repeat(a["at"][None], 2, axis=0),
-        "alone_factor": np.repeat(a["factor"][None], 2, axis=0),
+        "alone_people": np.zeros(2, dtype=np.int64),
+        **{f"alone_{n}": np.repeat(a[n][None], 2, axis=0) for n in ("at", "factor")},
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -248,7 +187,6 @@ def test_what_is_no_such_problem_or_no_certificate_is_refused(broken):
     s = replace(s, X=np.column_stack([s.X, np.ones(len(s.y))]), penalty=np.append(s.penalty, 0.0), intercept=True)
     case = s.case(fuzz.honest(s))
     limits(case)
-
     with pytest.raises(Refused):
         limits(replace(case, arrays={**case.arrays, **BROKEN[broken](case.arrays)}))
 
@@ -267,11 +205,7 @@ def test_axiom_newton_cholesky_ends_within_its_test_and_releases_by_the_formulas
         g = (s.w[:, None] * (P - hot)[:, first:]).T @ s.X + s.penalty * u
         assert (np.abs(g) <= s.allowed()).all()
         assert abs(u[:, -1].sum()) <= 1e-9 * max(1.0, np.abs(u).max()) or K == 2 or not s.intercept
-        if s.intercept:
-            coef = model.coef_ @ s.X[:, : s.d].T
-            z = (coef + model.intercept_[:, None]).T
-        else:
-            z = s.X @ model.coef_.T
+        z = s.X[:, : s.d] @ model.coef_.T + model.intercept_
         if K == 2:
             p = 1 / (1 + np.exp(-z[:, 0]))
             expected = np.stack([1 - p, p], axis=1)
@@ -284,75 +218,23 @@ def test_axiom_newton_cholesky_ends_within_its_test_and_releases_by_the_formulas
     assert seen >= 25
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_in_shadow_the_engine_and_todays_theorem_agree_with_the_kernel(seed):
-    rng = np.random.default_rng(seed)
-    K, n, d = 2 + seed % 3, 40, 3
-    X = rng.random((n, d))
-    y = np.unique(np.append(np.arange(2 * K) % K, rng.integers(0, K, n - 2 * K)), return_inverse=True)[1]
-    groups = rng.integers(0, 15, n) if seed >= 3 else None
-    estimator = LogisticRegression(
-        C=float(rng.choice([0.3, 3.0])), tol=1e-9, solver="newton-cholesky", fit_intercept=seed != 2
-    )
-    data = TrainingData(X, y, groups=groups, domain=Domain.of([(0, 1)] * d))
-    subject = Subject.local(Recipe(estimator), data)
-    units = np.arange(len(data.units))
-    person = np.empty(n, dtype=np.int64)
-    for k, rows in enumerate(data.units):
-        person[rows] = k
-    X = np.column_stack([X, np.ones(n)]) if estimator.fit_intercept else X
-    penalty = np.full(X.shape[1], 1 / estimator.C) * (np.arange(X.shape[1]) < d)
-    s = problems.Sample(X, y, np.ones(n), penalty, person, K, estimator.fit_intercept)
-    allowed = stopping.stopping(subject).allowed
-
-    made, handed_on = ENGINE.answers(Asked(subject, units, (None,), InProcess()))
-    pdtp = np.zeros(len(units))
-    np.maximum.at(pdtp, made.row_unit, np.abs(made.log_with - made.log_without)[0].max(axis=1))
-    sure = np.array(made.status) == "converged"
-    theorem = Newton().bound(subject, units, None)
-    c = fuzz.honest(s)
-    for certificate, off in ((c, 0.0), (fuzz.refined(s, c), made.error[sure])):
-        own = limits(s.case(certificate, allowed=allowed))
-        box = limits(
-            s.case(certificate, allowed=allowed, asked="any", arrays={"box": np.array([[0.0] * d, [1.0] * d])}, limit=0)
-        )
-        assert not len(handed_on)
-        assert (own.low[sure] - off <= pdtp[sure]).all()
-        assert (pdtp[sure] <= own.high[sure] + off).all()
-        assert np.isinf(own.low[~sure]).all()
-        assert (theorem.lower <= box.high).all()
-        assert (box.low <= theorem.upper).all()
-    certificate = logistic_moves.alone(s.loss, s.person, c, units)
-    box = limits(
-        s.case(certificate, allowed=allowed, asked="any", arrays={"box": np.array([[0.0] * d, [1.0] * d])}, limit=0)
-    )
-    assert (box.high[sure] <= 1.1 * theorem.upper[sure]).all()
-
-
 def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
-    rng = np.random.default_rng(8)
-    X, label = rng.normal(size=(60, 2)), (rng.random(60) < 0.4).astype(np.int64)
-    design, penalty = np.column_stack([X, np.ones(60)]), np.array([1.0, 1.0, 0.0])
-    low, high, person = X.min(axis=0), X.max(axis=0), np.arange(60)
-    loss = logistic_moves.Loss(design, label, np.ones(60), penalty, 2)
-    arrays = {"X": design, "label": label, "person": person, "penalty": penalty, "allowed": np.full(3, 1e-7)}
-    arrays |= {
-        "box": np.array([low, high]),
-        **logistic_moves.refine(loss, person, logistic_moves.propose(loss, person), person),
-    }
-    settings = {"classes": 2, "intercept": True}
+    rng, n = np.random.default_rng(8), 60
+    X, y = rng.normal(size=(n, 2)), (rng.random(n) < 0.4).astype(np.int64)
+    penalty, box = np.array([1.0, 1.0, 0.0]), np.array([X.min(axis=0), X.max(axis=0)])
+    s = problems.Sample(np.column_stack([X, np.ones(n)]), y, np.ones(n), penalty, np.arange(n), 2, intercept=True)
+    certificate = fuzz.refined(s, fuzz.honest(s))
 
     def shown(question):
-        more = {} if question is None else {"question": np.repeat(question[None], 60, axis=0)}
-        return limits(Case("logistic", "any", settings, {**arrays, **more}))
+        arrays = {"box": box, "question": np.repeat(question[None], n, axis=0)}
+        return limits(s.case(certificate, asked="any", arrays=arrays, allowed=np.full(3, 1e-7)))
 
-    plain, named, outside = shown(None), shown(high), shown(high + 1)
-    full = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky").fit(X, label)
-    for k in range(0, 60, 6):
-        without = clone(full).fit(np.delete(X, k, 0), np.delete(label, k))
-        gap = full.predict_log_proba(high[None]) - without.predict_log_proba(high[None])
-        assert named.low[k] <= max(np.abs(gap).max(), plain.low[k]) + 1e-9
-        assert named.low[k] >= np.abs(gap).max() * 0.99 - 1e-4
+    plain, named, outside = (shown(q) for q in (np.full(2, np.nan), box[1], box[1] + 1))
+    full = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky").fit(X, y)
+    for k in range(0, n, 6):
+        without = clone(full).fit(np.delete(X, k, 0), np.delete(y, k))
+        gap = np.abs(full.predict_log_proba(box[1:]) - without.predict_log_proba(box[1:])).max()
+        assert gap * 0.99 - 1e-4 <= named.low[k] <= max(gap, plain.low[k]) + 1e-9
     assert (named.low > plain.low).any()
     assert (named.high == plain.high).all()
     assert (outside.low == plain.low).all()
@@ -363,35 +245,30 @@ def test_a_question_that_is_named_shows_what_it_shows_if_it_is_accepted():
 @pytest.mark.parametrize("how", ["honest", "moves are off", "alone"])
 def test_no_minimum_is_farther_than_near_says(K, how):
     """At rows of everybody, for whoever is gone: minima in long double lie within the bounds, also of a wrong move."""
-    checked = 0
     for seed in range(4):
         rng = np.random.default_rng([seed, K])
         s = problems.sample(rng, K=K, small=True)
         c = fuzz.honest(s)
         if how == "moves are off":
-            c = {**c, "moves": c["moves"] * rng.uniform(0.5, 1.5, (s.people, 1, 1))}
+            c["moves"] *= rng.uniform(0.5, 1.5, (s.people, 1, 1))
         if how == "alone":
-            c = logistic_moves.alone(s.loss, s.person, c, np.arange(min(s.people, 5)))
-        whose = rng.integers(0, s.people, 40)
-        rows = s.X[rng.integers(0, len(s.X), 40)]
+            c = fuzz.alone(s, c, np.arange(min(s.people, 5)))
+        whose, rows = rng.integers(0, s.people, 40), s.X[rng.integers(0, len(s.X), 40)]
         z0, e0, z1, e1 = near(s.case({**c, "rows": rows, "whose": whose}))
+        holds = np.array([s.kept(one) is not None for one in whose])
         assert np.isfinite(e0).all()
-        for k, one in enumerate(whose):
-            if s.kept(one) is None:
-                assert np.isinf(e1[k])
-                continue
-            for z, e, u in ((z0, e0, s.minimum()), (z1, e1, s.minimum(s.kept(one)))):
+        assert np.isinf(e1[~holds]).all()
+        assert holds.sum() > 20
+        for k in np.flatnonzero(holds):
+            for z, e, u in ((z0, e0, s.minimum()), (z1, e1, s.minimum(s.kept(whose[k])))):
                 off = np.append((rows[k] @ u.T - z[k]).astype(float), [0.0] * (K == 2))
                 assert np.ptp(off) <= e[k]
-                checked += 1
-    assert checked > 100
 
 
 def test_near_is_refused_for_rows_of_another_design():
     s = problems.sample(np.random.default_rng(3), K=2, small=True)
     c = fuzz.honest(s)
     nobody, rows = np.array([s.people]), s.X[:1]
-
     for arrays in ({"rows": rows[:, 1:], "whose": nobody * 0}, {"rows": rows, "whose": nobody}):
         with pytest.raises(Refused):
             near(s.case({**c, **arrays}))
@@ -405,7 +282,6 @@ def test_what_is_known_of_everybody_saves_time_only_and_is_asked_again_where_it_
     case, known = s.case(c), everybody(s.case(c))
     looser = s.case(c, allowed=np.full(len(s.penalty), 1e-6))
     heavier = s.case({**c, "penalty": 1.001 * s.penalty})
-
     for other in (case, looser, heavier):
         for told, again in zip(near(other, known), near(other), strict=True):
             np.testing.assert_array_equal(told, again)

@@ -41,7 +41,6 @@ def level(looks, truth):
 @given(people=st.integers(2, 2_000), share=st.floats(0.0, 0.1))
 def test_either_error_has_5_percent_at_most_for_every_number_and_share(people, share):
     looks = plan_looks(people, min(people - 1, int(share * people)))
-
     assert level(looks, looks.allowed + 1)[0] <= LEVEL + 1e-9
     assert level(looks, looks.allowed)[1] <= LEVEL + 1e-9
 
@@ -59,7 +58,6 @@ def test_either_error_has_5_percent_at_most_for_every_number_and_share(people, s
 )
 def test_the_sizes_are_those_of_the_reference(people, share, sizes, refusing):
     looks = plan_looks(people, round(share * people))
-
     assert looks.sizes[1] == sizes[1] or looks.allowed < 2
     assert (looks.sizes, looks.refusing)[: 1 + (looks.allowed >= 2)] == ((sizes, refusing)[: 1 + (looks.allowed >= 2)])
 
@@ -96,28 +94,21 @@ def test_whoever_ranks_people_the_level_is_that_of_the_draw(ranker):
     assert abs(approved / runs - due) <= 3 * np.sqrt(due * (1 - due) / runs)
 
 
-def test_a_few_above_among_the_first_are_outweighed_by_many_who_are_not():
-    looks, value = plan_looks(20_000, 200), np.zeros(754)
-    value[:2] = 2.0
-    first = share_above(value[:317], value[:317], value[:317], 20_000, threshold=1.0, looks=looks)
-    second = share_above(value, value, value, 20_000, threshold=1.0, looks=looks)
+def test_the_second_look_outweighs_the_first_and_a_look_that_is_not_planned_says_nothing():
+    looks, value = plan_looks(20_000, 200), np.where(np.arange(754) < 2, 2.0, 0.0)
 
-    assert first.low <= 0.01 < first.high
-    assert (second.high, second.confidence) == (0.01, 0.95)
-    assert share_above(value[:500], value[:500] * 0, value[:500] * 0, 20_000, threshold=1.0, looks=looks).high > 0.01
+    def share(people, total=20_000, plan=looks):
+        return share_above(value[:people], value[:people], value[:people], total, threshold=1.0, looks=plan)
+
+    assert share(317).low <= 0.01 < share(317).high
+    assert (share(754).high, share(754).confidence) == (0.01, 0.95)
+    assert share(500).high > 0.01
+    whole = plan_looks(100, 1)  # everybody is counted where the second look reaches them
+    assert (whole.sizes[1], share(100, 100, whole).low, share(100, 100, whole).high) == (100, 0.02, 0.02)
 
 
 def test_a_quantile_is_approved_by_the_same_looks():
     looks, value = plan_looks(20_000, 200), np.linspace(0, 1, 754)
-
-    assert quantile(value, value, value, 20_000, q=0.99, looks=looks).high == value[-3]
-    assert quantile(value[:317], value[:317], value[:317], 20_000, q=0.99, looks=looks).high == value[316]
-    assert quantile(value[:400], value[:400], value[:400], 20_000, q=0.99, looks=looks).high == np.inf
-
-
-def test_everybody_is_counted_where_the_second_look_reaches_them():
-    looks = plan_looks(100, 1)
-    value = np.append(np.full(1, 2.0), np.zeros(99))
-    found = share_above(value, value, value, 100, threshold=1.0, looks=looks)
-
-    assert (looks.sizes[1], found.low, found.high) == (100, 0.01, 0.01)
+    for people, high in ((754, value[-3]), (317, value[316]), (400, np.inf)):
+        some = value[:people]
+        assert quantile(some, some, some, 20_000, q=0.99, looks=looks).high == high

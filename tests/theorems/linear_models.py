@@ -60,7 +60,7 @@ def subject_of(rng):
     if kind == 4:
         X = rng.poisson(2.0, (n, 4)).astype(float)
         last, domain = COUNTS[rng.integers(3)], [Domain(box=[(0.0, 9.0)] * 4), Domain(max_length=12), Domain(norm=5.0)]
-        return _subject(last, X, y, domain[rng.integers(3)], kind)
+        return _subject(last, X, y, domain[rng.integers(3)])
     last = (TWO, SEVERAL, NUMBERS, TWO if K == 2 else SEVERAL)[kind]
     last = last[rng.integers(len(last))]
     scale = 10.0 ** rng.integers(-3, 4, 3)
@@ -69,7 +69,7 @@ def subject_of(rng):
     box = [(float(a - wide * s), float(b + wide * s)) for a, b, s in zip(X.min(0), X.max(0), scale, strict=True)]
     scaler = SCALERS[rng.integers(4)]()
     if kind != 3:
-        return _subject(make_pipeline(scaler, last), X, y, Domain(box=box), kind)
+        return _subject(make_pipeline(scaler, last), X, y, Domain(box=box), "regression" if kind == 2 else None)
     frame = pd.DataFrame(X, columns=list("abc")).assign(k=rng.choice(["u", "v", "w"], n), m=rng.choice([1, 2, 3], n))
     frame.loc[rng.integers(0, n, 3), "b"] = np.nan
     encoder = [OneHotEncoder(handle_unknown="ignore"), OneHotEncoder(drop="first", handle_unknown="ignore"),
@@ -80,23 +80,19 @@ def subject_of(rng):
     )
     ends = {name: (*box[j], None) if name == "b" else box[j] for j, name in enumerate("abc")}
     domain = Domain.of({**ends, "k": ["u", "v", "w", "x"], "m": [1, 2, 3, 4]})
-    return _subject(make_pipeline(first, last), frame, y, domain, kind)
+    return _subject(make_pipeline(first, last), frame, y, domain)
 
 
-def _subject(estimator, X, y, domain, kind):
-    recipe = Recipe(estimator, task="regression") if kind == 2 else Recipe(estimator)
-    return Subject.local(recipe, TrainingData(X, y, domain=domain, one_record_each=True))
+def _subject(estimator, X, y, domain, task=None):
+    return Subject.local(Recipe(estimator, task=task), TrainingData(X, y, domain=domain, one_record_each=True))
 
 
 def limits_of(subject, model, others):
-    """The kernel's limits (low, high) of models without somebody, or the reason why nothing is read."""
+    """The kernel's limits (low, high) of models without somebody."""
     domain, X = subject.accepted.payload(), subject.data.X
-    try:
-        (head, body), *rest = (affine_scores.read(m, domain, X) for m in (model, *others))
-    except affine_scores.Unread as exc:
-        return str(exc)
-    told = {"release": affine_scores.RELEASES[int(head[1])], "features": int(head[3]), "single": bool(head[4])}
-    return limits(two_models.posed(subject, (body, np.stack([b for _, b in rest])), told))
+    (head, body), *rest = (affine_scores.read(m, domain, X) for m in (model, *others))
+    settings = {"release": affine_scores.RELEASES[int(head[1])], "features": int(head[3]), "single": bool(head[4])}
+    return limits(two_models.pose(subject, (body, np.stack([b for _, b in rest])), settings))
 
 
 def questions(rng, subject, count):
@@ -106,7 +102,7 @@ def questions(rng, subject, count):
         d = X.shape[1]
         x = rng.dirichlet(np.full(d, 0.3), count) * (domain.max_length or domain.norm)
         return np.concatenate([x, np.zeros((1, d)), np.eye(d) * (domain.max_length or domain.norm)])
-    columns = two_models.columns(subject)
+    columns = two_models.list_columns(subject)
     values = []
     for choices, ranged in columns:
         drawn = [choices[i] for i in rng.integers(0, len(choices), count)]
@@ -127,7 +123,7 @@ def answers(model, X, task):
         return np.log(model.predict_proba(X))
 
 
-def seen(rng, subject, model, other, count=300, rounds=4):
+def search_change(rng, subject, model, other, count=300, rounds=4):
     """The largest change at questions, near the worst of which others are tried."""
     most, X = 0.0, questions(rng, subject, count)
     for _ in range(rounds):
@@ -135,16 +131,12 @@ def seen(rng, subject, model, other, count=300, rounds=4):
         with np.errstate(invalid="ignore"):
             change = np.where(one == two, 0.0, np.abs(one - two)).max(axis=1)
         most = max(most, float(change.max()))
-        fresh = questions(rng, subject, count)
-        if subject.accepted.max_length is not None or subject.accepted.norm is not None:
-            X = fresh
-            continue
-        best = X[change.argmax()][None] if isinstance(X, np.ndarray) else X.iloc[[change.argmax()]]
-        keep = rng.random((len(fresh), X.shape[1])) < 0.7
-        if isinstance(X, np.ndarray):
-            X = np.where(keep, best, fresh)
-        else:
-            X = fresh.copy()
+        best, X = X[change.argmax() :][:1], questions(rng, subject, count)
+        if subject.accepted.max_length is None and subject.accepted.norm is None:
+            keep = rng.random((len(X), X.shape[1])) < 0.7
+            if isinstance(X, np.ndarray):
+                X = np.where(keep, best, X)
+                continue
             for j, name in enumerate(X.columns):
                 X.loc[keep[:, j], name] = best.iloc[0, j]
     return most

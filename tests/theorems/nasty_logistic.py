@@ -1,11 +1,10 @@
 """Random small logistic regressions that are hard on bounds, and what real trainings of them say."""
 
 import itertools
-import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from nasty import ascent, change, fitted
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -19,7 +18,6 @@ def subject_of(rng):
     """A subject; solvers with a gradient test are the more frequent ones."""
     d, K = int(rng.integers(1, 5)), int(rng.choice([2, 2, 3, 4]))
     n = int(rng.choice([3, 5, 8, 12, 20, 40, 90], p=[0.05, 0.05, 0.15, 0.25, 0.25, 0.15, 0.1]))
-    low, high = -np.ones(d), np.ones(d)
     X = rng.uniform(-1, 1, (n, d))
     y = _labels(rng, X, K)
     for column, kind in enumerate(
@@ -36,7 +34,7 @@ def subject_of(rng):
     if rng.random() < 0.2:  # duplicates
         copies = rng.integers(0, n, n // 3)
         X[-len(copies) :], y[-len(copies) :] = X[copies], y[copies]
-    low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
+    low, high = np.minimum(-1, X.min(axis=0)), np.maximum(1, X.max(axis=0))
     if rng.random() < 0.2:  # a domain of offsets is narrow
         low, high = X.min(axis=0), X.max(axis=0)
     settings = {
@@ -68,10 +66,8 @@ def _labels(rng, X, K):
     return np.unique(y, return_inverse=True)[1]
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
+class Truth(NamedTuple):
     """What real trainings of every unit say, shape (U,): nats, infinite where nothing can be trained.
-
     ``change`` is the largest change found over the domain, ``ceiling`` what it cannot exceed, ``own`` the largest
     at the unit's own records.
     """
@@ -81,59 +77,28 @@ class Truth:
     own: np.ndarray
 
 
-def truth(subject, units=None):
+def truth(subject, units):
     """Train without each unit and ask corners, a random grid, and uphill from the worst of them."""
     data, rng = subject.data, np.random.default_rng(1)
-    X, y, classes = np.asarray(data.X), data.y, subject.classes
-    low, high = np.array(data.domain.box).T
+    X, everyone, (low, high) = np.asarray(data.X), np.arange(data.n), np.array(data.domain.box).T
     corners = np.array(list(itertools.product(*data.domain.box)))
     queries = np.concatenate([corners, X, low + (high - low) * rng.random((200, X.shape[1]))])
-    estimator = subject.recipe.library_estimator
-    full = _fitted(estimator, X, y)
-    units = range(len(data.units)) if units is None else units
-    found = np.full((3, len(units)), np.inf)
-    box = Accepted(low, high, np.ones(len(low), dtype=bool), (), np.inf, np.inf, whole=False)
+    full, most = fitted(subject, everyone), np.full((3, len(units)), np.inf)
+    box, none = Accepted(low, high, np.ones(len(low), dtype=bool), (), np.inf, np.inf, whole=False), np.zeros(1)
     for k, unit in enumerate(units):
-        rows = data.units[unit]
-        keep = np.setdiff1d(np.arange(len(y)), rows)
-        if len(np.unique(y[keep])) < len(classes):
+        rows = np.setdiff1d(everyone, data.units[unit])
+        if len(np.unique(data.y[rows])) < len(subject.classes):
             continue
-        left = _fitted(estimator, X[keep], y[keep])
-        change = _change(full, left, queries)
-        (bias, weights), (rest, others) = _softmax(full), _softmax(left)
-        moves = np.concatenate([others - weights, (rest - bias)[:, :, None]], axis=2)
-        made = np.column_stack([weights[0], bias[0]])
-        exact = over_questions(box, made, moves, errors=(0.0, np.zeros(1)), rounded=(0.0, np.zeros(1)), limit=0.0)
-        found[:, k] = max(change.max(), _uphill(full, left, queries[change.argmax()], low, high, rng)), exact[0], 0
-        found[2, k] = _change(full, left, X[rows]).max()
-    return Truth(*found)
+        left = fitted(subject, rows)
+        most[0, k] = change(full, left, queries, subject).max()
+        most[0, k] = max(most[0, k], ascent(full, left, queries, data.domain, subject, rng, rounds=12))
+        u, v = parameters(full), parameters(left)
+        most[1, k] = over_questions(box, u, (v - u)[None], errors=(0.0, none), rounded=(0.0, none), limit=0.0)[0]
+        most[2, k] = change(full, left, X[data.units[unit]], subject).max()
+    return Truth(*most)
 
 
-def _fitted(estimator, X, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return clone(estimator).fit(X, y)
-
-
-def _change(full, left, queries):
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        a, b = full.predict_log_proba(queries), left.predict_log_proba(queries)
-        return np.where(a == b, 0.0, np.abs(a - b)).max(axis=1)  # two zeros of probability tell nothing
-
-
-def _uphill(full, left, start, low, high, rng):
-    """Largest change on a random ascent in the box."""
-    x, best = start, 0.0
-    for width in np.geomspace(0.5, 1e-4, 12):
-        around = np.clip(x + width * (high - low) * rng.normal(size=(20, len(x))), low, high)
-        change = _change(full, left, np.concatenate([x[None], around]))
-        x, best = np.concatenate([x[None], around])[change.argmax()], max(best, float(change.max()))
-    return best
-
-
-def _softmax(model):
-    weights, bias = model.coef_, model.intercept_
-    if len(weights) == 1:
-        weights, bias = np.vstack([0 * weights, weights]), np.append(0.0, bias)
-    return bias[None], weights[None]
+def parameters(model):
+    """Return a row of parameters for each class, the intercept last."""
+    u = np.column_stack([model.coef_, model.intercept_])
+    return np.stack([0 * u[0], u[0]]) if len(u) == 1 else u

@@ -21,7 +21,6 @@ def test_answers_keep_order_and_sum_and_move_by_little_more(K):
     q = p * np.exp(rng.uniform(-0.5, 0.5, p.shape))
     q /= q.sum(axis=1, keepdims=True)
     one, other = (floored(v, np.full(K, floor)) for v in (p, q))
-
     np.testing.assert_allclose(one.sum(axis=1), 1)
     assert one.min() == floor
     order = np.argsort(p, axis=1)

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate.theorems import logistic_moves
 from privgate.theorems.closed_form import Asked, Declined
-from privgate.theorems.newton import LOGISTIC as ENGINE
+from privgate.theorems.logistic import LOGISTIC as ENGINE
+from privgate.theorems.logistic_moves import Leaving
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -22,50 +22,48 @@ def sample(n, d, K, seed=0, strength=3.0):
     return X, y
 
 
-def exact(C, X, y, **kwargs):
-    """The minimiser itself: Newton with Cholesky to machine precision."""
-    return LogisticRegression(C=C, tol=1e-13, max_iter=1000, solver="newton-cholesky", **kwargs).fit(X, y)
+def answer(subject):
+    return ENGINE.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), None))
 
 
-def true_errors(made, C, subject, **kwargs):
-    X, y = subject.data.X, subject.data.y
-    found = np.zeros(len(made.units))
-    for k, u in enumerate(made.units):
+def true_errors(answers, subject, **changed):
+    """How far answers are from the minimiser itself: Newton with Cholesky to machine precision."""
+    X, y, errors = subject.data.X, subject.data.y, np.zeros(len(answers.units))
+    estimator = subject.recipe.library_estimator.set_params(tol=1e-13, max_iter=1000, solver="newton-cholesky")
+    estimator.set_params(**changed)
+    for k, u in enumerate(answers.units):
         keep = np.setdiff1d(np.arange(len(y)), subject.data.units[u])
-        rows = made.row_unit == k
-        expected = exact(C, X[keep], y[keep], **kwargs).predict_log_proba(X[made.row_query[rows]])
-        found[k] = np.abs(expected - made.log_without[0, rows]).max()
-    return found
+        rows = answers.row_unit == k
+        expected = estimator.fit(X[keep], y[keep]).predict_log_proba(X[answers.row_query[rows]])
+        errors[k] = np.abs(expected - answers.log_without[0, rows]).max()
+    return errors
+
+
+def check_everybody(subject):
+    """Everybody is answered, within the stated error, and to 1e-6."""
+    answers, handed_on = answer(subject)
+    error = true_errors(answers, subject)
+    assert len(handed_on) == 0
+    assert (error <= answers.error + 1e-12).all()
+    assert error.max() <= 1e-6
+    return answers
 
 
 @pytest.mark.quick(6)
 @pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("K", [2, 4])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_every_unit_lies_within_its_certificate_and_the_certificate_is_small(direct, fleet, C, K, fit_intercept):
-    X, y = sample(60, 8, K)
-    subject = direct.subject(LogisticRegression(C=C, fit_intercept=fit_intercept, **TIGHT), X, y)
-
-    made, handed_on = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
-    error = true_errors(made, C, subject, fit_intercept=fit_intercept)
-
-    assert len(handed_on) == 0
-    assert (error <= made.error + 1e-12).all()
-    assert error.max() <= 1e-6
-    assert np.median(made.error) <= 1e-4
+def test_every_unit_lies_within_its_certificate_and_the_certificate_is_small(direct, C, K, fit_intercept):
+    subject = direct.subject(LogisticRegression(C=C, fit_intercept=fit_intercept, **TIGHT), *sample(60, 8, K))
+    assert np.median(check_everybody(subject).error) <= 1e-4
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_near_separable_data_are_still_answered_with_a_certificate(direct, fleet, K):
-    X, y = sample(30, 25, K, strength=8.0)
-    subject = direct.subject(LogisticRegression(C=10.0, **TIGHT), X, y)
-
-    made, handed_on = ENGINE.answers(Asked(subject, np.arange(30), (None,), fleet))
-    error = true_errors(made, 10.0, subject)
-
-    assert len(handed_on) == 0
-    assert (error <= made.error + 1e-12).all()
-    assert error.max() <= 1e-6
+def test_near_separable_data_and_weights_of_classes_are_answered_with_a_certificate(direct, K):
+    check_everybody(direct.subject(LogisticRegression(C=10.0, **TIGHT), *sample(30, 25, K, strength=8.0)))
+    weights = {k: 0.5 + 2.0 * k for k in range(K)}
+    subject = direct.subject(LogisticRegression(class_weight=weights, **TIGHT), *sample(60, 5, K))
+    assert true_errors(check_everybody(subject), subject, class_weight=None).max() > 0.1  # and they matter
 
 
 @pytest.mark.parametrize(
@@ -78,147 +76,93 @@ def test_near_separable_data_are_still_answered_with_a_certificate(direct, fleet
         ({"C": 1.0, "tol": 1e-8, "solver": "newton-cholesky", "max_iter": 7}, "may need more than max_iter=7 steps"),
     ],
 )
-def test_a_solver_that_may_stop_anywhere_is_refitted_and_told_so(direct, fleet, settings, said):
-    X, y = sample(300, 30, 2, strength=8.0)
-    subject = direct.subject(LogisticRegression(**settings), X, y)
-
+def test_a_solver_that_may_stop_anywhere_is_refitted_and_told_so(direct, settings, said):
+    subject = direct.subject(LogisticRegression(**settings), *sample(300, 30, 2, strength=8.0))
     with pytest.raises(Declined, match=said):
-        ENGINE.answers(Asked(subject, np.arange(300), (None,), fleet))
+        answer(subject)
     assert said in ENGINE.declines(subject)
 
 
-@pytest.mark.parametrize("solver", ["sag", "saga", "liblinear"])
-def test_solvers_that_test_no_gradient_are_refitted(direct, solver):
-    X, y = sample(50, 3, 2)
-
-    said = ENGINE.supports(direct.subject(LogisticRegression(solver=solver, tol=1e-8, max_iter=10_000), X, y))
-
-    assert said.startswith(f"{solver} does not stop by its gradient")
-    assert "set solver='newton-cholesky', tol=1e-8" in said
-
-
-def test_lbfgs_is_believed_where_every_refit_was_seen_to_end_by_its_gradient(direct):
-    X, y = sample(30, 3, 2)
-    subject = direct.subject(LogisticRegression(tol=1e-5), X, y)
-
-    made, handed_on = ENGINE.answers(Asked(subject, np.arange(30), (None,), None))
-
-    assert ENGINE.notes(subject)["seen"] == 30
-    assert len(handed_on) < 30
-    assert direct.worst_difference(made, LogisticRegression(tol=1e-5), subject) <= made.error.max()
-
-
-def test_the_solver_s_own_slack_is_part_of_the_error(direct, fleet):
-    X, y = sample(80, 8, 2)
-    estimator = LogisticRegression(C=1.0, tol=1e-4, solver="newton-cg")
-    loose = direct.subject(estimator, X, y)
-    tight = direct.subject(LogisticRegression(C=1.0, **TIGHT), X, y)
-
-    sloppy, _ = ENGINE.answers(Asked(loose, np.arange(80), (None,), fleet))
-    careful, _ = ENGINE.answers(Asked(tight, np.arange(80), (None,), fleet))
-
-    assert np.allclose(sloppy.log_without, careful.log_without, atol=1e-6)
-    assert sloppy.error.min() > 10 * careful.error.max()
-    assert direct.worst_difference(sloppy, estimator, loose) <= sloppy.error.max()
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_the_delivered_model_s_gradient_is_reported(direct, K):
-    X, y = sample(80, 6, K)
-    coarse = LogisticRegression(tol=1e-5, solver="newton-cg")
-    notes = [ENGINE.notes(direct.subject(e, X, y)) for e in (LogisticRegression(**TIGHT), coarse)]
-
-    assert notes[0]["gradient"] < 1e-7
-    assert notes[0]["distance"] < 1e-5
-    assert notes[1]["gradient"] > 10 * notes[0]["gradient"]
-    assert notes[1]["distance"] <= notes[1]["allowed"]
-
-
-def test_a_class_of_one_is_undefined(direct, fleet):
-    X, y = sample(80, 5, 3)
-    y[7] = 5
-    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
-
-    made, _ = ENGINE.answers(Asked(subject, np.arange(80), (None,), fleet))
-
-    assert made.status[7] == "undefined"
-    assert np.isneginf(made.log_without[0, 7]).all()
-    assert set(np.delete(made.status, 7)) == {"converged"}
-
-
 @pytest.mark.parametrize(
-    "estimator",
+    ("estimator", "said"),
     [
-        LogisticRegression(C=np.inf),
-        LogisticRegression(l1_ratio=0.5, solver="saga"),
-        LogisticRegression(l1_ratio=1.0, solver="liblinear"),
-        LogisticRegression(class_weight="balanced"),
-        make_pipeline(StandardScaler(), LogisticRegression(**TIGHT)),
+        (LogisticRegression(C=np.inf), "no penalty"),
+        (LogisticRegression(l1_ratio=0.5, solver="saga"), "not L2"),
+        (LogisticRegression(l1_ratio=1.0, solver="liblinear"), "not L2"),
+        (LogisticRegression(class_weight="balanced"), "balanced"),
+        (make_pipeline(StandardScaler(), LogisticRegression(**TIGHT)), "not scikit-learn's LogisticRegression"),
+        *((LogisticRegression(solver=s), f"{s} does not stop by its gradient") for s in ("sag", "saga", "liblinear")),
     ],
 )
-def test_other_objectives_and_records_of_single_precision_are_not_covered(direct, estimator):
+def test_other_objectives_and_solvers_are_not_covered_and_named(direct, estimator, said):
+    assert said in ENGINE.supports(direct.subject(estimator, *sample(50, 3, 2)))
+
+
+def test_records_of_single_precision_are_not_covered(direct):
     X, y = sample(50, 3, 2)
     single = direct.subject(LogisticRegression(**TIGHT), X.astype(np.float32), y, candidates=(X + 0.5, y))
-
-    assert ENGINE.supports(direct.subject(estimator, X, y)) != ""
     assert "single precision" in ENGINE.supports(single)
 
 
+def test_lbfgs_is_believed_where_every_refit_was_seen_to_end_by_its_gradient(direct):
+    estimator = LogisticRegression(tol=1e-5)
+    subject = direct.subject(estimator, *sample(30, 3, 2))
+    answers, handed_on = answer(subject)
+    assert ENGINE.notes(subject)["seen"] == 30
+    assert len(handed_on) < 30
+    assert direct.worst_difference(answers, estimator, subject) <= answers.error.max()
+
+
 @pytest.mark.parametrize("K", [2, 3])
-def test_weights_of_classes_count(direct, fleet, K):
-    X, y = sample(60, 5, K)
-    weights = {k: 0.5 + 2.0 * k for k in range(K)}
-    subject = direct.subject(LogisticRegression(class_weight=weights, **TIGHT), X, y)
+def test_the_solver_s_own_slack_is_part_of_the_error_and_reported(direct, K):
+    estimator = LogisticRegression(tol=1e-5, solver="newton-cg")
+    loose, tight = (direct.subject(e, *sample(80, 8, K)) for e in (estimator, LogisticRegression(**TIGHT)))
+    (sloppy, _), (careful, _) = answer(loose), answer(tight)
+    assert np.allclose(sloppy.log_without, careful.log_without, atol=1e-6)
+    assert sloppy.error.min() > 10 * careful.error.max()
+    assert direct.worst_difference(sloppy, estimator, loose) <= sloppy.error.max()
+    coarse, fine = ENGINE.notes(loose), ENGINE.notes(tight)
+    assert fine["gradient"] < 1e-7
+    assert fine["distance"] < 1e-5
+    assert coarse["gradient"] > 10 * fine["gradient"]
+    assert coarse["distance"] <= coarse["allowed"]
 
-    made, handed_on = ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
-    error = true_errors(made, 1.0, subject, class_weight=weights)
 
-    assert len(handed_on) == 0
-    assert (error <= made.error + 1e-12).all()
-    assert error.max() <= 1e-6
-    assert true_errors(made, 1.0, subject).max() > 0.1  # and they matter
+def test_a_class_of_one_is_undefined(direct):
+    X, y = sample(80, 5, 3)
+    y[7] = 5
+    answers, _ = answer(direct.subject(LogisticRegression(**TIGHT), X, y))
+    assert answers.status[7] == "undefined"
+    assert np.isneginf(answers.log_without[0, 7]).all()
+    assert set(np.delete(answers.status, 7)) == {"converged"}
 
 
 @pytest.mark.parametrize(("name", "times"), [("at", 5.0), ("factor", 3.0)])
-def test_what_the_kernel_refuses_is_refitted(direct, fleet, monkeypatch, name, times):
-    X, y = sample(60, 5, 2)
-    subject = direct.subject(LogisticRegression(**TIGHT), X, y)
-    honest = logistic_moves.propose
-    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
-
+def test_what_the_kernel_refuses_is_refitted(direct, monkeypatch, name, times):
+    honest = Leaving.propose
+    monkeypatch.setattr(Leaving, "propose", lambda *a: (c := honest(*a)) | {name: c[name] * times})
     with pytest.raises(Declined, match="for a certificate"):
-        ENGINE.answers(Asked(subject, np.arange(60), (None,), fleet))
+        answer(direct.subject(LogisticRegression(**TIGHT), *sample(60, 5, 2)))
 
 
-def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, fleet, monkeypatch):
-    X, y = sample(200, 5, 2)
-    subject = direct.subject(LogisticRegression(C=0.1, **TIGHT), X, y)
-    honest = logistic_moves.propose
-    monkeypatch.setattr(logistic_moves, "refine", lambda loss, person, c, people: c)
-    monkeypatch.setattr(logistic_moves, "alone", lambda loss, person, c, people: c)
-    right, _ = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
-
-    monkeypatch.setattr(logistic_moves, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
-    made, handed_on = ENGINE.answers(Asked(subject, np.arange(200), (None,), fleet))
-
-    assert len(made.units) + len(handed_on) == 200
-    assert (true_errors(made, 0.1, subject) <= made.error).all()
-    assert len(made.units) > 100
-    assert np.median(made.error) > 3 * np.median(right.error)
+def test_moves_that_are_wrong_cost_an_answer_and_make_none(direct, monkeypatch):
+    subject, honest = direct.subject(LogisticRegression(C=0.1, **TIGHT), *sample(200, 5, 2)), Leaving.propose
+    for name in ("refine", "minimise_alone"):
+        monkeypatch.setattr(Leaving, name, lambda own, certificate, people, rounds=1: certificate)
+    right, _ = answer(subject)
+    monkeypatch.setattr(Leaving, "propose", lambda *a: (c := honest(*a)) | {"moves": c["moves"] * 0.9})
+    answers, handed_on = answer(subject)
+    assert len(answers.units) + len(handed_on) == 200
+    assert (true_errors(answers, subject) <= answers.error).all()
+    assert len(answers.units) > 100
+    assert np.median(answers.error) > 3 * np.median(right.error)
 
 
-def test_models_of_few_units_at_a_time_are_the_same(direct, fleet, monkeypatch):
-    X, y = sample(60, 5, 3)
+def test_models_of_few_units_at_a_time_are_the_same(direct, monkeypatch):
     groups = np.random.default_rng(1).integers(0, 25, 60)
-    subject = direct.subject(LogisticRegression(**TIGHT), X, y, groups=groups)
-    units = np.arange(len(subject.data.units))
-    whole, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
-
-    monkeypatch.setattr("privgate.theorems.newton._MOVES", 7 * 18)
-    parts, _ = ENGINE.answers(Asked(subject, units, (None,), fleet))
-
-    error = true_errors(whole, 1.0, subject)
-    assert (error <= whole.error + 1e-12).all()
-    assert error.max() <= 1e-6
+    subject = direct.subject(LogisticRegression(**TIGHT), *sample(60, 5, 3), groups=groups)
+    whole = check_everybody(subject)
+    monkeypatch.setattr("privgate.theorems.logistic._MOVES", 7 * 18)
+    parts, _ = answer(subject)
     np.testing.assert_array_equal(parts.row_query, whole.row_query)
     np.testing.assert_allclose(parts.log_without, whole.log_without, atol=1e-7)

@@ -28,7 +28,6 @@ ODD = [
 def test_nothing_is_said_of_what_cannot_be_looked_at(estimator):
     data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))), one_record_each=True)
     subject = Subject.local(Recipe(estimator), data)
-
     assert all(c.whole for c in catalogue.applicable(subject)[0])  # which reads models, and there will be none
     assert all(isinstance(e.refusal(subject), str) for e in catalogue.CLOSED_FORMS)
 
@@ -36,7 +35,6 @@ def test_nothing_is_said_of_what_cannot_be_looked_at(estimator):
 def test_a_check_of_such_a_recipe_ends_in_a_sentence(fleet):
     data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))), one_record_each=True)
     verdict = evaluate("dtp-1", Subject.local(Recipe(LogisticRegression(C=-1)), data), fleet=fleet)
-
     assert verdict.outcome.value == "inconclusive"
     found = {f.rule: f.message for f in verdict.findings}
     assert "InvalidParameterError" in found["precondition:reproduces"]

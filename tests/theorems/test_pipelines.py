@@ -28,9 +28,9 @@ from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.check.prepare import facts
 from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
-from privgate.theorems import catalogue, pipelines
+from privgate.theorems import catalogue, first_steps, pipelines
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.newton import LOGISTIC
+from privgate.theorems.logistic import LOGISTIC
 from privgate.theorems.pipelines import seen
 
 KINDS = ["a", "b", "c"]
@@ -61,17 +61,20 @@ def subject_of(estimator, X, y, **more):
 
 def refits(subject):
     """Log-probabilities of every record with and without itself by the whole pipeline: the definition."""
-    X, y, found = subject.data.X, subject.data.y, []
+    X, y, answers = subject.data.X, subject.data.y, []
     for rows in subject.data.units:
         keep = np.setdiff1d(np.arange(len(y)), rows)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), np.errstate(divide="ignore"):
             warnings.simplefilter("ignore")
             model = clone(subject.recipe.training).fit(take(X, keep), y[keep])
-            found.append(np.log(model.predict_proba(take(X, rows))))
-    return np.concatenate(found)
+            answers.append(np.log(model.predict_proba(take(X, rows))))
+    return np.concatenate(answers)
 
 
 NUMBERS = ["x", "more"]
+CODES = OrdinalEncoder(categories=[[*KINDS, np.nan]], encoded_missing_value=3)
+UNION = FeatureUnion([("b", Binarizer()), ("p", "passthrough")])
+CONSTANT = SimpleImputer(strategy="constant", fill_value=-1, keep_empty_features=True)
 FIXED = {
     "one-hot and scaler": fixed(),
     "k-nearest behind them": fixed(KNeighborsClassifier(3)),
@@ -83,69 +86,51 @@ FIXED = {
         ),
         EXACT,
     ),
-    "codes for naive Bayes": make_pipeline(
-        make_column_transformer((OrdinalEncoder(categories=[[*KINDS, np.nan]], encoded_missing_value=3), ["kind"])),
-        CategoricalNB(min_categories=4),
-    ),
-    "a union, binarized": make_pipeline(
-        ColumnTransformer([("n", FeatureUnion([("b", Binarizer()), ("p", "passthrough")]), NUMBERS)]), BernoulliNB()
-    ),
-    "imputed by a constant": make_pipeline(
-        make_column_transformer((SimpleImputer(strategy="constant", fill_value=-1, keep_empty_features=True), ["z"])),
-        Normalizer(),
-        EXACT,
-    ),
+    "codes for naive Bayes": make_pipeline(make_column_transformer((CODES, ["kind"])), CategoricalNB(min_categories=4)),
+    "a union, binarized": make_pipeline(ColumnTransformer([("n", UNION, NUMBERS)]), BernoulliNB()),
+    "imputed by a constant": make_pipeline(make_column_transformer((CONSTANT, ["z"])), Normalizer(), EXACT),
 }
 
 
-def leave_out(subject, fleet):
-    """The closed form of logistic regression behind first steps, about everybody."""
+def check_closed_form(subject):
+    """The closed form of logistic regression behind first steps answers as refits of the whole pipeline."""
     (engine,) = pipelines.engines(subject, (LOGISTIC,))
-    made, rest = engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), fleet))
+    answers, rest = engine.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), None))
     assert not engine.refusal(subject)
     assert not len(rest)
-    return made
+    np.testing.assert_allclose(answers.log_without[0], refits(subject), rtol=0, atol=2e-6)
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(("name", "grouped"), [*((name, False) for name in FIXED), ("one-hot and scaler", True)])
-def test_the_last_step_on_transformed_records_equals_the_whole_pipeline_without_anybody(name, grouped, fleet):
-    X, y = frame()
-    subject = subject_of(FIXED[name], X, y, groups=np.arange(36) // 2 if grouped else None)
-    found = seen(subject)
-    assert found.problem == ""
-
-    with np.errstate(divide="ignore"):
-        whole = refits(subject)
-        np.testing.assert_allclose(refits(found.subject), whole, rtol=0, atol=1e-9)
+def test_the_last_step_on_transformed_records_equals_the_whole_pipeline_without_anybody(name, grouped):
+    subject = subject_of(FIXED[name], *frame(), groups=np.arange(36) // 2 if grouped else None)
+    assert seen(subject).problem == ""
+    np.testing.assert_allclose(refits(seen(subject).subject), refits(subject), rtol=0, atol=1e-9)
     if isinstance(FIXED[name][-1], LogisticRegression):
-        np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], whole, rtol=0, atol=2e-6)
+        check_closed_form(subject)
 
 
+RARE = OneHotEncoder(categories=[[*KINDS, np.nan]], min_frequency=5)
 LEARNT = {
-    "StandardScaler": make_pipeline(StandardScaler(), EXACT),
-    "MinMaxScaler": make_pipeline(MinMaxScaler(), EXACT),
-    "OneHotEncoder": make_pipeline(make_column_transformer((OneHotEncoder(), ["kind"])), EXACT),
-    "SimpleImputer": make_pipeline(make_column_transformer((SimpleImputer(), ["z"])), EXACT),
-    "min_frequency": make_pipeline(
-        make_column_transformer((OneHotEncoder(categories=[[*KINDS, np.nan]], min_frequency=5), ["kind"])), EXACT
-    ),
-    "remainder": make_pipeline(ColumnTransformer([("a", "drop", ["kind"])], remainder=StandardScaler()), EXACT),
-    "of which nothing is known": make_pipeline(FunctionTransformer(np.log1p, inverse_func=len), EXACT),
+    "StandardScaler": StandardScaler(),
+    "MinMaxScaler": MinMaxScaler(),
+    "OneHotEncoder": make_column_transformer((OneHotEncoder(), ["kind"])),
+    "SimpleImputer": make_column_transformer((SimpleImputer(), ["z"])),
+    "rare categories": make_column_transformer((RARE, ["kind"])),
+    "(StandardScaler)": ColumnTransformer([("a", "drop", ["kind"])], remainder=StandardScaler()),
 }
 
 
 @pytest.mark.parametrize("name", LEARNT)
 def test_steps_that_learn_are_never_treated_as_fixed_and_are_named(name):
     X, y = frame()
-    subject = subject_of(LEARNT[name], X if name not in ("StandardScaler", "MinMaxScaler") else X[NUMBERS], y)
-    found = seen(subject)
-    assert found.subject is subject
-    if name.startswith("of which"):
-        return  # no class of the library alone: nothing is known of the recipe
-    assert "depends on the data" in found.problem
-    assert name in found.problem or name in ("min_frequency", "remainder")
-    assert found.problem in catalogue.reasons(catalogue.applicable(subject)[1])
+    X = X[NUMBERS] if name.endswith("Scaler") else X
+    subject = subject_of(make_pipeline(LEARNT[name], EXACT), X, y)
+    assert seen(subject).subject is subject
+    assert "depends on the data" in seen(subject).problem
+    assert name in seen(subject).problem
+    assert seen(subject).problem in catalogue.reasons(catalogue.applicable(subject)[1])
 
 
 class Shifty(FixedScaler):
@@ -154,9 +139,10 @@ class Shifty(FixedScaler):
 
 def test_a_subclass_is_somebody_else_s_and_a_lie_about_a_step_is_found_out(monkeypatch):
     X, y = frame()
-    own = subject_of(make_pipeline(Shifty({"x": (-3, 3)}), EXACT), X[["x"]], y)
-    assert seen(own).subject is own
-    monkeypatch.setitem(pipelines.FIXED, "StandardScaler", None)
+    for strange in (Shifty({"x": (-3, 3)}), FunctionTransformer(np.log1p, inverse_func=len)):
+        own = subject_of(make_pipeline(strange, EXACT), X[["x"]], y)
+        assert seen(own).subject is own
+    monkeypatch.setitem(first_steps.LEARNS, "StandardScaler", ())
     liar = subject_of(make_pipeline(StandardScaler(), EXACT), X[["x"]], y)
     assert seen(liar).subject is liar
     assert "differently" in seen(liar).problem
@@ -165,13 +151,11 @@ def test_a_subclass_is_somebody_else_s_and_a_lie_about_a_step_is_found_out(monke
 def test_a_theorem_speaks_about_every_query_whatever_it_holds():
     X, y = frame()
     subject = subject_of(fixed(), X, y)
-    found, by, _ = catalogue.bound(subject, np.arange(36), None)
+    limits, by, _ = catalogue.bound(subject, np.arange(36), None)
     assert set(by) == {"newton"}
-    upper = found.upper
-    assert np.isfinite(upper).all()
-    assert "whatever is asked, the first steps map it into fixed ranges" in found.assumptions
-    assert not any("refuses" in said for said in found.assumptions)
-
+    assert np.isfinite(limits.upper).all()
+    assert "whatever is asked, the first steps map it into fixed ranges" in limits.assumptions
+    assert not any("refuses" in said for said in limits.assumptions)
     rng = np.random.default_rng(5)
     asked = frame(300, seed=9)[0]
     asked.loc[:100, "x"] = rng.normal(size=101) * 1e6
@@ -181,7 +165,7 @@ def test_a_theorem_speaks_about_every_query_whatever_it_holds():
     for k in range(0, 36, 5):
         keep = np.arange(36) != k
         change = np.abs(np.log(clone(fixed()).fit(X[keep], y[keep]).predict_proba(asked)) - full).max()
-        assert change <= upper[k] + 1e-9
+        assert change <= limits.upper[k] + 1e-9
 
 
 def test_the_bound_is_the_bare_model_s_on_the_transformed_table():
@@ -214,25 +198,21 @@ def test_a_declared_range_that_a_step_makes_infinite_is_not_called_undeclared():
     assert why.startswith("'age' may be infinite where it reaches the last step")
 
 
-def test_parts_that_are_weighed_have_an_engine_and_no_theorem(fleet):
-    X, y = frame()
+def test_parts_that_are_weighed_have_a_closed_form_and_no_theorem():
     parts = [("a", FixedScaler(DOMAIN), NUMBERS)]
-    subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), X, y)
+    subject = subject_of(make_pipeline(ColumnTransformer(parts, transformer_weights={"a": 9.0}), EXACT), *frame())
     assert any("weighs" in why for why in catalogue.reasons(catalogue.applicable(subject)[1]))
-    np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], refits(subject), rtol=0, atol=2e-6)
+    check_closed_form(subject)
 
 
-def test_hashed_text_has_an_engine_and_a_theorem(fleet):
+def test_hashed_text_has_a_closed_form_and_a_theorem():
     rng = np.random.default_rng(0)
-    words = np.array(["aa", "bb", "cc", "dd", "ee"])
-    texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(40)]
+    texts = [" ".join(rng.choice(["aa", "bb", "cc", "dd", "ee"], rng.integers(1, 9))) for _ in range(40)]
     y = np.array([int("aa" in t) for t in texts])
     y[:4] = 1 - y[:4]
-    hashed = HashingVectorizer(n_features=16, alternate_sign=False, norm=None)
-    subject = subject_of(make_pipeline(hashed, EXACT), texts, y)
-    np.testing.assert_allclose(leave_out(subject, fleet).log_without[0], refits(subject), rtol=0, atol=2e-6)
     hashed = HashingVectorizer(n_features=16, alternate_sign=False)
     assert catalogue.applicable(subject_of(make_pipeline(hashed, EXACT), texts, y))[0]
+    check_closed_form(subject_of(make_pipeline(clone(hashed).set_params(norm=None), EXACT), texts, y))
 
 
 RANGES = {
@@ -269,13 +249,9 @@ def test_an_image_holds_what_the_step_makes_of_every_corner_and_of_random_querie
 
 
 def test_columns_may_be_named_by_a_selector():
-    X, y = frame()
-    steps = ColumnTransformer(
-        [("n", FixedScaler(DOMAIN), make_column_selector(dtype_include=np.number))], remainder="drop"
-    )
-    found = seen(subject_of(make_pipeline(steps, EXACT), X, y))
-    assert found.problem == ""
-    assert found.steps == ("FixedScaler",)
+    steps = ColumnTransformer([("n", FixedScaler(DOMAIN), make_column_selector(dtype_include=np.number))])
+    behind = seen(subject_of(make_pipeline(steps, EXACT), *frame()))
+    assert (behind.problem, behind.steps) == ("", ("FixedScaler",))
 
 
 @pytest.mark.parametrize(

@@ -28,16 +28,21 @@ def check_seed(seed):
     rng = np.random.default_rng(seed)
     subject = models.subject_of(rng)
     assert two_models.refusal(subject) == ""
-    X, y, estimator = subject.data.X, subject.data.y, subject.recipe.estimator_of("sklearn.")
-    keep = [np.arange(len(y)) != k for k in rng.choice(len(y), 3, replace=False)]
-    model, others = models.fit(estimator, X, y), [models.fit(estimator, X[k], y[k]) for k in keep]
-    found = models.limits_of(subject, model, others)
-    assert not isinstance(found, str), found
+    people = rng.choice(subject.data.n, 3, replace=False)
+    model, others, limit = compare(subject, people)
     unit = subject.scale[1] if subject.task == "regression" else 1.0
-    for low, high, other in zip(found.low, found.high, others, strict=True):
+    for low, high, other in zip(limit.low, limit.high, others, strict=True):
         assert low <= high
-        assert models.seen(rng, subject, model, other, 200, 3) / unit <= high * (1 + 1e-12) + 1e-15
-    return found
+        assert models.search_change(rng, subject, model, other, 200, 3) / unit <= high * (1 + 1e-12) + 1e-15
+    return limit
+
+
+def compare(subject, people):
+    """The model of everybody, those without each person, and the limits of them."""
+    X, y, estimator = subject.data.X, subject.data.y, subject.recipe.estimator_of("sklearn.")
+    keep = [np.arange(len(y)) != person for person in people]
+    model, others = models.fit(estimator, X, y), [models.fit(estimator, X[k], y[k]) for k in keep]
+    return model, others, models.limits_of(subject, model, others)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -61,30 +66,23 @@ def frame(n=30, seed=0):
     return X, (X["a"] + rng.normal(size=n) > 0).astype(int).to_numpy()
 
 
+AB = ["a", "b"]
+SCALED = ("s", StandardScaler(), AB)
+A = Domain.of({"a": (-4, 4)})
 DOMAIN = Domain.of({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
-FIRST = make_column_transformer((StandardScaler(), ["a", "b"]), (OneHotEncoder(), ["k"]))
+FIRST = make_column_transformer((StandardScaler(), AB), (OneHotEncoder(), ["k"]))
 
 
 def subject_of(estimator, X, y, domain, release=None):
     return Subject.local(Recipe(estimator), TrainingData(X, y, domain=domain, one_record_each=True), release=release)
 
 
-def pair(subject, person):
-    """Models with and without a person, and the limits of them."""
-    X, y, estimator = subject.data.X, subject.data.y, subject.recipe.estimator_of("sklearn.")
-    keep = np.arange(len(y)) != person
-    model, other = models.fit(estimator, X, y), models.fit(estimator, X[keep], y[keep])
-    found = models.limits_of(subject, model, [other])
-    assert not isinstance(found, str), found
-    return model, other, found
-
-
 def limit_without(person, subject):
     """The largest change that was seen, and the limit."""
-    model, other, found = pair(subject, person)
-    seen = models.seen(np.random.default_rng(1), subject, model, other)
-    assert seen <= found.high[0] * (1 + 1e-12)
-    return seen, found.high[0]
+    model, (other,), limit = compare(subject, [person])
+    change = models.search_change(np.random.default_rng(1), subject, model, other)
+    assert change <= limit.high[0] * (1 + 1e-12)
+    return change, limit.high[0]
 
 
 def read(estimator, X, y, domain):
@@ -94,10 +92,12 @@ def read(estimator, X, y, domain):
 @pytest.mark.parametrize(
     ("estimator", "said"),
     [
-        (make_pipeline(ColumnTransformer([("s", StandardScaler(), ["a", "b"])], transformer_weights={"s": 3.0}), LAST),
-         "transformer_weights"),
-        (make_pipeline(ColumnTransformer([("s", StandardScaler(copy=False), ["a", "b"])]), LAST), "copy=False"),
-        (make_pipeline(ColumnTransformer([("s", MinMaxScaler(clip=True), ["a", "b"])]), LAST), "clip"),
+        (
+            make_pipeline(ColumnTransformer([("s", StandardScaler(), AB)], transformer_weights={"s": 3.0}), LAST),
+            "weights",
+        ),
+        (make_pipeline(ColumnTransformer([("s", StandardScaler(copy=False), AB)]), LAST), "copy=False"),
+        (make_pipeline(ColumnTransformer([("s", MinMaxScaler(clip=True), AB)]), LAST), "clip"),
         (make_pipeline(FIRST, PolynomialFeatures(), LAST), "PolynomialFeatures"),
         (make_pipeline(FIRST, CalibratedClassifierCV(LAST)), "ensemble"),
         (make_pipeline(FIRST, CalibratedClassifierCV(LAST, method="isotonic", ensemble=False)), "isotonic"),
@@ -105,7 +105,7 @@ def read(estimator, X, y, domain):
         (make_pipeline(FIRST, SGDClassifier(loss="modified_huber")), "modified_huber"),
         (make_pipeline(FIRST, GaussianNB()), "GaussianNB"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_known_to_be_a_sum_over_columns_is_refused_by_name(estimator, said):
     assert said in two_models.refusal(subject_of(estimator, *frame(), DOMAIN))
 
@@ -123,37 +123,25 @@ def test_a_subclass_and_a_replaced_method_are_refused():
     assert affine_scores.refuse_step(fitted[0])
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda X: X[["b", "a", "k"]], "another order"),
-        (lambda X: X.astype({"a": "float16", "b": "float16"}), "precision"),
-    ],
-)
-def test_what_a_fitted_step_makes_of_its_columns_is_looked_at(change, said):
+def test_what_a_fitted_step_makes_of_its_columns_is_looked_at():
     X, y = frame()
-    first = make_column_transformer((RobustScaler(), ["a", "b"]))
-    model = make_pipeline(first, LAST).fit(X.astype({"a": "float16", "b": "float16"}) if "prec" in said else X, y)
-    with pytest.raises(affine_scores.Unread, match=said):
-        affine_scores.read(model, DOMAIN.payload(), change(X))
-
-
-def test_an_encoder_of_a_range_and_a_number_that_stands_for_missing_are_refused():
-    X, y = frame()
+    model = make_pipeline(make_column_transformer((RobustScaler(), AB)), LAST)
+    with pytest.raises(affine_scores.Unread, match="another order"):
+        affine_scores.read(model.fit(X, y), DOMAIN.payload(), X[["b", "a", "k"]])
+    half = X.astype({"a": "float16", "b": "float16"})
+    with pytest.raises(affine_scores.Unread, match="precision"):
+        affine_scores.read(model.fit(half, y), DOMAIN.payload(), half)
     with pytest.raises(affine_scores.Unread, match="encoder"):
-        read(
-            make_pipeline(OneHotEncoder(handle_unknown="ignore"), LAST), X[["a"]].round(), y, Domain.of({"a": (-4, 4)})
-        )
-    zeros = make_pipeline(SimpleImputer(missing_values=0), LAST)
+        read(make_pipeline(OneHotEncoder(handle_unknown="ignore"), LAST), X[["a"]].round(), y, A)
     with pytest.raises(affine_scores.Unread, match="stands for a missing"):
-        read(zeros, X[["a"]], y, Domain.of({"a": (-4, 4)}))
+        read(make_pipeline(SimpleImputer(missing_values=0), LAST), X[["a"]], y, A)
 
 
 def test_whole_numbers_are_asked_between_them_and_texts_beyond_their_length():
     X, y = frame()
-    whole = np.rint(X[["a", "b"]].to_numpy()).astype(np.int64)
+    whole = np.rint(X[AB].to_numpy()).astype(np.int64)
     limit_without(3, subject_of(make_pipeline(StandardScaler(), LAST), whole, y, Domain(box=[(-0.9, 0.9)] * 2)))
-    asked = affine_scores.questions([(["abcd"], False)], np.zeros((1, 1), dtype=int), np.array([["ab"]]))
+    asked = affine_scores.make_questions([(["abcd"], False)], np.zeros((1, 1), dtype=int), np.array([["ab"]]))
     assert asked[0, 0] == "abcd"
     limit_without(3, subject_of(make_pipeline(FIRST, LAST), X.assign(k=pd.Categorical(X["k"])), y, DOMAIN))
 
@@ -163,21 +151,19 @@ def test_a_value_that_only_one_model_answers_is_without_limit():
     X.loc[5, "k"] = "only"
     domain = Domain.of({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x", "only"]})
     subject = subject_of(make_pipeline(FIRST, LAST), X, y, domain)
-    assert np.isinf(pair(subject, 5)[-1].high).all()
+    assert np.isinf(compare(subject, [5])[-1].high).all()
     assert limit_without(4, subject)[1] < np.inf
 
 
 def test_missing_is_a_choice_of_its_own_and_an_end_without_limit_none():
     X, y = frame()
+    most, wide = np.finfo(np.float64).max, make_pipeline(StandardScaler(), LAST)
+    subject = subject_of(wide, X[AB], y, Domain(box=[(-most, most)] * 2))
+    assert np.isinf(compare(subject, [3])[-1].high).all()
     X.loc[2, "a"] = np.nan
-    first = make_column_transformer((make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), ["a", "b"]))
+    first = make_column_transformer((make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), AB))
     domain = Domain.of({"a": (-4, 4, None), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
     assert limit_without(2, subject_of(make_pipeline(first, LAST), X, y, domain))[1] > 0
-    most = np.finfo(np.float64).max
-    subject = subject_of(
-        make_pipeline(StandardScaler(), LAST), frame()[0][["a", "b"]], y, Domain(box=[(-most, most)] * 2)
-    )
-    assert np.isinf(pair(subject, 3)[-1].high).all()
 
 
 def test_a_fold_that_lacks_a_label_is_not_read():
@@ -185,7 +171,7 @@ def test_a_fold_that_lacks_a_label_is_not_read():
     calibrated = models.fit(CalibratedClassifierCV(LAST, ensemble=False, cv=3), X[["a"]], y)
     calibrated.calibrated_classifiers_[0].estimator.classes_ = np.array([0])
     with pytest.raises(affine_scores.Unread, match="every label"):
-        affine_scores.read(calibrated, Domain.of({"a": (-4, 4)}).payload(), X[["a"]])
+        affine_scores.read(calibrated, A.payload(), X[["a"]])
 
 
 def test_a_model_that_lacks_what_is_read_loses_no_answers():
@@ -193,17 +179,19 @@ def test_a_model_that_lacks_what_is_read_loses_no_answers():
     model = models.fit(make_pipeline(StandardScaler(), LAST), X[["a"]], y)
     del model[-1].coef_
     opened = SimpleNamespace(recipe=Recipe(LAST), classes=np.arange(2), domain={"box": [[-1, 1]]}, X=X[["a"]])
-    assert two_models.read_reason(affine_scores.table(opened, model, 40).ravel()) == "reading it raised AttributeError"
+    assert (
+        two_models.decode_reason(affine_scores.table(opened, model, 40).ravel()) == "reading it raised AttributeError"
+    )
 
 
 def test_answers_that_are_not_those_of_the_coefficients_are_noticed(monkeypatch):
-    (X, y), last = frame(), affine_scores.last_step
-    model = models.fit(make_pipeline(StandardScaler(), LAST), X[["a", "b"]], y)
+    (X, y), last = frame(), affine_scores.read_last_step
+    model = models.fit(make_pipeline(StandardScaler(), LAST), X[AB], y)
     said = model.predict_proba
     model.predict_proba = lambda X: 0.9 * said(X) + 0.05
-    monkeypatch.setattr(affine_scores, "last_step", lambda model: (model[:-1], last(model[-1])[1]))
+    monkeypatch.setattr(affine_scores, "read_last_step", lambda model: (model[:-1], last(model[-1])[1]))
     with pytest.raises(affine_scores.Unread, match="coefficients"):
-        affine_scores.read(model, Domain(box=[(-1, 1)] * 2).payload(), X[["a", "b"]])
+        affine_scores.read(model, Domain(box=[(-1, 1)] * 2).payload(), X[AB])
 
 
 # The gate.

@@ -1,0 +1,451 @@
+"""Logistic regression: where its trainings end, the model without each person, and limits over a declared domain.
+
+scikit-learn minimises ``f / n``, f the sum of the losses plus the penalty divided by C. Its Newton solvers end where
+every component of that gradient is at most ``tol``, whatever the data; otherwise they warn. lbfgs may end sooner,
+without a word; sag, saga and liblinear test no gradient at all.
+
+A minimum, one factor of its Hessian and a Newton step a person are proposed for everybody at once
+(``logistic_moves``); the kernel says how near they are. Whom that leaves open gets further steps, and the last few a
+minimum of their own.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate import kernel
+from privgate.arrays import Float, Index
+from privgate.cases import Kept
+from privgate.kernel.accepted import Accepted
+from privgate.kernel.softmax_release import over_questions
+from privgate.statistics.leakage import largest_change
+from privgate.subject.containers import take
+from privgate.subject.subject import Subject
+from privgate.theorems import hypotheses
+from privgate.theorems.certificate import Certified, Theorem, Units, accepted_arrays, accepted_settings, people_of
+from privgate.theorems.closed_form import Asked, Declined, Engine
+from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
+from privgate.theorems.logistic_moves import Certificate as Proposal
+from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
+from privgate.theorems.retrained import Retrained, Status
+
+#: solvers that end by their gradient or warn
+PROMISING = ("newton-cholesky", "newton-cg")
+ADVICE = "set solver='newton-cholesky', tol=1e-8 in the recipe"
+_WORK = 1e8  # multiplications spent on refits that are looked at: all of them for small data, where trouble is
+_FEW = 10  # fewer refits than this say nothing
+_SHARE = 3  # the registered model may need at most this share of ``max_iter``, so that refits have enough
+_ROUNDED = 10.0  # rounding of the gradient, bounded for the worst case, may be this many times what the test asks for
+#: parameters beyond which the Hessian and its inverse take more than 1 GB, and beyond which it is too large to factor
+LARGEST, _PARAMETERS = 8000, 2_500
+TOLERANCE = 1e-6  # nats; wanted bound on the error of each log-probability, two digits below any limit of a policy
+#: nats; where both trainings together may stop further than this from their minima, leave-one-out measures the solver
+STOPPED_SHORT = 0.05
+#: nats by which a training may miss its minimum anywhere in a domain; beyond, a limit would be about the solver
+_SHORT_ANYWHERE = 0.5
+#: log-odds from which on a released probability has lost digits, or is 0; of two classes, 1 - p
+_DEEPEST, _DIGITS_OF_TWO = 700.0, 34.6
+_MOVES = 30_000_000  # parameters of models without a person that are in memory at once
+_STEPS, _ALONE = 2e10, 1e10  # multiplications spent on further steps, and on minima of their own
+_LOOSE = 1.02  # how many times what it would be without errors a limit may be, before it is worth more work
+_ILL = "the Hessian is too ill-conditioned for a certificate"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is minimised on all training records, and what is known of every training on these, or on fewer."""
+
+    subject: Subject
+    loss: Loss
+    intercept: bool  # whether the last parameter is one
+    u: Float  # (C, p): parameters trained on all records, the intercept last; one row for two classes
+    allowed: Float  # (p,): largest size of a component of f's gradient where a training ends, rounding included
+    why: str = ""  # why no gradient is promised; empty if it is bounded
+    seen: int = 0  # refits that were looked at; all ended by the gradient test
+
+    @cached_property
+    def minimum(self) -> Minimum:
+        """Near the minimum; may raise ``LinAlgError``."""
+        return self.loss.minimise(self.u - self.loss.shared * self.u.mean(axis=0))
+
+    @cached_property
+    def pool(self) -> Float:
+        """Records that train, then candidates, the intercept's column of ones last, (P, p)."""
+        return _design(matrix(self.subject), intercept=self.intercept)
+
+    def group(self, units: Index) -> Index:
+        """Return whose each record is: the ``units`` in their order; everybody else is one person."""
+        return np.minimum(people_of(self.subject, units), len(units))
+
+    def estimate_distance(self, X: Float) -> Float:
+        """Return about how far scores at rows of X may be from the minimum's where a training ends, (m,)."""
+        C, p = self.u.shape
+        allowed, inverse = np.tile(self.allowed, C), np.linalg.inv(self.minimum[2])
+        blocks = inverse.reshape(C, p, C, p)
+        square = np.stack([np.einsum("np,pq,nq->n", X, blocks[c, :, c], X, optimize=True) for c in range(C)])
+        return np.asarray(np.sqrt(allowed @ np.abs(inverse) @ allowed * np.maximum(square, 0.0).max(axis=0)))
+
+    def case(
+        self, questions: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
+    ) -> kernel.Case:
+        """Return what the kernel is asked, with the arrays of a certificate and of questions."""
+        loss = self.loss
+        records = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
+        settings = {"classes": loss.K, "intercept": self.intercept, **settings}
+        return kernel.Case("logistic", questions, settings, {**records, "allowed": self.allowed, **arrays})
+
+
+def refuse_recipe(estimator: Any) -> str:
+    """Return why no training of a logistic regression promises a small gradient of a softmax loss; empty if it may."""
+    if estimator.penalty not in ("deprecated", "l2") or (estimator.l1_ratio or 0) != 0:
+        return "the penalty is not L2"
+    if not np.isfinite(estimator.C):
+        return "there is no penalty, so no minimiser need exist"
+    if estimator.class_weight is not None and not isinstance(estimator.class_weight, dict):
+        return "balanced class weights depend on who is there"
+    if getattr(estimator, "multi_class", "deprecated") not in ("deprecated", "auto", "multinomial"):
+        return "one-versus-rest classifiers are no softmax model"
+    if estimator.solver in (*PROMISING, "lbfgs"):
+        return ""
+    return f"{estimator.solver} does not stop by its gradient, so where a refit stops is unknown; {ADVICE}"
+
+
+@lru_cache(maxsize=4)
+def pose_problem(subject: Subject) -> Problem:
+    """Return the problem of a recipe that ``refuse_recipe`` agreed to, on a finite table; it is trained on it."""
+    estimator, codes = subject.recipe.library_estimator, subject.label_codes
+    X = _design(subject.data.X, intercept=estimator.fit_intercept)
+    penalty = np.full(X.shape[1], 1.0 / estimator.C)
+    if estimator.fit_intercept:
+        penalty[-1] = 0.0
+    named = estimator.class_weight or {}
+    weight = np.array([float(named.get(label, 1.0)) for label in subject.classes.tolist()])[codes]
+    u, steps, warned = _train(subject, np.arange(len(X)))
+    (n, p), size, eps = X.shape, np.abs(X), float(np.finfo(np.float64).eps)
+    tests, logits = float(weight.sum()) * float(estimator.tol), float((size @ np.abs(u).T).max(initial=0.0))
+    # Residuals are at most 1, and sums of n terms lose at most n units of roundoff of the sum of their sizes. Logits
+    # lose p of theirs, and newton-cholesky adds them up over its steps; a quarter enters a residual.
+    rounding = eps * ((n + p + 50) * (1 + logits) * size.sum(axis=0) + 4 * np.abs(u).max(axis=0) / estimator.C)
+    rounding *= max(1.0, float(weight.max()))
+    allowed = np.where((X != 0).any(axis=0), tests + rounding, 0.0)
+    loss = Loss(X, codes, weight, penalty, len(subject.classes))
+    problem = Problem(subject, loss, bool(estimator.fit_intercept), u, allowed)
+    if why := warned or _exceed(problem.loss, u, allowed + rounding):
+        why = f"the solver did not end by its gradient ({why}); {ADVICE}"
+    elif not (rounding <= _ROUNDED * tests).all():
+        why = f"tol={estimator.tol:g} is below what float64 resolves on these data; scale the features"
+    why, seen = (why, 0) if why else _look_at_refits(problem, steps, allowed + rounding)
+    return replace(problem, why=why, seen=seen)
+
+
+def _look_at_refits(problem: Problem, steps: int, allowed: Float) -> tuple[str, int]:
+    """Return (why refits may end anywhere, how many were seen): all where that is cheap, else of the riskiest.
+
+    ``steps`` is what the training on everybody needed; lbfgs is not believed unseen.
+    """
+    subject, loss, size = problem.subject, problem.loss, float(problem.loss.X.size * problem.loss.C)
+    estimator, everyone = subject.recipe.library_estimator, np.arange(subject.data.n)
+    if estimator.solver == "lbfgs":  # in multiplications; for small data a step is the time of Python
+        cost = max(4 * size, 2e4)
+    else:
+        cost = max(size * (problem.u.size if estimator.solver == "newton-cholesky" else 50), 5e4)
+    own = np.exp(log_softmax(loss.X @ problem.u.T))[everyone, loss.label]
+    pull = (1 - own) * np.linalg.norm(loss.X - loss.X.mean(axis=0), axis=1)
+    people = np.argsort(-np.bincount(subject.data.units.owner, pull), kind="stable")
+    people = people[~vanishing(subject, people)]
+    many = int(_WORK / (steps * cost))
+    few = people[: many if many >= _FEW else 0]
+    if len(few) < len(people):
+        if estimator.solver not in PROMISING:
+            return f"a refit by {estimator.solver} may stop before its gradient is small; {ADVICE}", 0
+        if steps * _SHARE > estimator.max_iter:
+            return f"refits may need more than max_iter={estimator.max_iter} steps; raise it", 0
+    for k in few:
+        rows = np.setdiff1d(everyone, subject.data.units[int(k)])
+        u, _, warned = _train(subject, rows)
+        if why := warned or _exceed(loss.keep(rows), u, allowed):
+            return f"a refit did not end by its gradient ({why}); {ADVICE}", 0
+    return "", len(few)
+
+
+def _design(X: Any, *, intercept: bool) -> Float:
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    return np.column_stack([X, np.ones(len(X))]) if intercept else X
+
+
+def _train(subject: Subject, rows: Index) -> tuple[Float, int, str]:
+    """Return (parameters (C, p), steps, what it warned of) of the recipe trained on some records."""
+    import scipy.linalg as sl
+    from sklearn.exceptions import ConvergenceWarning
+
+    estimator, X = subject.recipe.library_estimator, subject.data.X
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = estimator.fit(take(X.tocsr() if hasattr(X, "tocsr") else X, rows), subject.data.y[rows])
+    u = np.column_stack([model.coef_, model.intercept_]) if estimator.fit_intercept else np.asarray(model.coef_)
+    alarms = (ConvergenceWarning, sl.LinAlgWarning)
+    bad = [str(w.message) for w in caught if issubclass(w.category, alarms) or "Line Search" in str(w.message)]
+    return u.astype(np.float64), max(1, int(np.max(model.n_iter_))), " ".join(bad[0].split())[:60] if bad else ""
+
+
+def _exceed(loss: Loss, u: Float, allowed: Float) -> str:
+    """Return by how much the gradient at ``u`` is larger than allowed, twice the rounding included; empty if not."""
+    size = np.abs(loss.gradient(u))
+    return "" if (size <= allowed).all() else f"{size.max():.2g} is left of it, {allowed.max():.2g} is allowed"
+
+
+def log_softmax(Z: Float) -> Float:
+    """Return log-probabilities (m, K) from scores (m, C), of the second of two classes or of all."""
+    Z = np.column_stack([np.zeros(len(Z)), Z]) if Z.shape[1] == 1 else Z
+    return np.asarray(Z - np.logaddexp.reduce(Z, axis=1)[:, None])
+
+
+class Logistic(Engine):
+    """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
+
+    ``error`` is what the kernel says of both models: how far from them any two trainings may end whose gradients are
+    as small as the user's solver leaves them. A person for whom that is more than 0.05 nats is refitted, and so are all
+    where the solver stops by something else (docs/mathematics.md, sections 6.3 and 6.4).
+    """
+
+    name = "logistic"
+    hands_on = "no Newton step of theirs could be certified, or the solver's tolerance is too coarse"
+    complements = True
+    certain = True
+
+    def supports(self, subject: Subject) -> str:
+        """Return why the recipe or data is not covered; empty if it is."""
+        estimator = estimator_of(subject, "LogisticRegression")
+        if estimator is None:
+            return "the recipe is not scikit-learn's LogisticRegression"
+        if why := design_refusal(subject) or refuse_recipe(estimator):
+            return why
+        return "there is one class only" if len(subject.classes) < 2 else ""
+
+    def declines(self, subject: Subject) -> str:
+        """Return why ``answers`` will decline; empty if it answers. Estimates of a supported subject."""
+        problem = pose_problem(subject)
+        if problem.why:
+            return problem.why
+        if problem.u.size > LARGEST:
+            return "the Hessian is too large for a certificate"
+        try:
+            near = problem.estimate_distance(problem.loss.X).min() <= STOPPED_SHORT
+        except np.linalg.LinAlgError:
+            return _ILL
+        far = "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the solver"
+        return "" if near else f"{far}; {ADVICE}"
+
+    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+        """Return everybody who can be certified, and those left to refits; or raise ``Declined``, which says why."""
+        subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
+        if why := self.declines(subject):
+            raise Declined(why)
+        problem = pose_problem(subject)
+        most, error = max(1, _MOVES // problem.u.size), np.zeros(len(units))
+        log_with, log_without = np.empty((2, len(row_unit), len(subject.classes)))
+        try:
+            for first in range(0, len(units), most):
+                some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
+                rows = row_unit[some] - first, problem.pool[row_query[some]]
+                answers = _answer(problem, part, rows, asked.limits)
+                log_with[some], log_without[some] = answers.log_with, answers.log_without
+                error[first : first + most] = answers.error
+        except (kernel.Refused, np.linalg.LinAlgError) as exc:
+            raise Declined(f"{_ILL} ({exc})") from exc
+        gone = vanishing(subject, units)
+        log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
+        undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
+        of_all = (units, asked.seeds[:1], asked.rows, log_with[None], log_without[None])
+        retrained = Retrained.of(self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined)
+        kept = gone | (error <= STOPPED_SHORT)
+        return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
+
+    def notes(self, subject: Subject) -> dict[str, float]:
+        """Return how far the delivered model is from its own minimum (docs/mathematics.md, section 6.4).
+
+        ``gradient`` is the largest component of its gradient (scikit-learn's objective, divided by n C); ``distance``
+        the largest difference of a log-probability to the minimiser's over the pool, nats; ``allowed`` about how large
+        that may be for a training on these records that ends by its gradient; ``seen`` how many refits were seen to.
+        """
+        problem = pose_problem(subject)
+        theirs, ours = (log_softmax(problem.pool @ u.T) for u in (problem.u, problem.minimum[0]))
+        return {
+            "gradient": float(np.abs(problem.loss.gradient(problem.u)).max()) / subject.data.n,
+            "distance": float(np.abs(theirs - ours).max()),
+            "allowed": float(problem.estimate_distance(problem.pool).max()),
+            "seen": float(problem.seen),
+        }
+
+
+class _Answers(NamedTuple):
+    """Answers at rows; of each person the largest change, how far it may be off, and whether more work may help."""
+
+    log_with: Float
+    log_without: Float
+    change: Float
+    error: Float
+    loose: NDArray[np.bool_]
+
+
+def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: tuple[float, ...]) -> _Answers:
+    """Return answers about units as near as the budget allows; of ``rows``, whom each question is about comes first."""
+    (whose, X), loss, people = rows, problem.loss, np.arange(len(units))
+    leaving = Leaving(loss, problem.group(units), problem.minimum)
+    proposal = leaving.propose(people)
+    known = kernel.everybody(problem.case("own", leaving.person, proposal))
+
+    def judge(proposal: Proposal, before: _Answers | None = None) -> _Answers:
+        case = problem.case("own", leaving.person, {**proposal, "rows": X, "whose": whose})
+        z0, e0, z1, e1 = kernel.near(case, known)
+        change, error, loose = np.zeros((3, len(units)))
+        answers = _Answers(log_softmax(z0), log_softmax(z1), change, error, loose > 0)
+        np.maximum.at(change, whose, largest_change(answers.log_with, answers.log_without))
+        np.maximum.at(error, whose, e0 + e1)
+        np.maximum.at(answers.loose, whose, e1 > 2 * e0 + TOLERANCE)
+        if before is not None:
+            worse = ~(error < before.error)
+            for old, new, some in zip(before, answers, (worse[whose], worse[whose], worse, worse, worse), strict=True):
+                new[some] = old[some]
+        return answers
+
+    def choose(answers: _Answers, wanting: NDArray[np.bool_], most: int) -> Index:
+        """Return who gets more work: all who want it if that is affordable, else those who may decide something."""
+        low, high = np.maximum(answers.change - answers.error, 0.0), answers.change + answers.error
+        urgent = ~(answers.error <= STOPPED_SHORT)
+        for limit in limits:
+            urgent |= (low <= limit) & (limit < high)
+        if wanting.sum() > most:
+            wanting = wanting & (urgent | (high > low.max(initial=0.0)))
+        return np.sort(_rank(wanting, urgent, high)[:most])
+
+    answers, size = judge(proposal), loss.X.size * loss.C
+    affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
+    wanting = choose(answers, answers.error > TOLERANCE, int(_STEPS / (16 * size)))
+    if len(wanting) > affordable:
+        answers = judge(leaving.refine(proposal, wanting, rounds=1), answers)
+        wanting = choose(answers, answers.loose, affordable)
+    return judge(leaving.minimise_alone(proposal, wanting), answers) if len(wanting) else answers
+
+
+def _rank(wanting: NDArray[np.bool_], urgent: NDArray[np.bool_], high: Float) -> Index:
+    """Return who wants more work, the urgent first, then the largest."""
+    order = np.lexsort((-np.where(np.isinf(high), 0.0, high), ~urgent))
+    return np.asarray(order[wanting[order]])
+
+
+LOGISTIC = Logistic()
+
+
+class Newton(Theorem):
+    """Where the minimum goes without a person, as far as the kernel follows; section 6.3 of the mathematics."""
+
+    name = "newton"
+    source = "privgate/kernel/logistic.py; docs/mathematics.md, section 6.3"
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply, or the kernel will say nothing of everybody's model; empty if it may."""
+        if why := hypotheses.refusal(subject, "LogisticRegression"):
+            return why
+        X, classes = hypotheses.dense(subject.data.X), len(subject.classes)
+        if X is None:
+            return "the features are not finite numbers"
+        estimator = estimator_of(subject, "LogisticRegression")
+        if why := hypotheses.single_precision(subject.data.X) or refuse_recipe(estimator):
+            return why
+        otherwise = (
+            "for queries without limits DTP is infinite; declare the range of every feature, TrainingData(X, y, "
+            "domain=Domain(box=[(low, high), …])), and let the endpoint refuse anything else"
+        )
+        if isinstance(reach := hypotheses.declared(subject, X, otherwise), str):
+            return reach
+        if (parameters := (1 if classes == 2 else classes) * (X.shape[1] + 1)) > _PARAMETERS:
+            return f"{parameters} parameters make the Hessian too large to factor"
+        problem = pose_problem(subject)
+        if problem.why:
+            return problem.why
+        loss, u, d = problem.loss, problem.u, X.shape[1]
+        u = np.concatenate([np.zeros_like(u), u]) if classes == 2 else u
+        apart = u[:, None] - u[None]
+        ranges = reach.maximum(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
+        # of two classes the first is released as 1 - p
+        if np.abs(ranges).max() > _DEEPEST or (classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
+            what = "float64 holds some probabilities of the domain in too few digits"
+            return f"{what}; declare a narrower domain or lower C"
+        curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
+        ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
+        # a gradient that is left moves the parameters by at least this much, and scores by that times a question
+        if float(np.linalg.norm(problem.allowed / curve) * np.linalg.norm(reach.best(ends))) > _SHORT_ANYWHERE:
+            return f"its tolerance lets the solver stop far from its own minimum; {ADVICE}"
+        return ""
+
+    def canonical(self, subject: Subject, units: Index, case: kernel.Case) -> kernel.Case:
+        """Return what is minimised; ``allowed`` as it is where it is at least what the solver's test leaves open."""
+        problem, reach = pose_problem(subject), hypotheses.reach(subject)
+        least, stated = (1 - 1e-3) * problem.allowed, case.arrays.get("allowed", np.zeros(0))
+        enough = stated.shape == least.shape and (stated >= least).all()
+        arrays = {**accepted_arrays(reach, int(subject.data.X.shape[1])), "allowed": stated if enough else least}
+        return problem.case("any", problem.group(units), arrays, **accepted_settings(reach))
+
+    def certify(self, about: Units) -> Certified:
+        """Return the kernel's limits of each of the units."""
+        units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
+        person, loss = problem.group(units), problem.loss
+        settings = {"limit": 1.0 if about.limit is None else float(about.limit), **accepted_settings(reach)}
+        accepted = accepted_arrays(reach, loss.X.shape[1] - problem.intercept)
+
+        def judge(proposal: Proposal) -> Kept:
+            return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
+
+        def combine() -> kernel.Limits:
+            return kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
+
+        try:
+            leaving = Leaving(loss, person, problem.minimum)
+            proposal = leaving.propose(np.arange(len(units)))
+            cases = [judge(proposal)]
+        except (kernel.Refused, np.linalg.LinAlgError):
+            return Certified.nothing(units)
+        size, nearly = loss.X.size * loss.C, _estimate(problem, cases[0].case, len(units))
+        refined, alone = int(2 * _STEPS / (8 * size)), int(3 * _ALONE / (10 * size * loss.C * loss.X.shape[1]))
+        for improve, most in ((leaving.refine, refined), (leaving.minimise_alone, alone)):
+            high = combine().high
+            urgent = np.isinf(high) & np.isfinite(nearly)
+            if about.limit is not None:
+                urgent |= (nearly <= about.limit) & (about.limit < high)
+            if len(some := _rank(urgent | (high > _LOOSE * nearly), urgent, high)[:most]):
+                proposal = improve(proposal, np.sort(some))
+                cases.append(judge(proposal))
+        limits, gradient = combine(), float(problem.allowed.max())
+        ends = (
+            "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
+            f"{gradient:.2g} (sum over records); {problem.seen} refits were seen to"
+        )
+        return Certified(limits.high, limits.low, (reach.words(), ends), cases=tuple(cases))
+
+
+def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:
+    """Return about what the limits of the first people are where nothing errs, (people,); infinite without a move."""
+    at, moves = case.arrays["at"], case.arrays["moves"][:people]
+    if problem.loss.K == 2:
+        at, moves = np.stack([0 * at[0], at[0]]), np.stack([0 * moves[:, 0], moves[:, 0]], axis=1)
+    if not problem.intercept:
+        at, moves = (np.concatenate([v, np.zeros((*v.shape[:-1], 1))], axis=-1) for v in (at, moves))
+    known, high = np.isfinite(moves).all(axis=(1, 2)), np.full(people, np.inf)
+    accepted, none = Accepted.of(case, at.shape[1] - 1), np.zeros(int(known.sum()))
+    exact: dict[str, Any] = {
+        "errors": (0.0, none),
+        "rounded": (np.zeros(()), none),
+        "limit": float(case.settings["limit"]),
+    }
+    with np.errstate(all="ignore"):
+        high[known] = over_questions(accepted, at, moves[known], **exact)
+    return high
+
+
+NEWTON = Newton()
