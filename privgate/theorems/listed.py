@@ -13,7 +13,6 @@ from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import TOLERANCE
-from privgate.theorems.hypotheses import Reach
 from privgate.theorems.retrained import REFIT, Retrained, Status
 
 #: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)
@@ -23,10 +22,7 @@ WITH, WITHOUT = "listed_with", "listed_without"
 def container(subject: Subject) -> Any:
     """Return the listed questions as the recipe's kind of records; None where none are listed.
 
-    Raises
-    ------
-    SubjectError
-        Records of this kind cannot hold some question.
+    ``SubjectError``: records of this kind cannot hold some question.
     """
     domain = subject.accepted
     if domain is None or domain.queries is None:

@@ -35,35 +35,27 @@ class Retrained:
     """Models with and without each person, evaluated at queries.
 
     A row is one (person, query) pair, so that people may have several records. S seeds, R rows, K classes, U people.
-
-    Parameters
-    ----------
-    units : int64 array of shape (U,)
-        Positions in ``TrainingData.units``, each once.
-    seeds : tuple of (int or None), length S
-        ``log_with[s]`` and ``log_without[s]`` used the same seed. One entry for training without randomness.
-    row_unit, row_query : int64 arrays of shape (R,)
-        Position in ``units`` that each row belongs to, ascending; and a row of the pool, the query.
-    log_with, log_without : float64 array of shape (S, R, K)
-        Natural log-probabilities; ``-inf`` is a probability of 0. NaN is refused, but of people without a model.
-    error : float64 array of shape (U,)
-        Limit of the absolute error of every log-probability of the person; 0 where exact, ``nan`` where unknown.
-    status, engine, reason
-        How far to trust each person's model, whose answers they are, and why a model is missing or was handed on.
-    changes : mapping name -> array
-        What theorems need beside probabilities, first axes (S, U).
     """
 
+    #: shape (U,): positions in ``TrainingData.units``, each once
     units: Index
+    #: ``log_with[s]`` and ``log_without[s]`` used the same seed. One entry for training without randomness
     seeds: Seeds
+    #: shape (R,): position in ``units`` that each row belongs to, ascending; and a row of the pool, the query
     row_unit: Index
     row_query: Index
+    #: shape (S, R, K): natural log-probabilities; ``-inf`` is a probability of 0. NaN is refused, but of people without
+    #: a model
     log_with: Float
     log_without: Float
+    #: shape (U,): limit of the absolute error of every log-probability of the person; 0 where exact, ``nan`` where
+    #: unknown
     error: Float
+    #: how far to trust each person's model, whose answers they are, and why a model is missing or was handed on
     status: NDArray[Any]
     engine: NDArray[Any]
     reason: Mapping[int, str] = field(default_factory=dict)
+    #: name -> array: what theorems need beside probabilities, first axes (S, U)
     changes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

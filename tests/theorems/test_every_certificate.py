@@ -15,7 +15,6 @@ from privgate.check import confirm
 from privgate.run import refit
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.logistic import LOGISTIC
 from tests.in_process import InProcess
 from tests.leaving_out import answer
 
