@@ -206,7 +206,7 @@ class Sharded(Classifier):
 
     @property
     def alpha(self) -> float:
-        """Smoothing of votes and averaged probabilities with ``votes_bound`` at most ``dtp``, rounded up."""
+        """Smoothing with which votes and averaged probabilities move by ``dtp`` at most (Theorem 12.2), rounded up."""
         return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
     def bound(self, shards: int) -> float:

@@ -196,7 +196,8 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
     if not wide and ((sides < ALONE * scale).any() or sides.min() < 1e-7 * sides.max()):
         raise Declined(near)
     rounding = np.finfo(np.float64).eps * np.linalg.cond(G / scale[:, None] / scale, 1)
-    return np.linalg.solve(L, X.T).T, 1 / float(np.linalg.cond(L)), float(rounding)
+    ratio = 1.0 if wide else 1 / float(np.linalg.cond(L))  # a penalty leaves no direction to drop
+    return np.linalg.solve(L, X.T).T, ratio, float(rounding)
 
 
 def pull_away(half: Float, rest: Float, unit: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:

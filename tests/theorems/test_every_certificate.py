@@ -93,7 +93,7 @@ def test_five_hundred_instances_of_each_family(name):
     furthest = 0.0
     for seed in range(1000, 1500):
         if said := catalogue.THEOREMS[name].applies(FAMILIES[name](np.random.default_rng(seed)).subject):
-            assert "stops" in said, said  # a solver at its limit; nothing else may silence a family
+            assert "stops" in said or "rounding" in said, said  # nothing else may silence a family
             refused += 1
             continue
         found, changes = compare(name, seed)
