@@ -4,7 +4,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from nasty import ascent, change, fitted
+from families import Instance
 from sklearn.linear_model import LogisticRegression
 
 from privgate import Domain, Recipe, Subject, TrainingData
@@ -83,18 +83,17 @@ def truth(subject, units):
     X, everyone, (low, high) = np.asarray(data.X), np.arange(data.n), np.array(data.domain.box).T
     corners = np.array(list(itertools.product(*data.domain.box)))
     queries = np.concatenate([corners, X, low + (high - low) * rng.random((200, X.shape[1]))])
-    full, most = fitted(subject, everyone), np.full((3, len(units)), np.inf)
+    instance, most = Instance(subject, queries), np.full((3, len(units)), np.inf)
     box, none = Accepted(low, high, np.ones(len(low), dtype=bool), (), np.inf, np.inf, whole=False), np.zeros(1)
     for k, unit in enumerate(units):
         rows = np.setdiff1d(everyone, data.units[unit])
         if len(np.unique(data.y[rows])) < len(subject.classes):
             continue
-        left = fitted(subject, rows)
-        most[0, k] = change(full, left, queries, subject).max()
-        most[0, k] = max(most[0, k], ascent(full, left, queries, data.domain, subject, rng, rounds=12))
+        full, left = instance.pair(unit)
+        most[0, k] = max(instance.change(full, left, queries).max(), instance.climb(unit, rng, rounds=12))
         u, v = parameters(full), parameters(left)
         most[1, k] = over_questions(box, u, (v - u)[None], errors=(0.0, none), rounded=(0.0, none), limit=0.0)[0]
-        most[2, k] = change(full, left, X[data.units[unit]], subject).max()
+        most[2, k] = instance.change(full, left, X[data.units[unit]]).max()
     return Truth(*most)
 
 
