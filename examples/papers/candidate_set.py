@@ -21,7 +21,7 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems.catalogue import find_closed_form
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.logistic import LARGEST
+from privgate.theorems.newton import LARGEST
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

@@ -16,7 +16,7 @@ from privgate.theorems.closed_form import Engine
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.listed import ListedQuestions
-from privgate.theorems.logistic import LOGISTIC, NEWTON
+from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import OTHER_KIND, seen
 from privgate.theorems.retrained import Retrained
 from privgate.theorems.two_models import LINEAR

@@ -15,7 +15,7 @@ from privgate.kernel.sample import plan_looks
 from privgate.models import SmoothedNeighbors
 from privgate.theorems import catalogue
 from privgate.theorems.certificate import Units
-from privgate.theorems.logistic import Newton
+from privgate.theorems.newton import Newton
 from privgate.theorems.retrained import REFIT
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome

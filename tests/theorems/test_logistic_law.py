@@ -8,7 +8,7 @@ from nasty_logistic import subject_of, truth
 
 from privgate.statistics.leakage import largest_change
 from privgate.theorems.closed_form import Asked, Declined
-from privgate.theorems.logistic import LOGISTIC, NEWTON
+from privgate.theorems.newton import LOGISTIC, NEWTON
 
 
 def verify(seed, count, most):

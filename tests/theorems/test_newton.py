@@ -7,8 +7,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privgate.theorems.closed_form import Asked, Declined
-from privgate.theorems.logistic import LOGISTIC as ENGINE
 from privgate.theorems.logistic_moves import Leaving
+from privgate.theorems.newton import LOGISTIC as ENGINE
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -162,7 +162,7 @@ def test_models_of_few_units_at_a_time_are_the_same(direct, monkeypatch):
     groups = np.random.default_rng(1).integers(0, 25, 60)
     subject = direct.subject(LogisticRegression(**TIGHT), *sample(60, 5, 3), groups=groups)
     whole = check_everybody(subject)
-    monkeypatch.setattr("privgate.theorems.logistic._MOVES", 7 * 18)
+    monkeypatch.setattr("privgate.theorems.newton._MOVES", 7 * 18)
     parts, _ = answer(subject)
     np.testing.assert_array_equal(parts.row_query, whole.row_query)
     np.testing.assert_allclose(parts.log_without, whole.log_without, atol=1e-7)

@@ -30,7 +30,7 @@ from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
 from privgate.theorems import catalogue, first_steps, pipelines
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.logistic import LOGISTIC
+from privgate.theorems.newton import LOGISTIC
 from privgate.theorems.pipelines import seen
 
 KINDS = ["a", "b", "c"]
