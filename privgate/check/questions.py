@@ -1,4 +1,4 @@
-"""Request to measurement: each metric names the function that answers it."""
+"""Request to measurement: each metric names the function that answers it, which is imported only where it measures."""
 
 from importlib import import_module
 
@@ -7,24 +7,6 @@ from privgate.evidence import Measurement, Precondition, Request
 from privgate.policy.rules import METRICS
 from privgate.run.needs import Need
 from privgate.run.run import Run
-
-#: metric -> the function that measures it, imported only when something is measured: who verifies needs no engine
-MEASURED: dict[str, str] = {
-    "dtp": "privgate.influence.measures:measure_dtp",
-    "deletion_capacity": "privgate.claims.capacity:count_deletions",
-    "attack_advantage": "privgate.membership.attack_measures:advantage",
-    "dp_epsilon": "privgate.claims.epsilon:measure_epsilon",
-    "dp_attack_accuracy_bound": "privgate.claims.epsilon:measure_attack_accuracy",
-    "attack_tpr": "privgate.membership.attack_measures:members_found",
-    "dp_epsilon_lower_bound": "privgate.claims.audit:measure_lower_bound",
-    "attack_accuracy": "privgate.membership.attack_measures:accuracy",
-    "generalization_gap": "privgate.membership.loss_gap:measure_gap",
-    "sensitivity": "privgate.influence.measures:measure_sensitivity",
-    "pdtp": "privgate.influence.measures:measure_pdtp",
-    "file_records": "privgate.file.measure:count_records",
-    "attribute_advantage": "privgate.membership.sensitive:advantage",
-    "robust_advantage": "privgate.membership.distance:advantage",
-}
 
 
 def measure(run: Run, request: Request) -> Measurement:
@@ -37,8 +19,8 @@ def measure(run: Run, request: Request) -> Measurement:
         wanted = " or ".join(sorted(metric.answers, reverse=True))
         what = f"{metric.name!r} is about {wanted}, and this model answers with {answers}{how}; nothing was measured"
         return Measurement(request, problem=what, applicable=False)
-    module, _, function = MEASURED[metric.name].partition(":")
-    measured: Measurement = getattr(import_module(module), function)(run, request)
+    module, _, function = metric.measured_by.partition(":")
+    measured: Measurement = getattr(import_module(f"privgate.{module}"), function)(run, request)
     return measured
 
 

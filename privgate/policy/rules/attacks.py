@@ -185,6 +185,7 @@ class AttackAccuracy(MembershipRule):
     about = _attack(
         "attack_accuracy",
         "Attack accuracy (guessing: 50 %)",
+        measured_by="membership.attack_measures:accuracy",
         reaches="0.5 (guessing) to 1 (always right)",
         guessing=0.5,
         figure="balanced accuracy",
@@ -218,6 +219,7 @@ class AttackAdvantage(MembershipRule):
     about = _attack(
         "attack_advantage",
         "Attack advantage (guessing: 0)",
+        measured_by="membership.attack_measures:advantage",
         reaches="0 (guessing) to 1 (all members flagged, nobody else)",
         guessing=0.0,
         figure="TPR less FPR",
@@ -251,6 +253,7 @@ class AttackTpr(MembershipRule):
     about = _attack(
         "attack_tpr",
         "Members found at a low rate of false accusations",
+        measured_by="membership.attack_measures:members_found",
         reaches="at_fpr (guessing) to 1 (all members found)",
         figure="TPR at an FPR",
     )
@@ -323,6 +326,7 @@ class GeneralizationGap(ScopedRule):
     about = Metric(
         "generalization_gap",
         "Better on its training data than on candidates",
+        measured_by="membership.loss_gap:measure_gap",
         question="membership",
         reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
         unit="",
@@ -375,6 +379,7 @@ class AttributeAdvantage(CandidatesRule):
     about = Metric(
         "attribute_advantage",
         "A sensitive feature guessed oftener of members (no difference: 0)",
+        measured_by="membership.sensitive:advantage",
         reaches="0 (members' features are guessed as often as others') to 1 (all of members, none of others)",
         unit="fraction",
         guessing=0.0,
@@ -430,6 +435,7 @@ class RobustAdvantage(CandidatesRule):
     about = Metric(
         "robust_advantage",
         "Members told by how far the nearest wrong answer is",
+        measured_by="membership.distance:advantage",
         reaches="0 (members' records lie no farther from a wrong answer than others') to 1 (all of them, none of "
         "others)",
         unit="fraction",

@@ -35,6 +35,7 @@ from privgate.policy.rules.rule_base import wrong
 METRIC = Metric(
     "deletion_capacity",
     "People who can be erased without retraining",
+    measured_by="claims.capacity:count_deletions",
     question="claim",
     reaches="0 (no guarantee) to unlimited (learns nothing); people",
     unit="people",

@@ -27,6 +27,7 @@ from privgate.policy.rules.rule_base import wrong
 METRIC = Metric(
     "dp_attack_accuracy_bound",
     "Best accuracy that any attack can have",
+    measured_by="claims.epsilon:measure_attack_accuracy",
     question="claim",
     reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
     unit="fraction",

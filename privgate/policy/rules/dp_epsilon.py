@@ -30,6 +30,7 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 METRIC = Metric(
     "dp_epsilon",
     "Differential-privacy guarantee",
+    measured_by="claims.epsilon:measure_epsilon",
     question="claim",
     reaches="0 (learns nothing) to infinity (no guarantee); nats",
     unit="nats",

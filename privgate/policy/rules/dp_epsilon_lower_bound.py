@@ -30,6 +30,7 @@ from privgate.verdict import Finding, Outcome
 METRIC = Metric(
     "dp_epsilon_lower_bound",
     "Audit of the guarantee",
+    measured_by="claims.audit:measure_lower_bound",
     question="claim",
     reaches="0 (nothing found) to about the logarithm of the number of audited models; nats",
     unit="nats",

@@ -28,6 +28,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "dtp",
     "Influence of one person on any answer",
+    measured_by="influence.measures:measure_dtp",
     question="influence",
     reaches=REACHES,
     unit="nats",

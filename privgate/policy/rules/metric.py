@@ -34,6 +34,8 @@ class Metric:
     unit: str
     #: the worst value that can be measured at all; NaN where the request decides
     worst: float
+    #: ``room.file:function`` of the package that measures it; a name only, because who verifies needs nothing of it
+    measured_by: str = ""
     #: what is reached by knowing nothing, if it is always the same: a limit there can never be kept
     guessing: float | None = None
     #: one of {"max", "min"}: "max" if larger is worse, "min" if smaller is worse: what a rule calls its limit

@@ -36,6 +36,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "pdtp",
     "Influence of one person on the answer about that person",
+    measured_by="influence.measures:measure_pdtp",
     question="influence",
     reaches=REACHES,
     unit="nats",

@@ -36,6 +36,7 @@ from privgate.verdict import Outcome
 METRIC = Metric(
     "sensitivity",
     "How far one person moves a regressor's answer",
+    measured_by="influence.measures:measure_sensitivity",
     question="influence",
     reaches="0 (no influence) to infinity; residual deviations, or a share of people",
     unit="residual deviations",

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate.check import questions
 from privgate.evidence import COLUMNS, SENSITIVITY_COLUMNS, Measurement, Request
 from privgate.policy import rules
 from privgate.policy.rules import ALL, METRICS
@@ -68,7 +67,7 @@ def test_its_page_ends_with_an_example_that_is_a_rule(rule):
 def test_its_metric_says_how_it_is_measured_and_what_it_reaches(rule):
     about = rule.about
 
-    assert callable(resolve_name(questions.MEASURED[about.name]))
+    assert callable(resolve_name(f"privgate.{about.measured_by}"))
     assert about.name == rule.metric
     assert about.title
     assert about.reaches
