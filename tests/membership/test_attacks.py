@@ -11,14 +11,13 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.check import gate, questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request
-from privgate.membership import attack_measures, attacks, limits, per_record, rotated
+from privgate.membership import attack_measures, attacks, per_record, rotated
 from privgate.membership import board as attacked
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
 from privgate.run import pool
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
-from privgate.statistics.roc import Decisions
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -130,17 +129,6 @@ def test_null_runs_alarm_at_most_as_often_as_stated(overfitted, blind):
     for b in (overfitted, blind):
         questions.measure(b, ask(attack="any"))
         assert attack_measures.part(b).null_runs.low <= 0.05
-
-
-def test_limits_of_many_null_runs_are_those_by_which_is_judged():
-    counts = np.random.default_rng(0).integers(0, 300, size=(40, 4))
-    counts[:3] = [[0, 9, 0, 9], [9, 0, 9, 0], [0, 5, 400, 0]]
-    for alpha in (0.05, 0.05 / 30):
-        truth = [
-            limits.balanced_accuracy(Decisions(tp=tp, fn=fn, tn=tn, fp=fp), low_alpha=alpha, high_alpha=0.5).low
-            for tp, fn, tn, fp in counts.tolist()
-        ]
-        np.testing.assert_allclose(attack_measures.lower_limits(counts, alpha), truth, rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -360,17 +348,17 @@ def test_subsets_are_balanced_complementary_pairs():
 
 def test_targets_of_single_records_are_drawn_apart_from_the_shadows():
     b = bench(models=10)
-    masks = per_record.independent_masks(b.once(pools.of_run), 400, np.random.default_rng(0))
+    masks = per_record.draw_halves(b.once(pools.of_run), 400, np.random.default_rng(0))
     b_in = masks[:, b.once(pools.of_run).eligible].mean(axis=0)
 
     # 400 independent coins: 5 standard errors
     assert abs(b_in - 0.5).max() < 5 * 0.5 / 20
     assert not any((masks == m).all(axis=1).any() for m in b.once(pool.train).masks)
-    assert b.once(per_record.train).masks.shape == b.once(pool.train).masks.shape
+    assert b.once(per_record.train_targets).masks.shape == b.once(pool.train).masks.shape
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
-    board = overfitted.once(boards.run)
+    board = overfitted.once(boards.make_board)
     attack = attacks.BY_NAME["lira_online"]
     scores = rotated.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
     accuracy = rotated.accuracy_per_record(attack, scores, board.signals.shadow_members)
@@ -410,7 +398,7 @@ def test_small_groups_count_but_are_not_named():
 
 def test_the_gap_is_the_difference_of_mean_losses(overfitted):
     zero_one = questions.measure(overfitted, Request.of("generalization_gap", loss="zero_one", confidence=0.95))
-    board = overfitted.once(boards.run)
+    board = overfitted.once(boards.make_board)
     wrong = board.signals.target.argmax(axis=1) != board.signals.labels
     inside, outside = board.members, ~board.members
 

@@ -10,8 +10,8 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.membership import attacks, numbers
 from privgate.membership import board as boards
-from privgate.membership.attacks.neighbours import in_turn
-from privgate.membership.attacks.self_test import balanced_mask, blind_tolerance, of_label, plant_two_answers, planted
+from privgate.membership.attacks.lira import ratios_in_turn
+from privgate.membership.attacks.self_test import balanced_mask, blind_tolerance, of_label, plant, plant_two_answers
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import auc
@@ -107,7 +107,7 @@ def test_a_leak_beside_the_record_is_found_by_who_asks_there(leaks_beside):
 
 @pytest.mark.quick(1)
 def test_and_by_nobody_who_asks_about_the_record_alone(leaks_beside):
-    board = leaks_beside.once(boards.run)
+    board = leaks_beside.once(boards.make_board)
 
     for attack in attacks.ALL:
         if attack.asks == "record":
@@ -117,7 +117,7 @@ def test_and_by_nobody_who_asks_about_the_record_alone(leaks_beside):
 
 def test_on_a_declared_release_it_is_found_as_well():
     run = bench(Recipe(equal_do_not_vote, seed=3), release=Release("rounded", step=0.05))
-    board = run.once(boards.run)
+    board = run.once(boards.make_board)
     names = {a.attack.name: a for a in board.wanted("lira_beside")}
 
     # over 24 seeds: 0.786 to 0.822, mean 0.804, deviation 0.010; a comment in a file of tests draws anew
@@ -126,7 +126,7 @@ def test_on_a_declared_release_it_is_found_as_well():
 
 def test_a_regressor_that_leaks_beside_its_records_is_found(fleet):
     def figures(name):
-        board = run.once(boards.run)
+        board = run.once(boards.make_board)
         return auc(board.attempt(numbers.BY_NAME[name]).scores, board.members)
 
     run = bench(Recipe(equal_do_not_vote, seed=3, task="regression"), on_numbers(), fleet=fleet)
@@ -147,7 +147,7 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_model_is_not_found_by_the_new_attacks_more_than_by_the_old(name, fleet):
     run = bench(HONEST[name], *((on_numbers(), 32, fleet) if name == "ridge" else ()))
-    board = run.once(boards.run)
+    board = run.once(boards.make_board)
     found = {a.attack: auc(a.scores, board.members) for a in board.wanted("any")}
     old = max(value for attack, value in found.items() if attack.asks == "record")
     new = [value for attack, value in found.items() if attack.asks != "record"]
@@ -186,7 +186,7 @@ def test_scope_record_asks_its_targets_beside_records_too():
 
 
 def test_a_leak_of_two_answers_is_seen_by_no_attack_that_has_one():
-    signals = planted(np.random.default_rng(4), leak=False)
+    signals = plant(np.random.default_rng(4), leak=False)
     both = plant_two_answers(signals, np.random.default_rng(5), lambda z: of_label(signals.labels, z), leak=True)
     rng = np.random.default_rng(6)
     found = {a.name: auc(a.scores(both.without_truth(), rng), both.members) for a in attacks.ALL}
@@ -200,13 +200,13 @@ def test_every_model_in_turn_equals_leaving_its_pair_out():
     inside = np.repeat([balanced_mask(rng, 30) for _ in range(8)], 2, axis=0)
     inside[1::2] ^= True
     figures = rng.normal(size=(16, 3, 30)) + inside[:, None]
-    got = in_turn(figures, inside)
+    got = ratios_in_turn(figures, inside)
 
     for k in (0, 5, 15):
         rest = np.setdiff1d(np.arange(16), [k, k ^ 1])
         fewer = figures.copy()
         fewer[[k, k ^ 1]] = rng.normal(size=(2, 3, 30))  # whatever they say
-        assert in_turn(fewer, inside)[k] != pytest.approx(got[k])  # its own figure is what is judged
+        assert ratios_in_turn(fewer, inside)[k] != pytest.approx(got[k])  # its own figure is what is judged
         fewer[k] = figures[k]
-        assert in_turn(fewer, inside)[k] == pytest.approx(got[k], abs=1e-8)
+        assert ratios_in_turn(fewer, inside)[k] == pytest.approx(got[k], abs=1e-8)
         assert len(rest) == 14

@@ -28,7 +28,7 @@ def blobs(n, seed, classes=3, d=3):
 def test_linear_distances_are_those_of_the_nearest_wrong_answer():
     X, y = blobs(60, 0)
     model = LogisticRegression(C=5.0).fit(X, y)
-    found = distance.linear(model.coef_, model.intercept_, X, y)
+    found = distance.measure_linear(model.coef_, model.intercept_, X, y)
     right = model.predict(X) == y
 
     assert (found[~right] == 0).all()
@@ -58,12 +58,12 @@ def test_linear_distances_are_those_of_the_nearest_wrong_answer():
 def test_tree_distances_are_those_of_the_nearest_wrong_leaf():
     X, y = blobs(80, 2, d=2, classes=2)
     tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(X, y)
-    low, high, answers = distance.leaves(tree)
+    low, high, answers = map(np.array, zip(*distance.list_leaves(tree), strict=True))
     inside = ((X[:, None] > low[None]) & (X[:, None] <= high[None])).all(axis=2)
 
     assert (inside.sum(axis=1) == 1).all()
     assert (answers[inside.argmax(axis=1)] == tree.predict(X)).all()
-    found = distance.tree(low, high, answers, X, y)
+    found = distance.measure_tree(tree, X, y)
     grid = np.stack(np.meshgrid(*[np.linspace(X[:, j].min() - 1, X[:, j].max() + 1, 500) for j in range(2)]), -1)
     grid = grid.reshape(-1, 2)
     says = tree.predict(grid)
@@ -77,7 +77,7 @@ def test_tree_distances_are_those_of_the_nearest_wrong_leaf():
 def test_random_directions_never_report_less_than_the_truth_and_come_near_it():
     X, y = blobs(40, 3)
     model = LogisticRegression(C=1.0).fit(X, y)
-    exact = distance.linear(model.coef_, model.intercept_, X, y)
+    exact = distance.measure_linear(model.coef_, model.intercept_, X, y)
     box = X.min(axis=0) - 50, X.max(axis=0) + 50
     found = distance.along_random_directions(model.predict, X, y, box, np.random.default_rng(0))
 
@@ -174,7 +174,7 @@ class Disguised(LogisticRegression):
     ids=["linear", "scaled", "forest", "a class of its own is asked and not believed"],
 )
 def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
-    seen = Run(subject(training, 60, 200), fleet).once(distance.looked)
+    seen = Run(subject(training, 60, 200), fleet).once(distance.look_near)
 
     assert seen.how == how
     assert seen.target.shape == (len(seen.members), 3)
@@ -183,7 +183,7 @@ def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
 
 def test_too_few_candidates_are_said_to_be_too_few(fleet):
     with pytest.raises(MeasurementError, match="too few for a shadow model"):
-        Run(subject(LogisticRegression(), 60, 40), fleet).once(distance.looked)
+        Run(subject(LogisticRegression(), 60, 40), fleet).once(distance.look_near)
 
 
 def test_what_was_not_measured_is_no_pass(policy, fleet):
@@ -192,4 +192,4 @@ def test_what_was_not_measured_is_no_pass(policy, fleet):
 
     assert finding.outcome is Outcome.INCONCLUSIVE
     with pytest.raises(MeasurementError, match="no wrong answer was found"):
-        Run(subject(DummyClassifier(), 60, 200), fleet).once(distance.looked)
+        Run(subject(DummyClassifier(), 60, 200), fleet).once(distance.look_near)

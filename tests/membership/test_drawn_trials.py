@@ -52,7 +52,7 @@ def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybod
 
 def test_a_part_answers_as_the_same_people_do_among_all():
     run, whole = attacked(), attacked(trials=N)
-    some, all_ = run.once(boards.run), whole.once(boards.run)
+    some, all_ = run.once(boards.make_board), whole.once(boards.make_board)
     place = np.searchsorted(all_.rows, some.rows)
 
     assert (all_.rows[place] == some.rows).all()
@@ -112,13 +112,13 @@ def test_a_rare_class_or_group_of_whom_nobody_was_drawn_stays_open(scope, rare):
     run = attacked(
         TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), sensitive=(0,), one_record_each=True), trials=20
     )
-    board = run.once(boards.run)
+    board = run.once(boards.make_board)
     assert not board.members[np.isin(board.rows[board.first], few)].any()
 
     cells = boards.cells(board, scope, None)
     found = questions.measure(run, Request.of("attack_accuracy", attack="label_gap", scope=scope, confidence=0.95))
 
-    assert list(cells) == list(boards.cells(attacked(run.subject.data, trials=N).once(boards.run), scope, None))
+    assert list(cells) == list(boards.cells(attacked(run.subject.data, trials=N).once(boards.make_board), scope, None))
     assert not (cells[rare] & board.members).any()
     assert found.high == 1
 

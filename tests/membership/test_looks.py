@@ -18,7 +18,7 @@ from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.kernel.sample import lower_limit
 from privgate.membership import attack_measures
-from privgate.membership.attack_measures import Look, over_looks
+from privgate.membership.attack_measures import Look, join_looks
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.board import Attempt, Board
 from privgate.policy.judging import shortfall
@@ -54,7 +54,7 @@ def growing(signal, rng):
     run = SimpleNamespace(
         generator=lambda _: rng,
         once=lambda _: (SimpleNamespace(said=""),),
-        subject=SimpleNamespace(release=SimpleNamespace(noise=None, exact=True)),
+        subject=SimpleNamespace(release=SimpleNamespace(noise=None, exact=True, alone=False)),
     )
     people, empty = np.arange(len(side)), np.zeros((len(side), 1))
     for count in LOOKS:
@@ -67,7 +67,7 @@ def growing(signal, rng):
         trained = count
         signals = Signals(empty, people * 0, np.zeros((count, len(side), 1)), np.zeros((count, len(side)), bool))
         shared = SimpleNamespace(hidden=0.0, removed={}, fit=None)
-        board = Simulated(signals, shared, people, members, people * 0, people, known, run)
+        board = Simulated(signals, shared, people, members, people, known, run)
         board.made = made
         yield board
 
@@ -87,10 +87,10 @@ def simulated(monkeypatch, request, signal, runs, policy=POLICY):
     outcomes, stopped = [], []
     for k in range(runs):
         rng = np.random.default_rng([k, int(1e6 * signal)])
-        monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal, rng))
+        monkeypatch.setattr(attack_measures.boards, "grow_boards", lambda _, rng=rng: growing(signal, rng))
         asked = SimpleNamespace(attacked={request: attacked(policy)[request]}, at_once=False)
-        looks = attack_measures.looked(asked)[request]
-        outcomes.append(rule.judge(over_looks(looks)).outcome.value)
+        looks = attack_measures.look_in_turn(asked)[request]
+        outcomes.append(rule.judge(join_looks(looks)).outcome.value)
         stopped.append(looks[-1].models)
     return outcomes.count("failed"), outcomes.count("passed"), np.array(stopped)
 
@@ -197,11 +197,11 @@ def look(models, value, low=0.4, high=0.55, *, trained=None, missing=False):
     ],
 )
 def test_what_is_not_known_approves_nothing(looks, high):
-    assert over_looks(looks).high == pytest.approx(high)
+    assert join_looks(looks).high == pytest.approx(high)
 
 
 def test_an_attack_that_succeeded_with_few_shadow_models_succeeded():
-    found = over_looks([look(4, 0.7, low=0.62), look(8, 0.6, low=0.5)])
+    found = join_looks([look(4, 0.7, low=0.62), look(8, 0.6, low=0.5)])
 
     assert (found.low, found.value) == (0.62, 0.7)
     assert BehindMembership.of(found.behind).searched == 6
@@ -209,7 +209,7 @@ def test_an_attack_that_succeeded_with_few_shadow_models_succeeded():
 
 def test_a_last_look_without_a_number_has_none():
     with pytest.raises(MeasurementError, match="no attack ran"):
-        over_looks([look(4, 0.6), MeasurementError("no attack ran")])
+        join_looks([look(4, 0.6), MeasurementError("no attack ran")])
 
 
 def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():

@@ -19,7 +19,7 @@ from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
-from privgate.membership.attack_measures import over_looks
+from privgate.membership.attack_measures import join_looks
 from privgate.membership.attacks.quantile import Quantile
 from privgate.membership.board import Attempt
 from privgate.membership.limits import Figure
@@ -83,10 +83,10 @@ def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load, monkeypatch)
     within, stopped = [], []
     for k in range(10):
         rng = np.random.default_rng([k, 7])
-        monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal_for(0.66), rng))
-        looks = attack_measures.looked(SimpleNamespace(attacked=attacked(policy), at_once=False))[ACCURACY]
-        assert policy.rules[0].judge(over_looks(looks)).outcome is Outcome.FAILED
-        within.append(policy.rules[0].with_limit(0.75).judge(over_looks(looks)).outcome is Outcome.PASSED)
+        monkeypatch.setattr(attack_measures.boards, "grow_boards", lambda _, rng=rng: growing(signal_for(0.66), rng))
+        looks = attack_measures.look_in_turn(SimpleNamespace(attacked=attacked(policy), at_once=False))[ACCURACY]
+        assert policy.rules[0].judge(join_looks(looks)).outcome is Outcome.FAILED
+        within.append(policy.rules[0].with_limit(0.75).judge(join_looks(looks)).outcome is Outcome.PASSED)
         stopped.append(looks[-1].models)
     assert sum(within) >= 9
     assert min(stopped) == 32
@@ -172,11 +172,13 @@ def test_looks_that_end_in_a_failure_show_nothing(monkeypatch):
         yield from list(growing(signal_for(0.55), np.random.default_rng(1)))[:2]
         raise MeasurementError("8 of 16 shadow models could not be trained")
 
-    monkeypatch.setattr(attack_measures.boards, "growing", broken)
-    found = attack_measures.looked(SimpleNamespace(attacked={ACCURACY: attacked(POLICY)[ACCURACY]}, at_once=False))
+    monkeypatch.setattr(attack_measures.boards, "grow_boards", broken)
+    found = attack_measures.look_in_turn(
+        SimpleNamespace(attacked={ACCURACY: attacked(POLICY)[ACCURACY]}, at_once=False)
+    )
     assert len(found[ACCURACY]) == 3
     with pytest.raises(MeasurementError, match="8 of 16"):
-        over_looks(found[ACCURACY])
+        join_looks(found[ACCURACY])
 
 
 # What is said of a rule that was left open.
@@ -304,7 +306,7 @@ def grown():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
     run = Run(subject, InProcess(), Budget(shadow_models=64), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
     found = []
-    for board in boards.growing(run):
+    for board in boards.grow_boards(run):
         before = dict(board.attempts)
         found.append((len(board.signals.shadow), {a.attack.name: a for a in board.wanted("any")}, before, board))
     return found
@@ -340,7 +342,7 @@ def test_no_approval_rests_on_what_was_learned_from_a_few_shadow_models(grown, m
     monkeypatch.setattr(boards, "_attempt", lambda board, attack: Attempt(attack, np.zeros(0), 0.0, 0.0, None))
     monkeypatch.setattr(Quantile, "rows", 1)
     kept = []
-    for board in boards.growing(run):
+    for board in boards.grow_boards(run):
         kept.append(set(board.attempts))
         board.wanted("quantile")
 
@@ -356,7 +358,7 @@ def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
     run = Run(subject, InProcess(), Budget(shadow_models=budget), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
 
-    *before, last = boards.growing(run)
+    *before, last = boards.grow_boards(run)
 
     assert {len(b.later) for b in before} == {len(HEAVY)}
     assert last.later == ()
@@ -365,4 +367,4 @@ def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end
 
 
 def one_look(board):
-    return attack_measures.one_look(board, ACCURACY, Figure.ACCURACY, low_alpha=0.05, high_alpha=0.05)
+    return attack_measures.look_once(board, ACCURACY, Figure.ACCURACY, low_alpha=0.05, high_alpha=0.05)

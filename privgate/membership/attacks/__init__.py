@@ -1,4 +1,4 @@
-"""Attacks: signals in, membership scores out; one file each, one line each in ``ALL``.
+"""Attacks on classifiers: signals in, membership scores out; one file each, one line each in ``ALL``.
 
 How to add one:
 
@@ -25,24 +25,12 @@ from privgate.membership.attacks.shokri import Shokri
 from privgate.membership.attacks.yeom_loss import YeomLoss
 from privgate.membership.attacks.yeom_threshold import YeomThreshold, YeomThresholdKnown
 
-#: every attack, strongest first
+#: every attack on classifiers, strongest first
 ALL: tuple[Attack, ...] = (
-    LiraOnline(),
-    LiraNeighbours(),
-    LiraBeside(),
-    Rmia(),
-    LiraOffline(),
-    RmiaOffline(),
-    LongDistance(),
-    LongFrequency(),
-    LongUntargeted(),
-    Shokri(),
-    Quantile(),
-    YeomThresholdKnown(),
-    YeomThreshold(),
-    YeomLoss(),
+    LiraOnline(), LiraNeighbours(), LiraBeside(), Rmia(), LiraOffline(), RmiaOffline(), LongDistance(),
+    LongFrequency(), LongUntargeted(), Shokri(), Quantile(), YeomThresholdKnown(), YeomThreshold(), YeomLoss(),
     LabelGap(),
-)
+)  # fmt: skip
 
 BY_NAME: dict[str, Attack] = {a.name: a for a in ALL}
 

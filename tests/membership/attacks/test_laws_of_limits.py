@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from privgate.errors import MeasurementError
 from privgate.membership import attacks, limits
-from privgate.membership.attacks.self_test import planted
+from privgate.membership.attacks.self_test import plant
 from privgate.statistics.roc import Decisions, best_threshold, tpr_at_fpr
 
 FORMS = ["continuous", "votes", "labels"]
@@ -30,7 +30,7 @@ def simulated(form, runs):
     blocked, missed = 0, np.zeros((2, len(CHEAP)), dtype=int)
     for k in range(runs):
         rng = np.random.default_rng([41, FORMS.index(form), k])
-        signals = planted(rng, leak=False, records=RECORDS, shadows=8, form=form)
+        signals = plant(rng, leak=False, records=RECORDS, shadows=8, form=form)
         found = [list(limits_of(a, signals, rng, len(CHEAP))) for a in CHEAP]
         blocked += any(got.low > truth for two in found for got, truth in two)
         for i, two in enumerate(found):
@@ -66,7 +66,7 @@ def test_nobody_is_accused_where_nothing_is_known(form):
 def test_a_planted_leak_blocks_by_both_figures(form):
     for k in range(8):
         rng = np.random.default_rng([43, k])
-        signals = planted(rng, leak=True, records=400, form=form)
+        signals = plant(rng, leak=True, records=400, form=form)
         found = [list(limits_of(a, signals, rng, len(CHEAP))) for a in CHEAP]
 
         # limits of the shipped policy: 0.6 on accuracy; three times guessing on members found
