@@ -1,6 +1,5 @@
 """Attacks as a sequential test: looks at more and more shadow models, with a level that all of them spend together."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -95,34 +94,18 @@ def simulated(monkeypatch, request, signal, runs, policy=POLICY):
     return outcomes.count("failed"), outcomes.count("passed"), np.array(stopped)
 
 
-def told(what, truth, runs, refused, approved, stopped):
-    share = {count: round(float((stopped == count).mean()), 3) for count in LOOKS}
-    print(json.dumps({"rule": what, "truth": truth, "runs": runs, "refused": refused, "approved": approved,
-                      "stopped_at": share, "mean": round(float(stopped.mean()), 1)}))  # fmt: skip
-
-
 def of_accuracy(monkeypatch, truth, runs):
-    found = simulated(monkeypatch, ACCURACY, signal_for(truth), runs)
-    told("attack_accuracy, at most 0.6", truth, runs, *found)
-    return found
+    return simulated(monkeypatch, ACCURACY, signal_for(truth), runs)
 
 
 def of_tpr(monkeypatch, truth, runs):
     signal = (norm.isf(0.01) - norm.isf(truth)) / 2 * np.hypot(1, ATTACKS["slow"][0] / 8)
-    found = simulated(monkeypatch, TPR, signal, runs)
-    told("attack_tpr, at most 0.1", truth, runs, *found)
-    return found
+    return simulated(monkeypatch, TPR, signal, runs)
 
 
 def at_most(level, count, runs):
     """Whether a rate is not shown to exceed the level."""
     return float(lower_limit(count, runs, alpha=0.01)) <= level
-
-
-def test_what_the_looks_spend_is_the_level_and_no_more():
-    assert sum(LOOKS.values()) == 1
-    assert set(APPROVING) <= set(LOOKS)
-    assert max(APPROVING) == max(LOOKS)
 
 
 @pytest.mark.slow
@@ -146,6 +129,10 @@ def test_a_model_far_below_is_approved_before_all_shadow_models_are_trained(monk
 
 
 def test_few_runs_say_the_same(monkeypatch):
+    assert sum(LOOKS.values()) == 1  # what the looks spend is the level and no more
+    assert set(APPROVING) <= set(LOOKS)
+    signal = signal_for(0.605)
+    assert accuracy_at(32, signal) < 0.6 < accuracy_at(64, signal)  # what an approval at 32 must not overlook
     assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 40)[1], 40)
     assert at_most(0.05, of_accuracy(monkeypatch, 0.599, 20)[0], 20)
     assert of_accuracy(monkeypatch, 0.9, 10)[0] == 10
@@ -161,12 +148,6 @@ def test_figures_without_limits_would_be_wrong_far_more_often(monkeypatch):
     monkeypatch.setattr(attack_measures.limits, "balanced_accuracy", point)
 
     assert not at_most(0.05, of_accuracy(monkeypatch, 0.599, 60)[0], 60)
-
-
-def test_the_figure_grows_with_shadow_models_in_the_simulation():
-    signal = signal_for(0.605)
-
-    assert accuracy_at(32, signal) < 0.6 < accuracy_at(64, signal)  # what an approval at 32 must not overlook
 
 
 def look(models, value, low=0.4, high=0.55, *, trained=None, missing=False):
@@ -200,14 +181,11 @@ def test_what_is_not_known_approves_nothing(looks, high):
     assert join_looks(looks).high == pytest.approx(high)
 
 
-def test_an_attack_that_succeeded_with_few_shadow_models_succeeded():
+def test_an_attack_that_succeeded_with_few_shadow_models_succeeded_and_a_last_look_without_a_number_has_none():
     found = join_looks([look(4, 0.7, low=0.62), look(8, 0.6, low=0.5)])
 
     assert (found.low, found.value) == (0.62, 0.7)
     assert BehindMembership.of(found.behind).searched == 6
-
-
-def test_a_last_look_without_a_number_has_none():
     with pytest.raises(MeasurementError, match="no attack ran"):
         join_looks([look(4, 0.6), MeasurementError("no attack ran")])
 
@@ -232,14 +210,11 @@ def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
     ],
 )
 def test_a_level_that_means_nothing_is_an_error(tmp_path, keys, message):
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "schema: privgate/policy/v1\nname: mine\nversion: '1'\nrules:\n"
-        f"  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n"
-    )
+    head = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nrules:\n"
+    (tmp_path / "mine.yaml").write_text(f"{head}  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n")
 
     with pytest.raises(PolicyError, match=message):
-        Policy.load(file)
+        Policy.load(tmp_path / "mine.yaml")
 
 
 RNG = np.random.default_rng(8)

@@ -15,8 +15,9 @@ from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import FLOOR
 from privgate.statistics.roc import auc
 
-#: what a model answers with: any probability, shares of the votes of 100 trees, or labels; or a leak of two answers
-Form = Literal["continuous", "votes", "labels", "two answers"]
+#: what a model answers with: any probability, shares of votes of 100 trees, labels, numbers (residuals); or a leak that
+#: only two answers show
+Form = Literal["continuous", "votes", "labels", "two answers", "numbers", "two numbers"]
 #: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
 FOUND, FOUND_BY_A_COMMON_THRESHOLD = 0.9, 0.6
 RECORDS, CLASSES, SHADOWS = 400, 3, Attack.planted_shadows  # of the planted leak
@@ -26,37 +27,30 @@ TREES = 100  # whose votes are counted
 
 
 def plant(
-    rng: Generator,
-    *,
-    leak: bool,
-    records: int = RECORDS,
-    shadows: int = SHADOWS,
-    form: Form = "continuous",
-    numbers: bool = False,
+    rng: Generator, *, leak: bool, records: int = RECORDS, shadows: int = SHADOWS, form: Form = "continuous"
 ) -> Signals:
     """Return synthetic signals of a model that knows its members by heart, or of one that knows nobody.
 
     Records differ in difficulty, so that an attack which only reads confidence off does worse than one that compares
     with other models. With a leak, members are classified rightly and surely, non-members mostly wrongly; a forest
-    (``votes``) has a member in 63 % of its trees, which then vote for it, and many answers are exactly 0 or 1. Of a
-    regressor (``numbers``) members' residuals are a tenth of what they would be without them.
+    (``votes``) has a member in 63 % of its trees, which then vote for it, and many answers are exactly 0 or 1. Members'
+    residuals are a tenth of what they would be without them.
     """
-    if form == "two answers":
-        signals = plant(rng, leak=False, records=records, shadows=shadows, numbers=numbers)
-        answer = _as_residuals if numbers else partial(of_label, signals.labels)
+    numbers = form in ("numbers", "two numbers")
+    if form in ("two answers", "two numbers"):
+        signals = plant(rng, leak=False, records=records, shadows=shadows, form="numbers" if numbers else "continuous")
+        answer = partial(np.expand_dims, axis=-1) if numbers else partial(of_label, signals.labels)
         return plant_two_answers(signals, rng, answer, leak=leak)
     labels = np.zeros(records, dtype=np.int64) if numbers else rng.integers(0, CLASSES, records)
     difficulty = rng.normal(0.0, 1.0 if numbers else 0.5, records)
     inside = np.vstack([balanced_mask(rng, records) for _ in range(shadows // 2)])
     inside, members = np.concatenate([inside, ~inside]), balanced_mask(rng, records)
-    if numbers:
-        models = [difficulty * np.where(m & leak, 0.1, 1.0) for m in (members[None], inside)]
-        target, shadow = (_as_residuals(own + rng.normal(0.0, 0.05, own.shape)) for own in models)
-        loss = float(np.sqrt((target[0][members] ** 2).mean()))
-        return Signals(target[0], labels, shadow, inside, members, training_loss=loss)
     easy = rng.beta(0.3, 0.3, records) if form == "votes" else np.full(records, 0.1 if leak else 0.5)
 
     def answers(masks: Bool) -> Float:
+        if numbers:
+            own = difficulty * np.where(masks & leak, 0.1, 1.0)
+            return np.asarray((own + rng.normal(0.0, 0.05, own.shape))[..., None])
         if form != "continuous":
             return _discrete(rng, masks & leak, labels, easy, form)
         logits = rng.normal(0.0, 0.5, (len(masks), records, CLASSES))
@@ -64,14 +58,14 @@ def plant(
         np.put_along_axis(logits, labels[None, :, None], (difficulty + shift)[..., None] + logits[..., :1], axis=-1)
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)), dtype=np.float64)
 
+    if numbers:
+        target, shadow = answers(members[None])[0], answers(inside)
+        loss = float(np.sqrt((target[members] ** 2).mean()))
+        return Signals(target, labels, shadow, inside, members, training_loss=loss)
     shadow, target = answers(inside), answers(members[None])[0]
-    own = np.maximum(target[np.arange(records), labels], np.log(FLOOR))
+    loss = float(-np.maximum(target[np.arange(records), labels], np.log(FLOOR))[members].mean())
     features = np.column_stack([labels, easy if form == "votes" else difficulty])
-    return Signals(target, labels, shadow, inside, members, features, training_loss=float(-own[members].mean()))
-
-
-def _as_residuals(numbers: Float) -> Float:
-    return numbers[..., None]
+    return Signals(target, labels, shadow, inside, members, features, loss)
 
 
 def _discrete(rng: Generator, known: Bool, labels: Index, easy: Float, form: Form) -> Float:
@@ -93,19 +87,13 @@ def plant_two_answers(signals: Signals, rng: Generator, answer: Callable[[Float]
     What is asked of the record and at the first question beside it is one noise, of each model and record its own; at
     the second question a member's is moved by a third of the noise's deviation. ``answer`` makes answers of numbers.
     """
-    inside = np.concatenate([_know(signals)[None], signals.shadow_members])
+    inside = np.concatenate([np.asarray(signals.members)[None], signals.shadow_members])
     noise = rng.normal(0.0, 3.0, inside.shape)[..., None] + rng.normal(0.0, 0.05, (*inside.shape, 3))
     noise[..., 2] += inside & leak
     answers = answer(noise)
     target, shadow = answers[0], answers[1:]
     near = {"beside": target[:, 1:], "shadow_beside": shadow[:, :, 1:]}
     return replace(signals, target=target[:, 0], shadow=shadow[:, :, 0], training_loss=None, **near)
-
-
-def _know(signals: Signals) -> Bool:
-    if signals.members is None:  # pragma: no cover  planted signals always know
-        raise MeasurementError("planted signals without ground truth")
-    return signals.members
 
 
 def of_label(labels: Index, logits: Float) -> Float:
@@ -130,33 +118,28 @@ def self_test(attack: Attack) -> SelfTest:
 
     Who asks beside records gets a leak, too, that only two answers show.
     """
-    numbers, nan = attack.task == "regression", float("nan")
-    forms: list[Form] = ["continuous"] if numbers else ["continuous", "votes", "labels"]
+    numbers, nan, problem = attack.task == "regression", float("nan"), ""
+    forms: tuple[Form, ...] = (
+        ("numbers", "two numbers") if numbers else ("continuous", "votes", "labels", "two answers")
+    )
     reached: dict[tuple[Form, bool], float] = {}
-    problem = ""
-    for k, form in enumerate([*forms, "two answers"] if attack.asks != "record" else forms):
-        records = RECORDS if numbers or form == "continuous" else FEWER_RECORDS
+    for k, form in enumerate(forms if attack.asks != "record" else forms[:-1]):
+        records = RECORDS if numbers or not k else FEWER_RECORDS
         due = FOUND if attack.per_record or not (numbers or form == "votes") else FOUND_BY_A_COMMON_THRESHOLD
-        shape = {"records": records, "shadows": attack.planted_shadows}
         for leak in (True, False):
             rng = np.random.default_rng([11 if numbers else 7, leak, *[k] * bool(k)])
-            signals = plant(rng, leak=leak, form=form, numbers=numbers, **shape)
+            signals = plant(rng, leak=leak, form=form, records=records, shadows=attack.planted_shadows)
             try:
-                reached[form, leak] = auc(attack.scores(signals.without_truth(), rng), _know(signals))
+                reached[form, leak] = auc(attack.scores(signals.without_truth(), rng), np.asarray(signals.members))
             except MeasurementError as exc:
                 return SelfTest(nan, nan, nan, f"{attack.name}: {exc}")
-        among, found, blind = "" if form == "continuous" else f" in {form}", reached[form, True], reached[form, False]
+        among, found, blind = f" in {form}" if k else "", reached[form, True], reached[form, False]
         if not found >= due:
             problem = f"{attack.name} misses a planted leak{among}: AUC {found:.3f}, at least {due} is due"
         elif not abs(blind - 0.5) <= blind_tolerance(records // 2, records - records // 2):
             problem = f"{attack.name} finds a leak where there is none{among}: AUC {blind:.3f}"
         if problem:
             break
-    return SelfTest(
-        reached["continuous", True],
-        reached["continuous", False],
-        blind_tolerance(RECORDS // 2, RECORDS - RECORDS // 2),
-        problem,
-        votes=reached.get(("votes", True), nan),
-        labels=reached.get(("labels", True), nan),
-    )
+    tolerance = blind_tolerance(RECORDS // 2, RECORDS - RECORDS // 2)
+    votes, labels = (reached.get((form, True), nan) for form in ("votes", "labels"))
+    return SelfTest(reached[forms[0], True], reached[forms[0], False], tolerance, problem, votes, labels)
