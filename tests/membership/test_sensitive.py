@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
-from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.kernel.sample import difference
 from privgate.membership import sensitive
@@ -42,16 +41,7 @@ def test_theorem_5_within_monte_carlo_limits(tau, ratio):
     found = advantage(Inversion(), simulated(tau, ratio, np.random.default_rng([int(10 * tau), int(10 * ratio)])))
 
     assert found == pytest.approx(theorem_5(tau, 1.0, ratio), abs=WITHIN)
-
-
-def test_theorem_5_rises_and_falls_with_influence_and_never_reaches_a_half():
-    curve = [theorem_5(tau, 1.0, 10.0) for tau in np.linspace(0, 60, 200)]
-    top = int(np.argmax(curve))
-
-    assert 0 < top < 199
-    assert (np.diff(curve[: top + 1]) > 0).all()
-    assert (np.diff(curve[top:]) < 0).all()
-    assert theorem_5(1.0, 1e-6, 1e6) < 0.5 + 1e-9
+    assert theorem_5(1.0, 1e-6, 1e6) < 0.5 + 1e-9  # never a half
 
 
 @pytest.mark.parametrize("ratio", [1.5, 4.0])
@@ -127,23 +117,6 @@ def numbers(X):
 
 
 @pytest.mark.slow
-def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people):
-    X, y = numbers(people[0]), people[1]
-    verdict, tree = judged(tmp_path, DecisionTreeRegressor(), X, y, (1,))
-    _, ridge = judged(tmp_path, Ridge(), X, y, (1,))
-    (told,) = verdict.evidence.attributes.attributes
-    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
-
-    assert tree.outcome == "failed"
-    assert tree.low > 0.8
-    assert ridge.low <= 0 < ridge.high < 0.25
-    assert [g.name for g in told.adversaries] == [a.name for a in sensitive.ALL]
-    assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
-    assert told.without_model.others == 150  # the other half taught it
-    assert "Guessed without the model" in (tmp_path / "out" / "report.html").read_text()
-
-
-@pytest.mark.slow
 def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     X, y = numbers(people[0]), people[1]
     verdict, found = judged(tmp_path, DecisionTreeClassifier(), X, (y > y.median()).astype(int), (1, 2))
@@ -160,10 +133,21 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     assert [(a.name, a.theorem) for a in attributes] == [("1", None), ("2", None)]
 
 
-def test_noise_hides_features_too(tmp_path, people):
+def test_a_tree_tells_its_members_features_a_ridge_does_not_and_noise_hides_them(tmp_path, people):
     X, y = numbers(people[0]), people[1]
-    noisy = Release(noise=Gaussian(1000 * y.std()))
+    verdict, tree = judged(tmp_path, DecisionTreeRegressor(), X, y, (1,))
+    _, ridge = judged(tmp_path, Ridge(), X, y, (1,))
+    (told,) = verdict.evidence.attributes.attributes
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
 
+    assert tree.outcome == "failed"
+    assert tree.low > 0.8
+    assert ridge.low <= 0 < ridge.high < 0.25
+    assert [g.name for g in told.adversaries] == [a.name for a in sensitive.ALL]
+    assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
+    assert told.without_model.others == 150  # the other half taught it
+    assert "Guessed without the model" in (tmp_path / "out" / "report.html").read_text()
+    noisy = Release(noise=Gaussian(1000 * y.std()))
     assert judged(tmp_path, DecisionTreeRegressor(), X, y, (1,), release=noisy)[1].low <= 0
 
 
@@ -207,25 +191,13 @@ def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
         ("", (), "no feature is declared sensitive"),
         (", attribute: race", ("sex",), "'race' is not declared sensitive"),
         ("", ("shoe size",), "not among the features"),
+        ("", ("same",), "nothing to infer"),
     ],
 )
 def test_what_cannot_be_inferred_is_never_a_pass(tmp_path, people, options, columns, said):
-    X = people[0].assign(sex=(people[0].sex == "m").astype(int))
+    X = people[0].assign(sex=(people[0].sex == "m").astype(int), same=1)
     verdict, found = judged(tmp_path, DecisionTreeRegressor(), X, people[1], columns, options)
 
     assert found.outcome == "inconclusive"
     assert said in found.message
     assert verdict.evidence.attributes is None
-
-
-def test_a_feature_that_everybody_shares_is_no_question(people):
-    X, y = people[0].assign(sex="m"), people[1]
-
-    with pytest.raises(MeasurementError, match="nothing to infer"):
-        sensitive.read_attribute(
-            TrainingData(X[:300], y[:300], candidates=(X[300:], y[300:]), one_record_each=True), "sex"
-        )
-    with pytest.raises(MeasurementError, match="pass a DataFrame"):
-        sensitive.read_attribute(
-            TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1]), one_record_each=True), 0
-        )
