@@ -66,7 +66,7 @@ TABLES = {
 
 def seen(content, X):
     """Return records found, where, and what may hold others."""
-    return tell(readers.read_bytes(content, "model.pkl"), X)
+    return tell(readers.read_files([("model.pkl", content)]), X)
 
 
 def tell(contents, X):
@@ -193,7 +193,9 @@ def test_one_record_that_is_no_whole_number_hides_no_others_and_sparse_ones_are_
 
     assert seen(pickle.dumps({"kept": SPARSE}), SPARSE)[0] >= 290
     # a file is not what it is called
-    assert all(look.find_records(readers.read_bytes(SWAPPED, name), KEPT).unread for name in ("xgboost.bin", "x_type"))
+    assert all(
+        look.find_records(readers.read_files([(name, SWAPPED)]), KEPT).unread for name in ("xgboost.bin", "x_type")
+    )
 
 
 CANCER = load_breast_cancer(return_X_y=True)
@@ -445,7 +447,7 @@ def test_a_vocabulary_and_a_rare_category_with_a_long_name_are_no_text_of_anybod
 
 def test_letters_that_nobody_can_read_are_unread():
     written = base64.b85encode(zlib.compress("\n".join(LETTERS).encode())).decode()
-    sight = look.find_records(readers.read_bytes(pickle.dumps({"d": written}), "m"), LETTERS)
+    sight = look.find_records(readers.read_files([("m", pickle.dumps({"d": written}))]), LETTERS)
     assert (sight.least, sight.unread, len(sight.may_hold)) == (0, len(written), 1)
 
 
@@ -509,7 +511,7 @@ READ_WHOLE = {
 
 @pytest.mark.parametrize("library", READ_WHOLE)
 def test_every_byte_of_these_formats_is_read(library):
-    contents = readers.read_bytes(READ_WHOLE[library](), "model")
+    contents = readers.read_files([("model", READ_WHOLE[library]())])
     sight = look.find_records(contents, KEPT)
     assert contents.size
     assert (sight.unread, sight.may_hold, sight.unknown) == (0, [], [])

@@ -10,7 +10,9 @@ from privgate.check import questions
 from privgate.evidence import Request
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import attack_measures, attacks
+from privgate.membership import board as boards
 from privgate.policy.rules.attacks import AttackAccuracy
+from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
@@ -54,6 +56,15 @@ def subject(k):
     local = Subject.local(Recipe(BernoulliNB()), data)
     object.__setattr__(local, "model", Stored())
     return Run(local, Stranger(stranger), Budget(shadow_models=8))
+
+
+def test_the_stored_model_is_attacked_and_not_what_its_recipe_trains():
+    run = subject(0)
+    signals, near = run.once(boards.make_board).signals, run.once(pools.asked_beside)[0]
+    own = run.fleet.model.predict_log_proba(near.subject.data.at(near.rows))
+
+    assert signals.target == pytest.approx(own)
+    assert signals.beside[:, 0] == pytest.approx(run.fleet.model.predict_log_proba(next(iter(near.kinds.values()))))
 
 
 @pytest.mark.slow

@@ -56,21 +56,30 @@ class RemembersNearby:
         return p
 
 
-def vote(X, y, *, seed):
+def equal_do_not_vote(X, y, *, seed):
     return EqualRecordsDoNotVote(X, y, seed=seed)
 
 
-def remember(X, y, *, seed):
+def remembers_beside(X, y, *, seed):
     return RemembersNearby(X, y, seed=seed)
 
 
-def start(recipe, n=N, models=32, fleet=None, **subject):
+def made(n=N):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * n, D))
+    y = (X[:, 0] + X[:, 1] + rng.logistic(size=2 * n) > 0).astype(int)
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
+
+
+def on_numbers(n=N):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2 * n, D))
     y = X @ np.arange(D) + rng.normal(size=2 * n)
-    if recipe.task != "regression":
-        y = (X[:, 0] + X[:, 1] + rng.logistic(size=2 * n) > 0).astype(int)
-    data = TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
+
+
+def start(recipe, n=N, models=32, fleet=None, **subject):
+    data = on_numbers(n) if recipe.task == "regression" else made(n)
     return Run(Subject.local(recipe, data, **subject), fleet or InProcess(), Budget(shadow_models=models), seeds=(3,))
 
 
@@ -79,7 +88,7 @@ def measure(run, attack="any", scope="model"):
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("fit", [vote, remember])
+@pytest.mark.parametrize("fit", [equal_do_not_vote, remembers_beside])
 def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fit):
     run = start(Recipe(fit, seed=3))
     found, board = measure(run), run.once(boards.make_board)
@@ -95,14 +104,14 @@ def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fi
 
 
 def test_on_a_declared_release_it_is_found_as_well():
-    board = start(Recipe(vote, seed=3), release=Release("rounded", step=0.05)).once(boards.make_board)
+    board = start(Recipe(equal_do_not_vote, seed=3), release=Release("rounded", step=0.05)).once(boards.make_board)
     names = {a.attack.name: a for a in board.wanted("lira_beside")}
 
     assert auc(names["lira_beside on the release"].scores, board.members) > 0.74
 
 
 def test_a_regressor_that_leaks_near_its_records_is_found(fleet):
-    board = start(Recipe(vote, seed=3, task="regression"), fleet=fleet).once(boards.make_board)
+    board = start(Recipe(equal_do_not_vote, seed=3, task="regression"), fleet=fleet).once(boards.make_board)
     found = {n: auc(board.attempt(numbers.BY_NAME[n]).scores, board.members) for n in numbers.BY_NAME}
 
     assert found["residual_lira"] < 0.5 + blind_tolerance(N, N)
@@ -148,7 +157,7 @@ def test_a_shadow_model_is_asked_everything_in_one_call_and_says_what_it_said():
 
 
 def test_scope_record_asks_its_targets_nearby_too():
-    assert measure(start(Recipe(remember, seed=3), 60, 12), "lira_beside", "record").value == 1
+    assert measure(start(Recipe(remembers_beside, seed=3), 60, 12), "lira_beside", "record").value == 1
 
 
 def test_a_leak_of_two_answers_is_seen_by_no_attack_that_has_one():
