@@ -135,7 +135,7 @@ class Board:
 
 @cache
 def tested(name: str) -> SelfTest:
-    """Return the self-test of a catalogued attack; it is always the same one."""
+    """Return the self-test of a catalogued attack, always the same one."""
     return self_test((attacks.BY_NAME | numbers.BY_NAME)[name])
 
 
@@ -203,7 +203,7 @@ def ask_model(run: Run, subject: Subject, rows: Index) -> Float:
 def residuals(run: Run, rows: Index, answers: Float, *, noisy: bool = True, questions: bool = False) -> Float:
     """Return targets less a regressor's answers on pool rows, in deviations of the training targets; shape of answers.
 
-    Where the endpoint adds noise, whoever asks sees it, and draws the same kind for the models that he trains himself.
+    Where the endpoint adds noise, whoever asks sees it, and draws its kind for his own models.
     """
     (mean, deviation), noise = run.subject.scale, run.subject.release.noise
     y = (run.subject.data.pool_labels[rows].astype(np.float64) - mean) / deviation

@@ -1,11 +1,8 @@
 """Membership guessed from how far a record is from the nearest question with another answer than its label.
 
 Distances, in three norms, are exact for linear models and single trees. Labels along random directions bound those of
-any other model from above. A record about which the model is wrong has distance 0.
-
-References
-----------
-Yeom et al. (2020), section 6: Adversaries 8 and 9, with Adversary 1 beside them.
+any other model from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section
+6: Adversaries 8 and 9, with Adversary 1.
 """
 
 from collections.abc import Callable

@@ -81,11 +81,6 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     *at or above* the j_hi-th stays below it with ``high_alpha``. ``j_lo`` is 0 where no threshold is narrow enough
     (nothing can block), ``j_hi`` is ``n0 + 1`` where none is wide enough (nothing can approve). ``MeasurementError``
     where the sample cannot resolve this rate at ``high_alpha``, the level of a single test.
-
-    Examples
-    --------
-    >>> threshold_ranks(2000, 0.01, low_alpha=0.025, high_alpha=0.025)
-    (12, 30)
     """
     from scipy.special import betainc
 

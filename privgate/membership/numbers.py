@@ -62,9 +62,8 @@ class ErrorThreshold(YeomThreshold):
 class ErrorDensities(YeomThresholdKnown):
     """Say "member" where the residual is likelier under the members' normal density than under the population's.
 
-    Where residuals are normal he says "member" for ``|residual| < e_eq``,
-    ``e_eq = sigma_D sqrt(2 ln r / (r^2 - 1))``, r = sigma_D / sigma_S, and his advantage is
-    ``erf(r sqrt(ln r / (r^2 - 1))) - erf(sqrt(ln r / (r^2 - 1)))``.
+    Where residuals are normal his advantage is ``erf(r sqrt(ln r / (r^2 - 1))) - erf(sqrt(ln r / (r^2 - 1)))``,
+    r = sigma_D / sigma_S.
     """
 
     name, title, task = "error_densities", "Two normal errors, on numbers", "regression"

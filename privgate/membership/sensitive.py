@@ -237,8 +237,6 @@ def theorem_5(influence: float, inside: float, outside: float) -> float:
     --------
     >>> round(theorem_5(2.0, 1.0, 2.0), 4)
     0.1499
-    >>> theorem_5(2.0, 1.0, 1.0), theorem_5(0.0, 1.0, 2.0)
-    (0.0, 0.0)
     """
     inner, outer = (math.erf(influence / (2 * math.sqrt(2) * error)) for error in (inside, outside))
     return 0.5 * (inner - outer)
@@ -309,7 +307,7 @@ def noted(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
 
 def part(run: Run) -> AttributesPart | None:
     """Return what was found about sensitive features; None where no rule asked."""
-    found = tuple(result for result, _ in run.once(noted).values()) if run.made(noted) else ()
+    found = tuple(result for result, _ in run.once(noted).values())
     return AttributesPart(attributes=found) if found else None
 
 
@@ -334,11 +332,12 @@ def advantage(run: Run, request: Request) -> Measurement:
     (name, who), worst = find_worst({k: Interval(*difference(c, **alphas)) for k, c in tries.items()})
     ranges = [_tell_counts(c, people) for c in tries.values()]
     told = [_tell_limits(sides, **alphas) for sides in ranges]
+    exact = all(low == high for sides in ranges for side in sides for low, high in side)
     return Measurement(
         request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=sum(people),
         population=len(run.once(pools.of_run).trial), where=f"{name}, by {who}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=len(tries), members=people[0], candidates=people[1]),
-        told_as=None if all(map(_is_exact, ranges)) else (max(low for low, _ in told), max(high for _, high in told)),
+        told_as=None if exact else (max(low for low, _ in told), max(high for _, high in told)),
     )  # fmt: skip
 
 
@@ -397,17 +396,10 @@ def _count(right: Bool, among: Bool, members: Bool) -> Counts:
     return inside, n, outside, others
 
 
-# A share of a known number of people is a count, and so are its confidence limits. Where a count is hidden its share is
-# hidden too, and the limits are those that hold for every count hidden with it.
-
-
 def _show(named: dict[str, str], counts: Counts, asked: Range | None, alpha: float) -> AttributeGuesses:
-    """Return one adversary's guesses, of which no small count of right or wrong ones follows.
-
-    Of ``asked`` members and others, those of ``counts`` if absent, every reader knows that they were asked about.
-    """
+    """Return one adversary's guesses, of which no small count follows for who knows of ``asked`` members and others."""
     sides = _tell_counts(counts, asked or counts[1::2])
-    shares = [right[0] / (n[0] or math.nan) if _is_exact([(right, n)]) else None for right, n in sides]
+    shares = [right[0] / (n[0] or math.nan) if right[0] == right[1] and n[0] == n[1] else None for right, n in sides]
     value = None if None in shares else difference(counts, low_alpha=alpha, high_alpha=alpha)[0]
     low, high = _tell_limits(sides, low_alpha=alpha, high_alpha=alpha)
     return AttributeGuesses(
@@ -421,12 +413,8 @@ def _tell_counts(counts: Counts, asked: Range) -> list[tuple[Range, Range]]:
     return [part_of(*c) for c in zip(counts[::2], counts[1::2], asked, strict=True)]
 
 
-def _is_exact(sides: list[tuple[Range, Range]]) -> bool:
-    return all(low == high for side in sides for low, high in side)
-
-
 def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alpha: float) -> tuple[float, float]:
-    """Return limits that hold whichever of the counts hidden together are the true ones."""
+    """Return limits that hold whichever of the counts hidden together are the true ones: a share is a count, too."""
     (inside, members), (outside, others) = sides
     least = (inside[0], members[1], min(outside[1], others[0]), others[0])
     most = (min(inside[1], members[0]), members[0], outside[0], others[1])

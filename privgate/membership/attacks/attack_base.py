@@ -63,18 +63,17 @@ class Attack(ABC):
     threat_model: str
     #: what the model under attack does: numbers have residuals in the place of log-probabilities
     task: Literal["classification", "regression"] = "classification"
+    asks: Asks = "record"
     #: least number of shadow models on either side of a record; 0 for attacks without shadow models
     min_shadows: int = 0
     #: whether a record is judged by what other models answer on this very record, and not by one common cut
     per_record: bool = False
     #: above this score the paper's adversary says "member"; None where the paper leaves it open
     cut: float | None = None
-    asks: Asks = "record"
-    #: shadow models of its self-test: few where it trains models of its own, which is nearly all the time of a test
-    planted_shadows: int = 16
-    #: whether it trains a model of its own, which takes long: it is asked from the first look on that can approve
+    #: whether it trains a model of its own, which takes long: it is asked from the first look on that can approve, its
+    #: self-test has few shadow models, and more than so many rows of answers change nothing but whom it learns from
     trains: bool = False
-    #: answers of shadow models that fill what it trains on; more change nothing but whom it learns from. 0: unknown
+    planted_shadows: int = 16
     rows: int = 0
 
     def seen(self, log_p: Float, beside: Float | None = None) -> Float:

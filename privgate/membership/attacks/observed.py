@@ -44,12 +44,8 @@ def own_logit(log_p: Float, labels: Index, *, step: float = FLOOR) -> Float:
     """Return ln(p_y + step) - ln(1 - p_y + step), the logit-scaled confidence, shape (..., P) from (..., P, K).
 
     ``step`` says how finely answers can be told apart near 0 and 1, see ``resolution``: a forest of 100 trees that says
-    1.00 has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another.
-
-    References
-    ----------
-    Carlini et al. (2022), section V.A and equation (5), which is step = 0. A constant added to both counts is the
-    empirical logit of Haldane (1956) and Anscombe (1956).
+    1.00 has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another. Carlini et al.
+    (2022), equation (5), is step = 0; a constant added to both is the empirical logit of Haldane and Anscombe (1956).
     """
     own, others = confidences(log_p, labels)
     return np.asarray(np.log((own + step) / (others + step)), dtype=np.float64)

@@ -32,7 +32,7 @@ class Rmia(Attack):
         confidence = self.choose_confidence(answers, inside, signals.labels)
         p = confidence(answers)
         usual = self.mix(mean_over(p, inside), mean_over(p, ~inside))
-        return lambda target: dominated_share(confidence(target) / usual, gamma=GAMMA)
+        return lambda target: dominated_share(confidence(target) / usual)
 
     def choose_confidence(self, answers: Float, inside: Bool, labels: Index) -> Scorer:
         """Return what makes a confidence of an answer, (..., P) from (..., P, K)."""
@@ -43,24 +43,17 @@ class Rmia(Attack):
         return 0.5 * (mean_in + mean_out)
 
 
-def dominated_share(ratio: Float, *, gamma: float) -> Float:
-    """Return the share of records z with ``ratio / ratio_z >= gamma``, shape (P,): by sorting, not in P x P."""
+def dominated_share(ratio: Float) -> Float:
+    """Return the share of records z with ``ratio / ratio_z >= GAMMA``, shape (P,): by sorting, not in P x P."""
     order = np.argsort(ratio)
     ascending, share = ratio[order], np.empty(len(ratio))
     # asked in ascending order, so that the search stays in the cache
-    share[order] = np.searchsorted(ascending, ascending / gamma, side="right") / len(ratio)
+    share[order] = np.searchsorted(ascending, ascending / GAMMA, side="right") / len(ratio)
     return share
 
 
 def slope(mean_in: Float, mean_out: Float) -> float:
-    """Return a of ``p_in = a p_out + 1 - a`` by least squares over records, in [0, 1]; 1 where no record is in doubt.
-
-    Examples
-    --------
-    >>> out = np.array([0.2, 0.6, 1.0])
-    >>> round(slope(0.3 * out + 0.7, out), 12)
-    0.3
-    """
+    """Return a of ``p_in = a p_out + 1 - a`` by least squares over records, in [0, 1]; 1 where none is in doubt."""
     doubt = 1 - mean_out
     square = float(doubt @ doubt)
     return float(np.clip((1 - mean_in) @ doubt / square, 0.0, 1.0)) if square > 0 else 1.0
