@@ -155,7 +155,7 @@ class Inversion(Adversary):
     source = "Yeom et al. (2020), Adversary 4; Fredrikson et al. (2014, 2015)"
 
     def guess(self, seen: Seen, rng: Generator) -> Index:
-        return _choose(np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR))
+        return np.asarray((np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR)).argmax(axis=1))
 
 
 class UniformOracle(Adversary):
@@ -177,7 +177,7 @@ class QueryingOracle(Adversary):
 
     def guess(self, seen: Seen, rng: Generator) -> Index:
         accepted = seen.likelihood >= seen.usual
-        return np.where(accepted.any(axis=1), _choose(np.where(accepted, seen.prior, -1.0)), -1).astype(np.int64)
+        return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
 
 
 class Confidence(Adversary):
@@ -192,7 +192,7 @@ class Confidence(Adversary):
 
     def guess(self, seen: Seen, rng: Generator) -> Index:
         confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
-        return _choose(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence))
+        return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
 
 
 class LabelOnly(Adversary):
@@ -202,7 +202,7 @@ class LabelOnly(Adversary):
     source = "Mehnaz et al. (2022), LOMIA"
 
     def guess(self, seen: Seen, rng: Generator) -> Index:
-        clear, own = seen.right.sum(axis=1) == 1, _choose(seen.right.astype(np.float64))
+        clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
         if not clear.any():
             return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
         from sklearn.tree import DecisionTreeClassifier
@@ -216,10 +216,6 @@ class LabelOnly(Adversary):
 ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
 #: those that read the labels which a classifier names
 OF_LABELS: tuple[Adversary, ...] = (Confidence(), LabelOnly())
-
-
-def _choose(score: Float) -> Index:
-    return np.asarray(score.argmax(axis=1), dtype=np.int64)
 
 
 def normal(residual: Float, deviation: float) -> Float:

@@ -39,9 +39,9 @@ class Signals:
 
     def with_shadows(self, chosen: Any, **changes: Any) -> "Signals":
         """Return what is seen with the chosen shadow models alone; nobody says who was a member."""
-        near = None if self.shadow_beside is None else self.shadow_beside[chosen]
-        kept = replace(self, shadow=self.shadow[chosen], shadow_members=self.shadow_members[chosen])
-        return replace(kept, shadow_beside=near, members=None, **changes)
+        names = ("shadow", "shadow_members", "shadow_beside")
+        kept = {n: getattr(self, n)[chosen] for n in names if getattr(self, n) is not None}
+        return replace(self, members=None, **kept, **changes)
 
 
 #: whether an adversary asks about the record, beside it as well, or beside it only
