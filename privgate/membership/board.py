@@ -41,8 +41,7 @@ class Attempt:
     #: threshold that was best on the half of the trials that the board calls ``known``
     learned: float
     test: SelfTest
-    #: why it did not run; empty if it did
-    problem: str = ""
+    problem: str = ""  # why it did not run; empty if it did
     seconds: float = 0.0
     #: the same attack on one record of each person, where members have several and candidates have one
     alone: "Attempt | None" = None
@@ -55,8 +54,7 @@ class Board:
     signals: Signals
     pool: AttackPool
     rows: Index
-    #: ground truth, shape (U,)
-    members: Bool
+    members: Bool  # ground truth, shape (U,)
     #: which of ``rows`` stands for each person, drawn at random: attacked alone, with its label and groups
     first: Index
     #: a random half of either side, fixed before looking: there a threshold may be chosen, on the rest it is tried

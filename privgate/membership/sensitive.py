@@ -59,13 +59,10 @@ class Attribute:
     """One sensitive feature of m values."""
 
     column: str | int
-    #: what is put in for each; numbers that were cut stand for the middle of their quarter
-    values: tuple[Any, ...]
+    values: tuple[Any, ...]  # what is put in for each; numbers that were cut stand for the middle of their quarter
     names: tuple[str, ...]
-    #: which of them each pool record has, shape (P,); -1 where it is missing, or nobody outside has it
-    codes: Index
-    #: how frequent each is among the people outside, who stand for what is public, shape (m,)
-    prior: Float
+    codes: Index  # which of them each pool record has, shape (P,); -1 where it is missing, or nobody outside has it
+    prior: Float  # how frequent each is among the people outside, who stand for what is public, shape (m,)
 
 
 def read_attribute(data: TrainingData, column: str | int) -> Attribute:
@@ -127,13 +124,11 @@ class Seen:
     prior: Float
     #: log-likelihood at which a membership oracle says "member": that of the published training error or mean loss
     usual: float
-    #: of a regressor: targets less answers, in deviations of the training targets
-    residual: Float | None = None
+    residual: Float | None = None  # of a regressor: targets less answers, in deviations of the training targets
     #: of a classifier: whether the label that it names is the known one, and that label's log-probability
     right: Any = None
     confidence: Any = None
-    #: every other feature and the target as numbers, shape (P, q)
-    known: Any = None
+    known: Any = None  # every other feature and the target as numbers, shape (P, q)
 
 
 class Adversary(ABC):

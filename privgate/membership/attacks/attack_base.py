@@ -17,16 +17,13 @@ class Signals:
 
     #: log-probabilities of the model under attack, shape (P, K); of a regressor its residuals, K = 1
     target: Float
-    #: class position of every record, shape (P,)
-    labels: Index
+    labels: Index  # class positions, shape (P,)
     #: as ``target``, of N shadow models that are disjoint from it, shape (N, P, K); NaN where training failed
     shadow: Float
-    #: which records each shadow model was trained on, shape (N, P)
-    shadow_members: Bool
+    shadow_members: Bool  # which records each was trained on, shape (N, P)
     #: ground truth for the target, shape (P,). Attacks never read it; statistics do
     members: Bool | None = None
-    #: numeric features of every record, shape (P, d), for adversaries who know whole records
-    features: Any = None
+    features: Any = None  # numeric ones, shape (P, d), for adversaries who know whole records
     #: mean loss on the training set as model cards publish it, nats; of a regressor the root mean square
     training_loss: float | None = None
     #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
@@ -53,14 +50,10 @@ Scorer = Callable[[Float], Float]
 class Attack(ABC):
     """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue."""
 
-    #: catalogue key, equal to the file's name
-    name: str
-    #: plain name for the report
-    title: str
-    #: paper and section
-    source: str
-    #: what the adversary sees and knows, one sentence for the report
-    threat_model: str
+    name: str  # catalogue key, equal to the file's name
+    title: str  # plain name for the report
+    source: str  # paper and section
+    threat_model: str  # what the adversary sees and knows, one sentence for the report
     #: what the model under attack does: numbers have residuals in the place of log-probabilities
     task: Literal["classification", "regression"] = "classification"
     asks: Asks = "record"
