@@ -45,12 +45,12 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
         return per_record.measure_records(run, request, figure)
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
-        found = look_once(run.once(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
+        measured = look_once(run.once(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
     else:  # whether a rule is settled, its policy has told the run
-        found = join_looks(run.once(look_in_turn)[request])
+        measured = join_looks(run.once(look_in_turn)[request])
     board = run.once(boards.make_board)
     note_attempts(board, board.wanted(str(request.option("attack", "any"))), 1 - alpha)
-    return found
+    return measured
 
 
 accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
@@ -73,17 +73,17 @@ def look_in_turn(run: Run) -> dict[Request, Looks]:
 
     It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
     """
-    found: dict[Request, Looks] = {request: [] for request in run.attacked}
+    shown: dict[Request, Looks] = {request: [] for request in run.attacked}
     try:
         for board in boards.grow_boards(run):
-            states = {_look(board, request, run.attacked[request], looks) for request, looks in found.items()}
+            states = {_look(board, request, run.attacked[request], looks) for request, looks in shown.items()}
             ended = not run.at_once and ("broken" in states or "" not in states)
             if ended or len(board.signals.shadow) >= max(LOOKS):
                 break
     except MeasurementError as exc:
-        for looks in found.values():
+        for looks in shown.values():
             looks.append(exc)
-    return found
+    return shown
 
 
 def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:
@@ -138,20 +138,20 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     ran, missing = [a for a in attempts if not a.problem], {a.attack.name: a.problem for a in attempts if a.problem}
     low_alpha /= max(1, len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
     alphas = {"low_alpha": low_alpha, "high_alpha": high_alpha}
-    found = {
+    intervals = {
         (attempt.attack.name, cell, k): got
         for attempt in ran
         for cell, who in where.items()
         for k, got in enumerate(limit_figure(board, attempt, who, request, figure, **alphas))
     }
-    (name, cell, _), worst = limits.find_worst(found)
+    (name, cell, _), worst = limits.find_worst(intervals)
     sides = board.members, ~board.members
     small = {c for c, who in where.items() if len(where) > 1 and min((who & side).sum() for side in sides) < SMALL_CELL}
     shown = "a class or group too small to name" if cell in small else cell
     hidden = board.pool.hidden  # in one class or group all of them may be
     high = worst.high + (1.0 if hidden and len(where) > 1 else hidden) * (1 - worst.high)
     behind = BehindMembership(
-        searched=len(found), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
+        searched=len(intervals), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
         removed_candidates=dict(board.pool.removed), members=int(sides[0].sum()), candidates=int(sides[1].sum()),
         shadow_models=board.trained,
     )  # fmt: skip
@@ -299,7 +299,7 @@ def alarm_at_random(board: Board, ran: list[Attempt], confidence: float) -> Null
     rng, outside = board.run.generator("null runs"), np.flatnonzero(~board.members)
     scores = np.stack([a.scores[outside] for a in ran])
     fixed = scores >= np.array([[a.threshold] for a in ran])
-    alpha, found = 1 - confidence, []
+    alpha, per_run = 1 - confidence, []
     for _ in range(NULL_RUNS):
         order = rng.permutation(len(outside))
         called, half = np.zeros((2, len(outside)), dtype=bool)
@@ -308,10 +308,10 @@ def alarm_at_random(board: Board, ran: list[Attempt], confidence: float) -> Null
         for s in scores:
             at = roc.best_threshold(s[half], called[half])
             counts.append(Decisions.of(s[~half] >= at, called[~half]))
-        found.append([(d.tp, d.fn, d.tn, d.fp) for d in counts])
-    right, wrong = np.array(found)[..., ::2], np.array(found)[..., 1::2]
+        per_run.append([(d.tp, d.fn, d.tn, d.fp) for d in counts])
+    right, wrong = np.array(per_run)[..., ::2], np.array(per_run)[..., 1::2]
     # as the kernel's limits, which are made one after another, and that would take longer than the attacks
-    least = np.where(right > 0, beta.ppf(alpha / len(found[0]) / 2, right, wrong + 1), 0.0).mean(axis=-1)
+    least = np.where(right > 0, beta.ppf(alpha / len(per_run[0]) / 2, right, wrong + 1), 0.0).mean(axis=-1)
     alarms = int((least > 0.5).any(axis=1).sum())
     low, high = (float(limit(alarms, NULL_RUNS, alpha=0.025)) for limit in (lower_limit, upper_limit))
     return NullRuns(attacks=len(ran), runs=NULL_RUNS, alarms=alarms, nominal=alpha, low=low, high=high)

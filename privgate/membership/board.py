@@ -205,12 +205,12 @@ def residuals(run: Run, rows: Index, answers: Float, *, noisy: bool = True, ques
     """
     (mean, deviation), noise = run.subject.scale, run.subject.release.noise
     y = (run.subject.data.pool_labels[rows].astype(np.float64) - mean) / deviation
-    found = y.reshape(-1, *[1] * (1 + questions)) - answers
+    residual = y.reshape(-1, *[1] * (1 + questions)) - answers
     if noise is not None and noisy:
         draw = run.generator(f"noise on {answers.shape}")
         kind = draw.laplace if isinstance(noise, Laplace) else draw.normal
-        found = found - kind(0.0, noise.scale / deviation, found.shape)
-    return np.asarray(found, dtype=np.float64)
+        residual = residual - kind(0.0, noise.scale / deviation, residual.shape)
+    return np.asarray(residual, dtype=np.float64)
 
 
 def _attempt(board: Board, attack: Attack) -> Attempt:
@@ -230,12 +230,12 @@ def _attempt(board: Board, attack: Attack) -> Attempt:
             thresholds = fix_thresholds(attack, board, board.run.generator(f"threshold {attack.name}"), ways)
         except MeasurementError as exc:
             return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
-    made = Attempt(attack, nothing, np.nan, np.nan, test)
+    attempt = Attempt(attack, nothing, np.nan, np.nan, test)
     for way, threshold in zip(ways, thresholds, strict=True):
-        own, alone = way(scores), made if len(made.scores) else None
+        own, alone = way(scores), attempt if len(attempt.scores) else None
         learned, seconds = best_threshold(own[board.known], board.members[board.known]), time.perf_counter() - started
-        made = Attempt(attack, own, threshold, learned, test, seconds=seconds, alone=alone)
-    return made
+        attempt = Attempt(attack, own, threshold, learned, test, seconds=seconds, alone=alone)
+    return attempt
 
 
 def fix_thresholds(attack: Attack, board: Board, rng: Generator, ways: list[Callable[[Float], Float]]) -> list[float]:

@@ -98,7 +98,7 @@ def along_random_directions(
     return nearest
 
 
-def measure_both(opened: Any, asked: list[int], shadow: list[int], shadow_asked: list[int]) -> dict[str, Any]:
+def measure_both(opened: Any, trials: list[int], shadow: list[int], shadow_trials: list[int]) -> dict[str, Any]:
     """Return JSON values, in a worker: how distances at pool rows were measured, and those of both models, (n, 3) each.
 
     The second is a shadow model that the adversary trains. Where nothing can be measured, a problem.
@@ -110,8 +110,8 @@ def measure_both(opened: Any, asked: list[int], shadow: list[int], shadow_asked:
         return opened.recipe.train(take(opened.X, np.array(rows)), opened.y[rows].copy(), seed=opened.recipe.seed)
 
     registered = (opened.root / "model.pkl").is_file()
-    how, target = _measure(opened, opened.model if registered else train(list(range(opened.n))), asked)
-    same, other = _measure(opened, train(shadow), shadow_asked)
+    how, target = _measure(opened, opened.model if registered else train(list(range(opened.n))), trials)
+    same, other = _measure(opened, train(shadow), shadow_trials)
     if how != same:
         return {"problem": f"the model is looked at {how}, the shadow model {same}: they cannot be compared"}
     return {"how": how, "target": target.tolist(), "shadow": other.tolist()}
@@ -217,16 +217,16 @@ def look_near(run: Run) -> Seen:
         raise MeasurementError("a regressor has no boundary between answers")
     target, members, shadow, tried, inside = split(run)
     rows = target.tolist(), shadow.tolist(), tried.tolist()
-    found = run.fleet.examined(run.subject, "privgate.membership.distance:measure_both", *rows)
+    answer = run.fleet.examined(run.subject, "privgate.membership.distance:measure_both", *rows)
     run.fleet.calls += TRAININGS
-    if problem := found.get("problem"):
+    if problem := answer.get("problem"):
         raise MeasurementError(str(problem))
-    far, other = (np.array(found[k], dtype=np.float64) for k in ("target", "shadow"))
+    far, other = (np.array(answer[k], dtype=np.float64) for k in ("target", "shadow"))
     if np.isnan(far).any() or np.isnan(other).any():
         raise MeasurementError("some distances are no numbers")
-    if not str(found["how"]).startswith("exactly") and not all((np.isfinite(d) & (d > 0)).any() for d in (far, other)):
+    if not str(answer["how"]).startswith("exactly") and not all((np.isfinite(d) & (d > 0)).any() for d in (far, other)):
         raise MeasurementError("no wrong answer was found near any record, so that no distance was measured")
-    return Seen(str(found["how"]), far, members, other, inside)
+    return Seen(str(answer["how"]), far, members, other, inside)
 
 
 def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:

@@ -36,11 +36,11 @@ class Interval:
     high: float
 
 
-def find_worst(found: Mapping[Place, Interval]) -> tuple[Place, Interval]:
+def find_worst(intervals: Mapping[Place, Interval]) -> tuple[Place, Interval]:
     """Return where a figure is largest, and that figure with the largest lower and the largest upper limit of all."""
-    place = max(found, key=lambda k: np.nan_to_num(found[k].value, nan=-np.inf))
-    low, high = (max(getattr(one, end) for one in found.values()) for end in ("low", "high"))
-    return place, Interval(found[place].value, low, high)
+    place = max(intervals, key=lambda k: np.nan_to_num(intervals[k].value, nan=-np.inf))
+    low, high = (max(getattr(one, end) for one in intervals.values()) for end in ("low", "high"))
+    return place, Interval(intervals[place].value, low, high)
 
 
 def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float) -> Interval:

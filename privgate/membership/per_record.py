@@ -51,7 +51,7 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     people = int(board.members.sum())
     count, tries = int((targets.status != Status.FAILED).sum()), len(ran) * people
     fpr = float(request.option("at_fpr")) if figure is Figure.MEMBERS_FOUND else None
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     for attempt in ran:
         scores, inside = score_targets(board, attempt, targets)
         if fpr is not None:
@@ -60,15 +60,15 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
                 _limit_rate(untied(own, rng), mask, fpr, low_alpha=alpha / tries, high_alpha=alpha)
                 for own, mask in zip(scores.T, inside.T, strict=True)
             ]
-            found[attempt.attack.name] = find_worst(dict(enumerate(each)))[1]
+            intervals[attempt.attack.name] = find_worst(dict(enumerate(each)))[1]
         else:
             right = ((scores >= attempt.threshold) == inside).sum(axis=0)
             low, high = lower_limit(right, count, alpha=alpha / tries), upper_limit(right, count, alpha=alpha)
-            found[attempt.attack.name] = Interval(right.max() / count, float(low.max()), float(high.max()))
-    name, worst = find_worst(found)
+            intervals[attempt.attack.name] = Interval(right.max() / count, float(low.max()), float(high.max()))
+    name, worst = find_worst(intervals)
     if figure is Figure.ADVANTAGE:
         worst = as_advantage(worst)
-    told = (
+    said = (
         f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
         "the claim is about models that this recipe trains on random halves, not about the registered model",
         "copies of members are among the candidates; no limit exists for them" if board.pool.hidden else "",
@@ -78,7 +78,7 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     unlimited = missing or board.pool.hidden or board.pool.fit
     return Measurement(
         request, float(worst.value), worst.low, 1.0 if unlimited else worst.high, "fraction", "confidence", 1 - alpha,
-        n=people, population=int(run.n_units), where=name, assumptions=tuple(filter(None, told)),
+        n=people, population=int(run.n_units), where=name, assumptions=tuple(filter(None, said)),
         behind=BehindMembership(
             targets=count, searched=tries, candidates=int((~board.members).sum()), shadow_models=board.trained
         ),

@@ -71,8 +71,8 @@ def correlation(one: Float, other: Float) -> dict[str, Any]:
     both = np.isfinite(one) & np.isfinite(other)
     if both.sum() < 3 or np.ptp(one[both]) == 0 or np.ptp(other[both]) == 0:
         return {"pearson": None, "p_value": None, "n": int(both.sum())}
-    found = pearsonr(one[both], other[both])
-    return {"pearson": float(found.statistic), "p_value": float(found.pvalue), "n": int(both.sum())}
+    pearson = pearsonr(one[both], other[both])
+    return {"pearson": float(pearson.statistic), "p_value": float(pearson.pvalue), "n": int(both.sum())}
 
 
 def against_pdtp(board: Board, table: Mapping[str, Any]) -> AgainstPdtp:

@@ -82,18 +82,18 @@ def read_attribute(data: TrainingData, column: str | int) -> Attribute:
     raw = np.asarray(X[column] if hasattr(X, "iloc") else X[:, column])
     present = ~pd.isna(raw)
     outside = present & (np.arange(len(raw)) >= data.n)
-    asked, kinds = raw[outside], raw.astype(str)
-    many = raw.dtype.kind in "iuf" and len(np.unique(asked)) > MOST_VALUES
+    public, kinds = raw[outside], raw.astype(str)
+    many = raw.dtype.kind in "iuf" and len(np.unique(public)) > MOST_VALUES
     if many:
-        edges = np.unique(np.quantile(asked.astype(np.float64), [0.25, 0.5, 0.75]))
+        edges = np.unique(np.quantile(public.astype(np.float64), [0.25, 0.5, 0.75]))
         kinds = np.searchsorted(edges, raw, side="right")
     kept, first, counts = np.unique(kinds[outside], return_index=True, return_counts=True)
     if len(kept) < 2:
         raise MeasurementError(f"everybody outside has the same {column!r}: there is nothing to infer")
-    names, values = kept, tuple(asked[first])
+    names, values = kept, tuple(public[first])
     if many:
         names = np.array([f"below {edges[0]:g}", *(f"from {e:g}" for e in edges)])[kept]
-        quarters = (asked[kinds[outside] == k] for k in kept)
+        quarters = (public[kinds[outside] == k] for k in kept)
         values = tuple(float(np.quantile(own, 0.5, method="inverted_cdf")) for own in quarters)
     place = np.minimum(np.searchsorted(kept, kinds), len(kept) - 1)
     codes = np.where(present & (kept[place] == kinds), place, -1).astype(np.int64)
@@ -269,8 +269,8 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
 
     (rows, members), subject, m = run.once(draw_people), run.subject, len(attribute.prior)
     X, y = subject.data.pool()
-    made = reduce(stack, (put_in(X, rows, attribute.column, v) for v in attribute.values))  # noqa: PD011  no frame
-    changed = replace(subject, data=replace(subject.data, candidates=(made, np.tile(y[rows], m))))
+    table = reduce(stack, (put_in(X, rows, attribute.column, v) for v in attribute.values))  # noqa: PD011  no frame
+    changed = replace(subject, data=replace(subject.data, candidates=(table, np.tile(y[rows], m))))
     answers = ask_model(run, changed, subject.data.n + np.arange(len(rows) * m, dtype=np.int64))
     answers = answers.reshape(m, len(rows), -1).transpose(1, 0, 2)
     own = ask_model(run, subject, rows[members])
@@ -298,8 +298,8 @@ def noted(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
 
 def part(run: Run) -> AttributesPart | None:
     """Return what was found about sensitive features; None where no rule asked."""
-    found = tuple(result for result, _ in run.once(noted).values())
-    return AttributesPart(attributes=found) if found else None
+    results = tuple(result for result, _ in run.once(noted).values())
+    return AttributesPart(attributes=results) if results else None
 
 
 def advantage(run: Run, request: Request) -> Measurement:
@@ -322,13 +322,13 @@ def advantage(run: Run, request: Request) -> Measurement:
     alphas, people = {"low_alpha": alpha / len(tries), "high_alpha": alpha}, _count_sides(run.once(draw_people)[1])
     (name, who), worst = find_worst({k: Interval(*difference(c, **alphas)) for k, c in tries.items()})
     ranges = [_tell_counts(c, people) for c in tries.values()]
-    told = [_tell_limits(sides, **alphas) for sides in ranges]
+    limits = [_tell_limits(sides, **alphas) for sides in ranges]
     exact = all(low == high for sides in ranges for side in sides for low, high in side)
     return Measurement(
         request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=sum(people),
         population=len(run.once(pools.of_run).trial), where=f"{name}, by {who}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=len(tries), members=people[0], candidates=people[1]),
-        told_as=None if exact else (max(low for low, _ in told), max(high for _, high in told)),
+        told_as=None if exact else (max(low for low, _ in limits), max(high for _, high in limits)),
     )  # fmt: skip
 
 
@@ -336,20 +336,20 @@ def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, 
     """Return what each adversary guesses of one feature, and without the model."""
     attribute, (rows, members) = read_attribute(run.subject.data, column), run.once(draw_people)
     seen, truth, sides = look_at(run, attribute), attribute.codes[rows], _count_sides(members)
-    asked = truth >= 0
-    if min(_count_sides(members[asked])) < SMALL_CELL:
+    known = truth >= 0
+    if min(_count_sides(members[known])) < SMALL_CELL:
         raise MeasurementError(f"too few people on one side have a known {column!r}")
     outside, learn = np.flatnonzero(~members), np.zeros(len(members), dtype=bool)  # half of them teach the guess
     learn[run.generator("learned without the model").permutation(outside)[: len(outside) // 2]] = True
     guessed, counts = [], {}
     for a in ALL if seen.right is None else (*ALL, *OF_LABELS):
         right = a.guess(seen, run.generator(f"{a.name} {column}")) == truth
-        counts[a.name] = _count(right, asked, members)
+        counts[a.name] = _count(right, known, members)
         guessed.append(_show({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
-    without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, asked & ~learn, members)
+    without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, known & ~learn, members)
     inverted = Inversion().guess(seen, run.generator("by value")) == truth
     by_value = [
-        _show({"name": name, "title": name}, _count(inverted, asked & (truth == k), members), None, alpha)
+        _show({"name": name, "title": name}, _count(inverted, known & (truth == k), members), None, alpha)
         for k, name in enumerate(attribute.names)
         if min(_count_sides(members[truth == k])) >= SMALL_CELL
     ]
@@ -387,9 +387,9 @@ def _count(right: Bool, among: Bool, members: Bool) -> Counts:
     return inside, n, outside, others
 
 
-def _show(named: dict[str, str], counts: Counts, asked: Range | None, alpha: float) -> AttributeGuesses:
-    """Return one adversary's guesses, of which no small count follows for who knows of ``asked`` members and others."""
-    sides = _tell_counts(counts, asked or counts[1::2])
+def _show(named: dict[str, str], counts: Counts, totals: Range | None, alpha: float) -> AttributeGuesses:
+    """Return one adversary's guesses, of which no small count follows for who knows ``totals``."""
+    sides = _tell_counts(counts, totals or counts[1::2])
     shares = [right[0] / (n[0] or math.nan) if right[0] == right[1] and n[0] == n[1] else None for right, n in sides]
     value = None if None in shares else difference(counts, low_alpha=alpha, high_alpha=alpha)[0]
     low, high = _tell_limits(sides, low_alpha=alpha, high_alpha=alpha)
@@ -399,9 +399,9 @@ def _show(named: dict[str, str], counts: Counts, asked: Range | None, alpha: flo
     )  # fmt: skip
 
 
-def _tell_counts(counts: Counts, asked: Range) -> list[tuple[Range, Range]]:
+def _tell_counts(counts: Counts, totals: Range) -> list[tuple[Range, Range]]:
     """Return, of members and of others, where right guesses and all guesses are said to lie."""
-    return [part_of(*c) for c in zip(counts[::2], counts[1::2], asked, strict=True)]
+    return [part_of(*c) for c in zip(counts[::2], counts[1::2], totals, strict=True)]
 
 
 def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alpha: float) -> tuple[float, float]:
@@ -413,9 +413,9 @@ def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alp
     return limits[0][1], limits[1][2]
 
 
-def _hide_rest(by_value: list[AttributeGuesses], asked: Range) -> tuple[AttributeGuesses, ...]:
+def _hide_rest(by_value: list[AttributeGuesses], totals: Range) -> tuple[AttributeGuesses, ...]:
     """Hide the smallest value where who has none of the values shown follows from how many have each."""
-    for side, share, total in (("members", "inside", asked[0]), ("others", "outside", asked[1])):
+    for side, share, total in (("members", "inside", totals[0]), ("others", "outside", totals[1])):
         given = [getattr(g, side) or 0 for g in by_value]
         if given and Count(total - sum(given)).hidden:
             i, nothing = given.index(min(given)), Estimate(value=None)

@@ -133,9 +133,9 @@ def self_test(attack: Attack) -> SelfTest:
                 reached[form, leak] = auc(attack.scores(signals.without_truth(), rng), np.asarray(signals.members))
             except MeasurementError as exc:
                 return SelfTest(nan, nan, nan, f"{attack.name}: {exc}")
-        among, found, blind = f" in {form}" if k else "", reached[form, True], reached[form, False]
-        if not found >= due:
-            problem = f"{attack.name} misses a planted leak{among}: AUC {found:.3f}, at least {due} is due"
+        among, planted, blind = f" in {form}" if k else "", reached[form, True], reached[form, False]
+        if not planted >= due:
+            problem = f"{attack.name} misses a planted leak{among}: AUC {planted:.3f}, at least {due} is due"
         elif not abs(blind - 0.5) <= blind_tolerance(records // 2, records - records // 2):
             problem = f"{attack.name} finds a leak where there is none{among}: AUC {blind:.3f}"
         if problem:
