@@ -159,7 +159,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         claims=about_claims,
         artifact=file.look_if_needed(run),
         attributes=sensitive.part(run),
-        robust=distance.part(run),
+        robust=run.once(distance.part),
     )
 
 
@@ -184,9 +184,9 @@ def _warnings(run: Run) -> Iterator[str]:
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured."""
-    if not run.made(boards.run) or not run.made(person_table.list_people):
+    if not run.made(boards.make_board) or not run.made(person_table.list_people):
         return None
-    return rotated.against_pdtp(run.once(boards.run), run.once(person_table.list_people))
+    return rotated.against_pdtp(run.once(boards.make_board), run.once(person_table.list_people))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

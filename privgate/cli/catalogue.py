@@ -43,6 +43,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
         for entry in known.values() if isinstance(known, dict) else known:
             name = entry.about.name if kind == "rule" else entry.name
             reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
+            if kind == "attack":
+                reach = f"\n\nThreat model: {entry.threat_model}.\n\nSource: {entry.source}."
             yield kind, str(name), _documentation(entry) + reach
     for proposition in published.ALL:
         yield "proposition", proposition.name, proposition.page

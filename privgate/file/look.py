@@ -7,7 +7,6 @@ may hold every record in a form that nobody here knows, and so may as many bytes
 """
 
 import json
-import pickle
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,19 +87,26 @@ class Sight:
     #: sentences about these, and about what was not searched for
     unknown: list[str] = field(default_factory=list)
 
+    def describe(self, size: int, judged: str) -> dict[str, Any]:
+        """Return JSON values; so many bytes were read, of the file or of what the recipe trains."""
+        lines = {k: getattr(self, k)[:_LINES] for k in ("kept", "may_hold", "unknown")}
+        return {"judged": judged, "least": self.least, **lines, "size": size, "unread": min(self.unread, size)}
+
 
 def look(opened: Any) -> dict[str, Any]:
     """Return what the files of an ``Opened`` hold of its records, as JSON; in a worker, before any model is opened."""
+    import cloudpickle
+
     X, y = take(opened.X, np.arange(opened.n, dtype=np.int64)), opened.y[: opened.n]
     folder = opened.root / "stored-folder"
-    if folder.is_dir():
-        contents, judged = readers.read_files(list_files(folder)), "file"
+    if judged := folder.is_dir():
+        contents = readers.read_files(list_files(folder))
     else:
         model = opened.recipe.train(X, np.array(y), seed=opened.recipe.seed)
-        contents, judged = readers.read_bytes(_write_model(model), "model"), "model"
+        contents = readers.read_files([("model", bytes(cloudpickle.dumps(model)))])
     sight = find_records(contents, X)
     sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.of(X), opened.recipe)
-    return _describe(sight, contents.size, judged)
+    return sight.describe(contents.size, "file" if judged else "model")
 
 
 def look_at_recipe(opened: Any) -> dict[str, Any]:
@@ -110,7 +116,7 @@ def look_at_recipe(opened: Any) -> dict[str, Any]:
     contents = readers.read_files(parts.items())
     sight = find_records(contents, take(opened.X, np.arange(opened.n, dtype=np.int64)))
     sight.may_hold, sight.unknown = [], []
-    return _describe(sight, contents.size, "model")
+    return sight.describe(contents.size, "model")
 
 
 def list_files(folder: Path) -> list[tuple[str, Path]]:
@@ -118,20 +124,6 @@ def list_files(folder: Path) -> list[tuple[str, Path]]:
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     named = [(p.relative_to(folder).as_posix(), p) for p in paths]
     return [(n, p) for n, p in named if not n.startswith(_REPORTS)]
-
-
-def _write_model(model: Any) -> bytes:
-    try:
-        return pickle.dumps(model)
-    except Exception:  # noqa: BLE001  what plain pickling does not take
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(model))
-
-
-def _describe(sight: Sight, size: int, judged: str) -> dict[str, Any]:
-    lines = {k: getattr(sight, k)[:_LINES] for k in ("kept", "may_hold", "unknown")}
-    return {"judged": judged, "least": sight.least, **lines, "size": size, "unread": min(sight.unread, size)}
 
 
 def find_records(contents: Contents, X: Any) -> Sight:

@@ -13,51 +13,38 @@ STORED = "whole records, kept by a model that answers from them"
 _LINES = 40
 
 
-def look(run: Run) -> ArtifactPart:
-    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained."""
-    return _ask_worker(run, "privgate.file.look:look")
+def look(run: Run, by: str = "look") -> ArtifactPart:
+    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained.
+
+    Stored code ran beside the worker that looks, so only the shape of its answer is believed.
+    """
+    n, answer = run.subject.data.n, run.fleet.examined(run.subject, f"privgate.file.look:{by}")
+    judged: Literal["file", "model"] = "model" if run.subject.model is None else "file"
+    try:
+        if problem := answer.get("problem"):
+            raise ValueError(problem)  # noqa: TRY301  one sentence for whatever is wrong
+        least, size, unread = counts = [answer[name] for name in ("least", "size", "unread")]
+        if any(type(v) is not int or v < 0 for v in counts) or least > n or unread > size:
+            raise ValueError("the worker's answer about the file is none")  # noqa: TRY301  ditto
+        may_hold, unknown, kept = (tuple(map(_clean, answer[name])) for name in ("may_hold", "unknown", "kept"))
+        judged = "file" if answer["judged"] == "file" else "model"
+    except (KeyError, TypeError, ValueError) as exc:
+        problem = _clean(str(exc) or type(exc).__name__)
+        return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=problem)
+    traces = [CarriedTrace(kind="stored_records", what=STORED, where=where, least=0, most=0) for where in kept[:_LINES]]
+    return ArtifactPart(
+        judged=judged, how="bytes", records=n, least=least, most=n if may_hold else max(least, min(n - 1, unread)),
+        carried=tuple(traces), unknown=(*may_hold, *unknown), read=size - unread, size=size,
+    )  # fmt: skip
 
 
 def look_at_recipe(run: Run) -> ArtifactPart:
     """Return what the recipe's own sources and parameters hold."""
-    return _ask_worker(run, "privgate.file.look:look_at_recipe")
-
-
-def _ask_worker(run: Run, by: str) -> ArtifactPart:
-    """Return what a worker says of the model's bytes; stored code ran beside it, so only the shape is believed."""
-    n, answer = run.subject.data.n, run.fleet.examined(run.subject, by)
-    why = str(answer.get("problem", ""))
-    try:
-        if not why:
-            return _read_answer(answer, n)
-    except (KeyError, TypeError, ValueError) as exc:
-        why = str(exc) or type(exc).__name__
-    judged: Literal["file", "model"] = "model" if run.subject.model is None else "file"
-    return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=_clean(why))
+    return look(run, "look_at_recipe")
 
 
 def _clean(value: Any) -> str:
     return "".join(c for c in str(value) if c.isprintable())[:200]
-
-
-def _read_answer(answer: dict[str, Any], n: int) -> ArtifactPart:
-    least, size, unread = counts = [answer[name] for name in ("least", "size", "unread")]
-    if any(type(v) is not int or v < 0 for v in counts) or least > n or unread > size:
-        raise ValueError("the worker's answer about the file is none")
-    may_hold, unknown, kept = (tuple(map(_clean, answer[name])) for name in ("may_hold", "unknown", "kept"))
-    return ArtifactPart(
-        judged="file" if answer["judged"] == "file" else "model",
-        how="bytes",
-        records=n,
-        least=least,
-        most=n if may_hold else max(least, min(n - 1, unread)),
-        carried=tuple(
-            CarriedTrace(kind="stored_records", what=STORED, where=where, least=0, most=0) for where in kept[:_LINES]
-        ),
-        unknown=(*may_hold, *unknown),
-        read=size - unread,
-        size=size,
-    )
 
 
 def look_if_needed(run: Run) -> ArtifactPart | None:
@@ -79,13 +66,7 @@ def find_keys(run: Run) -> Precondition | None:
 
 
 def count_records(run: Run, request: Request) -> Measurement:
-    """Return how many training records stand in the file; the upper limit is no proof of forms that nobody knows.
-
-    Raises
-    ------
-    MeasurementError
-        The files could not be read at all.
-    """
+    """Return how many training records stand in the file; the upper limit is no proof of forms that nobody knows."""
     sight = run.once(look)
     if sight.problem:
         raise MeasurementError(f"the file {sight.bytes_said}")
@@ -93,17 +74,10 @@ def count_records(run: Run, request: Request) -> Measurement:
     several = any("input_example" in where or "sampler" in where for where in places)  # each takes a step of its own
     low, high = float(sight.least or 0), float(sight.most or 0)
     return Measurement(
-        request,
-        value=low,
-        low=low,
-        high=high,
-        unit="records",
-        kind="search",
-        n=sight.records,
-        population=sight.records,
+        request, low, low, high, "records", "search", n=sight.records, population=sight.records,
         where=", ".join(places if several else places[:1] or sight.unknown[:1]),
         assumptions=(sight.read_said, *(f"unknown: {text}" for text in sight.unknown[:5])),
-    )
+    )  # fmt: skip
 
 
 def describe_sight(sight: ArtifactPart) -> str:

@@ -27,26 +27,24 @@ class StandIn:
     kept: ClassVar[list[Any]] = []
     given: list[Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102  as pickle calls it
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         stand_in = object.__new__(cls)
         stand_in.given = [*args, *kwargs.values()]
         cls.kept.append(stand_in)
         return stand_in
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102  as pickle calls it
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return type(self)(self, *args, **kwargs)
 
     def __setitem__(self, key: Any, item: Any) -> None:
         self.given += [key, item]
 
     def append(self, item: Any) -> None:
-        """Keep an item, or a state."""
         self.given.append(item)
 
     add = __setstate__ = append
 
     def extend(self, items: Any) -> None:
-        """Keep items."""
         self.given.extend(items)
 
 

@@ -47,11 +47,6 @@ def read_files(files: Iterable[tuple[str, Path | bytes]]) -> Contents:
     return into
 
 
-def read_bytes(content: bytes, name: str) -> Contents:
-    """Return what one file of this content holds."""
-    return read_files([(name, content)])
-
-
 def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
     """Add what bytes hold, by what they begin with: neither names nor suffixes are believed."""
     if depth > DEEPEST:
@@ -83,6 +78,11 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
         into.opaque.append((name, data))
     else:
         into.add_fragment(data, f"small files of {name.rpartition('/')[0]}")
+
+
+def _is_text(data: bytes) -> bool:
+    part = data[:4096]
+    return bool(part) and b"\x00" not in part and sum(b < 9 or 13 < b < 32 for b in part) < len(part) / 50
 
 
 def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
@@ -178,11 +178,6 @@ def _read_safetensors(data: bytes, name: str, into: Contents) -> None:
         else:
             into.opaque.append((f"{name}.{key}", data[begin:stop]))
     into.add_opaque(data[at:], name)
-
-
-def _is_text(data: bytes) -> bool:
-    part = data[:4096]
-    return bool(part) and b"\x00" not in part and sum(b < 9 or 13 < b < 32 for b in part) < len(part) / 50
 
 
 def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:

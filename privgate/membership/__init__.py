@@ -1,9 +1,25 @@
 """The second question: can an attacker tell who was in the training data."""
 
-#: attacks by name, as policies have them: judging knows no more of them
+#: attacks on classifiers by name, as policies have them, and where each stands; the strongest first
+ATTACKS = {
+    "lira_online": "lira:LiraOnline",
+    "lira_neighbours": "neighbours:LiraNeighbours",
+    "lira_beside": "neighbours:LiraBeside",
+    "rmia": "rmia:Rmia",
+    "lira_offline": "lira:LiraOffline",
+    "rmia_offline": "rmia:RmiaOffline",
+    "long_distance": "long_distance:LongDistance",
+    "long_frequency": "long_frequency:LongFrequency",
+    "long_untargeted": "long_untargeted:LongUntargeted",
+    "shokri": "shokri:Shokri",
+    "quantile": "quantile:Quantile",
+    "yeom_threshold_known": "yeom_threshold:YeomThresholdKnown",
+    "yeom_threshold": "yeom_threshold:YeomThreshold",
+    "yeom_loss": "yeom_loss:YeomLoss",
+    "label_gap": "label_gap:LabelGap",
+}
+#: every attack by name, those on regressors too: judging knows no more of them
 NAMES = (
-    "lira_online", "lira_neighbours", "lira_beside", "rmia", "lira_offline", "rmia_offline", "long_distance",
-    "long_frequency", "long_untargeted", "shokri", "quantile", "yeom_threshold_known", "yeom_threshold", "yeom_loss",
-    "label_gap", "residual_lira", "residual_neighbours", "residual_beside", "rmia_on_squared_error", "error_densities",
+    *ATTACKS, "residual_lira", "residual_neighbours", "residual_beside", "rmia_on_squared_error", "error_densities",
     "error_threshold", "squared_loss",
 )  # fmt: skip

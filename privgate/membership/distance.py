@@ -1,35 +1,24 @@
 """Membership guessed from how far a record is from the nearest question with another answer than its label.
 
 Distances, in three norms, are exact for linear models and single trees. Labels along random directions bound those of
-any other model from above. A record about which the model is wrong has distance 0.
-
-References
-----------
-Yeom et al. (2020), section 6: Adversaries 8 and 9, with Adversary 1 beside them.
+any other model from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section
+6: Adversaries 8 and 9, with Adversary 1.
 """
 
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from privgate.arrays import Bool, Float, Index
-from privgate.errors import MeasurementError, SubjectError
+from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Estimate, Measurement, Request, RobustAdversary, RobustPart
 from privgate.kernel.sample import difference
+from privgate.membership.limits import Interval, find_worst
 from privgate.run import pool as pools
 from privgate.run.run import Run
 from privgate.subject.containers import take
-from privgate.training import payload, worker
-from privgate.training.isolation import apart
-from privgate.training.payload import Opened, Payload
-from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
-
-#: labels of questions (Q, d), as positions of classes
-Ask = Callable[[Float], Index]
 
 NORMS = (1.0, 2.0, float("inf"))
 #: random directions where nothing is known of a model, and halvings along each
@@ -44,57 +33,52 @@ ASSUMPTIONS = (
 )
 
 
-def linear(W: Float, b: Float, X: Float, y: Index) -> Float:
+def measure_linear(W: Float, b: Float, X: Float, y: Index) -> Float:
     """Return exact distances (n, 3) for scores ``X @ W.T + b``, the largest of which names the class.
 
     The nearest wrong answer lies across one hyperplane, at its margin over the dual norm of its normal.
     """
-    scores = X @ W.T + b
-    found = np.full((len(X), len(NORMS)), np.inf)
-    own = scores[np.arange(len(X)), y]
+    scores, nearest = X @ W.T + b, np.full((len(X), len(NORMS)), np.inf)
     for k in range(len(W)):
-        normal, margin = W[y] - W[k], own - scores[:, k]
-        for i, dual in enumerate((np.inf, 2.0, 1.0)):
-            size = np.linalg.norm(normal, ord=dual, axis=1)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                away = np.where(size > 0, np.maximum(margin, 0.0) / size, np.where(margin > 0, np.inf, 0.0))
-            found[:, i] = np.where(y != k, np.minimum(found[:, i], away), found[:, i])
-    return found
+        margin = (scores[np.arange(len(X)), y] - scores[:, k])[:, None]
+        size = np.stack([np.linalg.norm(W[y] - W[k], ord=dual, axis=1) for dual in (np.inf, 2.0, 1.0)], axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = np.where(size > 0, np.maximum(margin, 0.0) / size, np.where(margin > 0, np.inf, 0.0))
+        nearest = np.where((y != k)[:, None], np.minimum(nearest, away), nearest)
+    return nearest
 
 
-def tree(low: Float, high: Float, answers: Index, X: Float, y: Index) -> Float:
-    """Return exact distances (n, 3) to the nearest leaf with another answer; leaves are boxes (low, high] of (L, d)."""
-    found = np.full((len(X), len(NORMS)), np.inf)
-    for lower, upper, answer in zip(low, high, answers, strict=True):
-        out = np.maximum(np.maximum(lower - X, X - upper), 0.0)
-        for i, norm in enumerate(NORMS):
-            away = np.linalg.norm(out, ord=norm, axis=1)
-            found[:, i] = np.where(y != answer, np.minimum(found[:, i], away), found[:, i])
-    return found
+def measure_tree(fitted: Any, X: Float, y: Index) -> Float:
+    """Return exact distances (n, 3) to the nearest leaf of a scikit-learn tree with another answer."""
+    nearest = np.full((len(X), len(NORMS)), np.inf)
+    for low, high, answer in list_leaves(fitted):
+        outside = np.maximum(np.maximum(low - X, X - high), 0.0)
+        away = np.stack([np.linalg.norm(outside, ord=norm, axis=1) for norm in NORMS], axis=1)
+        nearest = np.where((y != answer)[:, None], np.minimum(nearest, away), nearest)
+    return nearest
 
 
-def leaves(fitted: Any) -> tuple[Float, Float, Index]:
-    """Return the boxes of a fitted scikit-learn tree's leaves and what each answers, as position of a class."""
+def list_leaves(fitted: Any) -> list[tuple[Float, Float, int]]:
+    """Return each leaf's box (low, high] and what it answers, as position of a class."""
     t, d = fitted.tree_, int(fitted.n_features_in_)
-    todo, found = [(0, np.full(d, -np.inf), np.full(d, np.inf))], []
+    todo, leaves = [(0, np.full(d, -np.inf), np.full(d, np.inf))], []
     while todo:
         node, low, high = todo.pop()
-        left, right = int(t.children_left[node]), int(t.children_right[node])
+        left, j, at = int(t.children_left[node]), int(t.feature[node]), float(t.threshold[node])
         if left < 0:
-            found.append((low, high, int(np.argmax(t.value[node][0]))))
+            leaves.append((low, high, int(np.argmax(t.value[node][0]))))
             continue
-        j, at = int(t.feature[node]), float(t.threshold[node])
         below, above = high.copy(), low.copy()
         below[j], above[j] = min(high[j], at), max(low[j], at)
-        todo += [(left, low, below), (right, above, high)]
-    lows, highs, answers = zip(*found, strict=True)
-    return np.array(lows), np.array(highs), np.array(answers, dtype=np.int64)
+        todo += [(left, low, below), (int(t.children_right[node]), above, high)]
+    return leaves
 
 
-def along_random_directions(ask: Ask, X: Float, y: Index, box: tuple[Float, Float], rng: np.random.Generator) -> Float:
-    """Return upper bounds (n, 3) on distances, by labels alone: the nearest change along random directions."""
-    found = np.full((len(X), len(NORMS)), np.inf)
-    wrong = ask(X) != y
+def along_random_directions(
+    ask: Callable[[Float], Index], X: Float, y: Index, box: tuple[Float, Float], rng: np.random.Generator
+) -> Float:
+    """Return upper bounds (n, 3) on distances: the nearest change of a label (position of a class) that was met."""
+    nearest, wrong = np.full((len(X), len(NORMS)), np.inf), ask(X) != y
     width = np.where(box[1] > box[0], box[1] - box[0], 1.0)
     for turn in range(DIRECTIONS):
         # dense directions, and ones along few columns, because a norm may prefer either
@@ -108,99 +92,65 @@ def along_random_directions(ask: Ask, X: Float, y: Index, box: tuple[Float, Floa
             crossed = ask(np.clip(X + middle[:, None] * step, *box)) != y
             high, low = np.where(crossed, middle, high), np.where(crossed, low, middle)
         moved = np.clip(X + high[:, None] * step, *box) - X
-        for i, norm in enumerate(NORMS):
-            away = np.where(reached, np.linalg.norm(moved, ord=norm, axis=1), np.inf)
-            found[:, i] = np.minimum(found[:, i], away)
-    found[wrong] = 0.0
-    return found
+        away = np.stack([np.linalg.norm(moved, ord=norm, axis=1) for norm in NORMS], axis=1)
+        nearest = np.where(reached[:, None], np.minimum(nearest, away), nearest)
+    nearest[wrong] = 0.0
+    return nearest
 
 
-# In a worker: the registered model's distances, and those of one shadow model that the adversary trains.
+def measure_both(opened: Any, trials: list[int], shadow: list[int], shadow_trials: list[int]) -> dict[str, Any]:
+    """Return JSON values, in a worker: how distances at pool rows were measured, and those of both models, (n, 3) each.
+
+    The second is a shadow model that the adversary trains. Where nothing can be measured, a problem.
+    """
+    if not isinstance(opened.X, np.ndarray) or opened.X.dtype.kind not in "biuf":
+        return {"problem": "records that are no arrays of numbers have no distance from a boundary"}
+
+    def train(rows: list[int]) -> Any:
+        return opened.recipe.train(take(opened.X, np.array(rows)), opened.y[rows].copy(), seed=opened.recipe.seed)
+
+    registered = (opened.root / "model.pkl").is_file()
+    how, target = _measure(opened, opened.model if registered else train(list(range(opened.n))), trials)
+    same, other = _measure(opened, train(shadow), shadow_trials)
+    if how != same:
+        return {"problem": f"the model is looked at {how}, the shadow model {same}: they cannot be compared"}
+    return {"how": how, "target": target.tolist(), "shadow": other.tolist()}
 
 
-def in_worker(
-    shipped: Payload, asked: list[int], shadow: list[int], shadow_asked: list[int], limits: TaskLimits
-) -> dict[str, Any]:
-    """Return JSON values: how both models' distances at pool rows were measured, and (n, 3) of each; or a problem."""
-    try:
-        with Clock(limits.seconds * (TRAININGS + 2)) as clock, clock.call():
-            opened = Opened(shipped)
-            if not isinstance(opened.X, np.ndarray) or opened.X.dtype.kind not in "biuf":
-                return {"problem": "records that are no arrays of numbers have no distance from a boundary"}
-            table = opened.X.reshape(len(opened.X), -1).astype(np.float64)
-            registered = (opened.root / "model.pkl").is_file()
-            target = opened.model if registered else _trained(opened, list(range(opened.n)))
-            how, found = _distances(opened, target, table, asked)
-            same, beside = _distances(opened, _trained(opened, shadow), table, shadow_asked)
-        if how != same:
-            return {"problem": f"the model is looked at {how}, the shadow model {same}: they cannot be compared"}
-        return {"how": how, "target": found.tolist(), "shadow": beside.tolist()}
-    except OutOfTimeError:
-        return {"problem": f"distances were not measured within {limits.seconds * (TRAININGS + 2):g} s"}
-    except SubjectError as exc:
-        return {"problem": str(exc)}
-    except BaseException as exc:  # noqa: BLE001  the user's code runs here; what it raises becomes a sentence
-        return {"problem": worker.sentence("measuring distances", exc)}
-
-
-def _trained(opened: Opened, rows: list[int]) -> Any:
-    return opened.recipe.train(take(opened.X, np.array(rows)), opened.y[rows].copy(), seed=opened.recipe.seed)
-
-
-def _distances(opened: Opened, model: Any, table: Float, rows: list[int]) -> tuple[str, Float]:
+def _measure(opened: Any, model: Any, rows: list[int]) -> tuple[str, Float]:
     """Return how distances were measured, in words, and the distances (n, 3)."""
+    table, shape = opened.X.reshape(len(opened.X), -1).astype(np.float64), opened.X.shape[1:]
     X, y = table[rows], np.searchsorted(opened.classes, opened.y[rows]).astype(np.int64)
-    shape = opened.X.shape[1:]
-
-    def likelihood(Z: Float) -> Float:
-        return opened.recipe.probabilities(model, Z.reshape(len(Z), *shape).astype(opened.X.dtype), opened.classes)
 
     def ask(Z: Float) -> Index:
-        return np.asarray(likelihood(Z).argmax(axis=1), dtype=np.int64)
+        p = opened.recipe.probabilities(model, Z.reshape(len(Z), *shape).astype(opened.X.dtype), opened.classes)
+        return np.asarray(p.argmax(axis=1), dtype=np.int64)
 
-    if opened.recipe.payload["predict"] is None:
-        if (flat := _linear(model, len(opened.classes))) is not None and _agrees(flat, X, likelihood(X)):
-            return "exactly, as a linear model", linear(*flat, X, y)
-        if _of_scikit_learn(model) and hasattr(model, "tree_") and hasattr(model, "classes_"):
-            values = model.tree_.value[model.tree_.apply(X.astype(np.float32))][:, 0]
-            if values.shape[1] == len(opened.classes) and (values.argmax(axis=1) == ask(X)).all():
-                return "exactly, leaf by leaf", tree(*leaves(model), X, y)
+    *scalers, last = [step for _, step in getattr(model, "steps", [("", model)])]
+    # a class of its own may mean something else by these attributes
+    plain = all(type(step).__module__.startswith("sklearn.") for step in (model, *scalers, last))
+    if opened.recipe.payload["predict"] is None and plain and len(getattr(last, "classes_", ())) == len(opened.classes):
+        flat = _read_linear(scalers, last)
+        if flat is not None and ((X @ flat[0].T + flat[1]).argmax(axis=1) == ask(X)).all():
+            return "exactly, as a linear model", measure_linear(*flat, X, y)
+        tree = getattr(model, "tree_", None)
+        if tree is not None and (tree.value[tree.apply(X.astype(np.float32))][:, 0].argmax(axis=1) == ask(X)).all():
+            return "exactly, leaf by leaf", measure_tree(model, X, y)
     box = table.min(axis=0), table.max(axis=0)
     return "along random directions", along_random_directions(ask, X, y, box, np.random.default_rng(0))
 
 
-def _linear(model: Any, classes: int) -> tuple[Float, Float] | None:
+def _read_linear(scalers: list[Any], last: Any) -> tuple[Float, Float] | None:
     """Return weights (K, d) and intercepts (K,) of a linear classifier, behind a scaler or none; None for others."""
-    *before, last = [step for _, step in getattr(model, "steps", [("", model)])]
-    if not all(map(_of_scikit_learn, (model, *before, last))) or len(getattr(last, "classes_", ())) != classes:
-        return None
-    if not (hasattr(last, "coef_") and hasattr(last, "intercept_")):
+    if not hasattr(last, "coef_") or [type(s).__name__ for s in scalers] not in ([], ["StandardScaler"]):
         return None
     W, b = np.atleast_2d(np.asarray(last.coef_, dtype=np.float64)), np.atleast_1d(last.intercept_).astype(np.float64)
     if len(W) == 1:  # two classes, one score
         W, b = np.concatenate([-W, W]) / 2, np.concatenate([-b, b]) / 2
-    if before:
-        scale, mean = getattr(before[0], "scale_", None), getattr(before[0], "mean_", None)
-        if scale is None or mean is None or [type(step).__name__ for step in before] != ["StandardScaler"]:
-            return None
-        W = W / scale
-        b = b - W @ mean
+    for scaler in scalers:
+        W = W / (1.0 if scaler.scale_ is None else scaler.scale_)
+        b = b - W @ (np.zeros(W.shape[1]) if scaler.mean_ is None else scaler.mean_)
     return W, b
-
-
-def _agrees(flat: tuple[Float, Float], X: Float, p: Float) -> bool:
-    """Whether the largest linear score is the model's own answer wherever that is clear."""
-    top = np.sort(p, axis=1)
-    clear = top[:, -1] - top[:, -2] > 1e-9 if p.shape[1] > 1 else np.ones(len(p), dtype=bool)
-    return bool(clear.any() and ((X @ flat[0].T + flat[1]).argmax(axis=1) == p.argmax(axis=1))[clear].all())
-
-
-def _of_scikit_learn(model: Any) -> bool:
-    """Whether an attribute means what scikit-learn means by it: a class of its own may answer otherwise."""
-    return type(model).__module__.partition(".")[0] == "sklearn"
-
-
-# The adversaries, and the metric ``robust_advantage``.
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,17 +173,20 @@ class Guesses:
     counts: tuple[int, int, int, int]
     radius: float | None = None
 
-
-def noted(run: Run) -> list[RobustPart]:
-    """Return where a run's adversaries are noted."""
-    del run
-    return []
+    def show(self, alpha: float) -> RobustAdversary:
+        """Return what the report shows."""
+        inside, members, outside, others = self.counts
+        advantage = Interval(*difference(self.counts, low_alpha=alpha, high_alpha=alpha))
+        return RobustAdversary(
+            name=self.name, title=self.title, inside=inside / members, outside=outside / others, members=members,
+            others=others, radius=self.radius, advantage=Estimate(**asdict(advantage)),
+        )  # fmt: skip
 
 
 def part(run: Run) -> RobustPart | None:
-    """Return what was found beside the number; None where no rule asked for it."""
-    found = run.once(noted) if run.made(noted) else []
-    return found[-1] if found else None
+    """Return what a run found beside the number, once it is kept; None before."""
+    del run
+    return None
 
 
 def advantage(run: Run, request: Request) -> Measurement:
@@ -241,79 +194,48 @@ def advantage(run: Run, request: Request) -> Measurement:
 
     Adversary 8 calls a person a member about whom the model stays right within a radius: its advantage is the robust
     generalization error where every wrong answer is found (Theorem 8). Adversary 9 weighs the three distances by a
-    logistic regression that was fitted to one shadow model's. ``low`` holds over both that were tried, ``high`` is an
-    intersection-union test.
-
-    Raises
-    ------
-    MeasurementError
-        There are too few candidates for a shadow model, or the model has no boundary that could be looked for.
+    logistic regression that was fitted to one shadow model's. ``low`` holds over both, ``high`` is an
+    intersection-union test. ``MeasurementError`` where candidates are too few, or the model has no boundary.
     """
     alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
-    seen = run.once(looked)
-    found = guesses(seen, None if radius is None else float(radius))
-    run.once(noted).append(RobustPart(how=seen.how, adversaries=tuple(_told(g, alpha) for g in found)))
-    tried = found[1:]
-    limits = [difference(g.counts, low_alpha=alpha / len(tried), high_alpha=alpha) for g in tried]
-    worst = int(np.argmax([value for value, _, _ in limits]))
+    seen = run.once(look_near)
+    guessed = guesses(seen, None if radius is None else float(radius))
+    run.keep(part, RobustPart(how=seen.how, adversaries=tuple(g.show(alpha) for g in guessed)))
+    alphas = {"low_alpha": alpha / 2, "high_alpha": alpha}
+    name, worst = find_worst({g.title: Interval(*difference(g.counts, **alphas)) for g in guessed[1:]})
+    members, others = int(seen.members.sum()), int((~seen.members).sum())
     return Measurement(
-        request,
-        value=limits[worst][0],
-        low=max(low for _, low, _ in limits),
-        high=max(high for _, _, high in limits),
-        unit="fraction",
-        kind="confidence",
-        confidence=1 - alpha,
-        n=len(seen.members),
-        population=len(run.once(pools.of_run).trial),
-        where=f"{tried[worst].title}, distances {seen.how}",
-        assumptions=ASSUMPTIONS,
-        behind=BehindMembership(
-            searched=len(tried), members=int(seen.members.sum()), candidates=int((~seen.members).sum()), shadow_models=1
-        ),
-    )
+        request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=members + others,
+        population=len(run.once(pools.of_run).trial), where=f"{name}, distances {seen.how}", assumptions=ASSUMPTIONS,
+        behind=BehindMembership(searched=2, members=members, candidates=others, shadow_models=1),
+    )  # fmt: skip
 
 
-def looked(run: Run) -> Seen:
-    """Measure the distances of both models."""
+def look_near(run: Run) -> Seen:
+    """Measure the distances of both models, in a worker."""
     if run.subject.task == "regression":
         raise MeasurementError("a regressor has no boundary between answers")
     target, members, shadow, tried, inside = split(run)
-    limits = run.fleet.limits
-    with tempfile.TemporaryDirectory(prefix="privgate-robust-") as folder:
-        found = apart(
-            in_worker,
-            payload.write(run.subject, Path(folder, "shown") / "subject"),
-            target.tolist(),
-            shadow.tolist(),
-            tried.tolist(),
-            limits,
-            limits=limits,
-            runs=TRAININGS + 2,
-            way=run.fleet.isolate,
-            logs=Path(folder),
-        )
+    rows = target.tolist(), shadow.tolist(), tried.tolist()
+    answer = run.fleet.examined(run.subject, "privgate.membership.distance:measure_both", *rows)
     run.fleet.calls += TRAININGS
-    if not isinstance(found, dict):
-        raise MeasurementError("the worker process died while distances were measured")
-    if problem := found.get("problem"):
+    if problem := answer.get("problem"):
         raise MeasurementError(str(problem))
-    far, beside = (np.array(found[k], dtype=np.float64) for k in ("target", "shadow"))
-    if np.isnan(far).any() or np.isnan(beside).any():
+    far, other = (np.array(answer[k], dtype=np.float64) for k in ("target", "shadow"))
+    if np.isnan(far).any() or np.isnan(other).any():
         raise MeasurementError("some distances are no numbers")
-    if not str(found["how"]).startswith("exactly") and not all((np.isfinite(d) & (d > 0)).any() for d in (far, beside)):
+    if not str(answer["how"]).startswith("exactly") and not all((np.isfinite(d) & (d > 0)).any() for d in (far, other)):
         raise MeasurementError("no wrong answer was found near any record, so that no distance was measured")
-    return Seen(str(found["how"]), far, members, beside, inside)
+    return Seen(str(answer["how"]), far, members, other, inside)
 
 
 def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     """Return (target's trials, whether members, shadow's records, shadow's trials, whether it was trained on them).
 
-    Candidates are cut in three: people outside of the target, people whom the shadow model is trained on, and people
-    outside of both; a label that the shadow would miss goes to it first.
+    Candidates are cut in three: outside of the target, in the shadow model, and outside of both; a label that the
+    shadow would miss goes to it first.
     """
-    pool = run.once(pools.of_run)
-    rng = run.generator("robust trials")
+    pool, rng, labels = run.once(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
     rows = np.flatnonzero(pool.trial)
     inside = rng.permutation(rows[pool.members[rows]])[:MOST]
     outside = rng.permutation(rows[~pool.members[rows]])
@@ -325,13 +247,11 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
             f"{len(outside)} candidates are too few for a shadow model and two tests of {LEAST}; give more of them"
         )
     shadow, tests = outside[:third], outside[third:]
-    labels = run.subject.data.pool_labels
     missing = np.setdiff1d(np.unique(run.subject.data.y), np.unique(labels[shadow]))
     more = [int(tests[labels[tests] == label][0]) for label in missing if (labels[tests] == label).any()]
     shadow, tests = np.concatenate([shadow, more]).astype(np.int64), np.setdiff1d(tests, more, assume_unique=True)
-    others, beside = tests[: len(tests) // 2][:MOST], tests[len(tests) // 2 :][:MOST]
-    tried = np.concatenate([shadow[:MOST], beside]).astype(np.int64)
-    trials = np.concatenate([inside, others]).astype(np.int64)
+    others, strangers = tests[: len(tests) // 2][:MOST], tests[len(tests) // 2 :][:MOST]
+    trials, tried = np.concatenate([inside, others]), np.concatenate([shadow[:MOST], strangers])
     return trials, np.arange(len(trials)) < len(inside), shadow, tried, np.arange(len(tried)) < len(shadow[:MOST])
 
 
@@ -341,48 +261,28 @@ def guesses(seen: Seen, radius: float | None) -> list[Guesses]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    chosen = best_radius(seen.shadow[:, -1], seen.shadow_members) if radius is None else radius
+    chosen = find_radius(seen.shadow[:, -1], seen.shadow_members) if radius is None else radius
     # infinite: nothing is wrong anywhere; farther than anything finite
-    ends = np.array([_largest(seen.shadow[:, i], seen.target[:, i]) for i in range(len(NORMS))])
-    learned = make_pipeline(StandardScaler(), LogisticRegression()).fit(
-        np.minimum(seen.shadow, ends), seen.shadow_members
-    )
-    guessed = learned.predict(np.minimum(seen.target, ends)).astype(bool)
+    both = np.concatenate([seen.shadow, seen.target])
+    largest = np.where(np.isfinite(both), both, 0.0).max(axis=0)
+    ends = np.where(largest > 0, 2 * largest, 1.0)
+    learned = make_pipeline(StandardScaler(), LogisticRegression())
+    learned.fit(np.minimum(seen.shadow, ends), seen.shadow_members)
+    far = learned.predict(np.minimum(seen.target, ends)).astype(bool)
 
-    def counted(name: str, title: str, told: Bool, radius: float | None = None) -> Guesses:
-        inside, outside = told[seen.members], told[~seen.members]
+    def count(name: str, title: str, called: Bool, radius: float | None = None) -> Guesses:
+        inside, outside = called[seen.members], called[~seen.members]
         return Guesses(name, title, (int(inside.sum()), len(inside), int(outside.sum()), len(outside)), radius)
 
     return [
-        counted("bounded_loss", "Adversary 1 (right or wrong)", seen.target[:, -1] > 0),
-        counted("robust_classification", "Adversary 8 (right within a radius)", seen.target[:, -1] > chosen, chosen),
-        counted("robust_threshold", "Adversary 9 (distance to the boundary)", guessed),
+        count("bounded_loss", "Adversary 1 (right or wrong)", seen.target[:, -1] > 0),
+        count("robust_classification", "Adversary 8 (right within a radius)", seen.target[:, -1] > chosen, chosen),
+        count("robust_threshold", "Adversary 9 (distance to the boundary)", far),
     ]
 
 
-def _largest(*columns: Float) -> float:
-    finite = np.concatenate(columns)
-    finite = finite[np.isfinite(finite)]
-    return float(2 * finite.max()) if len(finite) and finite.max() > 0 else 1.0
-
-
-def best_radius(away: Float, members: Bool) -> float:
+def find_radius(away: Float, members: Bool) -> float:
     """Return the radius at which the shadow model's members are told best from others."""
     tries = np.unique(np.concatenate([[0.0], away[np.isfinite(away)]]))
     gains = [(away[members] > r).mean() - (away[~members] > r).mean() for r in tries]
     return float(tries[int(np.argmax(gains))])
-
-
-def _told(g: Guesses, alpha: float) -> RobustAdversary:
-    value, low, high = difference(g.counts, low_alpha=alpha, high_alpha=alpha)
-    inside, members, outside, others = g.counts
-    return RobustAdversary(
-        name=g.name,
-        title=g.title,
-        inside=inside / members,
-        outside=outside / others,
-        members=members,
-        others=others,
-        radius=g.radius,
-        advantage=Estimate(value=value, low=low, high=high),
-    )

@@ -9,9 +9,8 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
-from privgate.membership import limits
 from privgate.membership.board import Attempt, Board
-from privgate.membership.limits import Figure
+from privgate.membership.limits import Figure, Interval, as_advantage, find_worst, tpr_limits, untied
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool
 from privgate.run.refit import Shadows
@@ -20,7 +19,7 @@ from privgate.statistics.roc import least_nonmembers
 from privgate.theorems.retrained import Status
 
 
-def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
+def draw_halves(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
     """Return ``count`` random halves of the people, drawn independently of each other, shape (count, P).
 
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
@@ -31,100 +30,76 @@ def independent_masks(pool: AttackPool, count: int, rng: np.random.Generator) ->
     return np.asarray(halves[:, place] & pool.eligible)
 
 
-def train(run: Run) -> Shadows:
+def train_targets(run: Run) -> Shadows:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
-    rng = run.generator("target subsets")
-    count = len(run.once(pools.train).status)
-    masks = independent_masks(run.once(pools.of_run), count, rng)
+    rng, count = run.generator("target subsets"), len(run.once(pools.train).status)
+    masks = draw_halves(run.once(pools.of_run), count, rng)
     return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 
-def correct(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
-    """Return (scores, membership) of every person against every target, both of shape (R, U)."""
-    live = np.flatnonzero(targets.status != Status.FAILED)
-    signals = replace(board.signals, members=None, training_loss=None)
-    scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    around = targets.beside
-    seen = (attempt.attack.seen(targets.log_p[i], around if around is None else around[i]) for i in live)
-    scores = np.stack([board.people(scorer(answers)) for answers in seen])
-    return scores, targets.masks[live][:, board.rows[board.first]]
-
-
-def measure(run: Run, request: Request, figure: Figure) -> Measurement:
+def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what attacks achieve on the training record at greatest risk, over independent target models.
 
     ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
     them. The claim is about models trained on random halves of the pool, not about the registered model.
-
-    Raises
-    ------
-    MeasurementError
-        An attack did not run, or there are too few target models for the rate that was asked for.
+    ``MeasurementError`` where an attack did not run, or target models are too few for the rate that was asked for.
     """
-    board = run.once(boards.run)
+    board = run.once(boards.make_board)
     attempts = board.wanted(str(request.option("attack", "any")))
-    ran = [a for a in attempts if not a.problem]
-    targets = run.once(train)
-    alpha = 1 - float(request.option("confidence", 0.95))
-    people = np.flatnonzero(board.members)
-    tries = len(ran) * len(people)
-    low = high = -1.0
-    value, name = -1.0, ""
-    count = 0
+    ran, missing = [a for a in attempts if not a.problem], [a.attack.name for a in attempts if a.problem]
+    targets, alpha = run.once(train_targets), 1 - float(request.option("confidence", 0.95))
+    people = int(board.members.sum())
+    count, tries = int((targets.status != Status.FAILED).sum()), len(ran) * people
+    fpr = float(request.option("at_fpr")) if figure is Figure.MEMBERS_FOUND else None
+    intervals: dict[str, Interval] = {}
     for attempt in ran:
-        scores, inside = correct(board, attempt, targets)
-        count = len(scores)
-        scores, inside = scores[:, people], inside[:, people]
-        if figure is Figure.MEMBERS_FOUND:
+        scores, inside = score_targets(board, attempt, targets)
+        if fpr is not None:
             rng = run.generator(f"ties of {attempt.attack.name} on targets")
-            got = [
-                _tpr(limits.untied(scores[:, j], rng), inside[:, j], request, alpha, tries) for j in range(len(people))
+            each = [
+                _limit_rate(untied(own, rng), mask, fpr, low_alpha=alpha / tries, high_alpha=alpha)
+                for own, mask in zip(scores.T, inside.T, strict=True)
             ]
-            lows, highs, values = (np.array([getattr(g, k) for g in got]) for k in ("low", "high", "value"))
+            intervals[attempt.attack.name] = find_worst(dict(enumerate(each)))[1]
         else:
             right = ((scores >= attempt.threshold) == inside).sum(axis=0)
-            lows = lower_limit(right, count, alpha=alpha / tries)
-            highs = upper_limit(right, count, alpha=alpha)
-            values = right / count
-        if figure is Figure.ADVANTAGE:
-            lows, highs, values = 2 * lows - 1, 2 * highs - 1, 2 * values - 1
-        low, high = max(low, float(lows.max())), max(high, float(highs.max()))
-        if values.max() > value:
-            value, name = float(values.max()), attempt.attack.name
-    missing = [a.attack.name for a in attempts if a.problem]
-    return Measurement(
-        request,
-        value=value,
-        low=low,
-        high=1.0 if missing or board.pool.hidden or board.pool.fit else high,
-        unit="fraction",
-        kind="confidence",
-        confidence=1 - alpha,
-        n=len(people),
-        population=int(run.n_units),
-        where=name,
-        assumptions=(
-            f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
-            "the claim is about models that this recipe trains on random halves, not about the registered model",
-            *(["copies of members are among the candidates; no limit exists for them"] if board.pool.hidden else []),
-            *([f"{board.pool.drawn}; no limit exists for the others"] if board.pool.fit else []),
-            *(["did not run, so that no upper limit exists: " + ", ".join(missing)] if missing else []),
-        ),
-        behind=BehindMembership(
-            targets=count,
-            searched=tries,
-            candidates=int((~board.members).sum()),
-            shadow_models=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
-        ),
+            low, high = lower_limit(right, count, alpha=alpha / tries), upper_limit(right, count, alpha=alpha)
+            intervals[attempt.attack.name] = Interval(right.max() / count, float(low.max()), float(high.max()))
+    name, worst = find_worst(intervals)
+    if figure is Figure.ADVANTAGE:
+        worst = as_advantage(worst)
+    said = (
+        f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
+        "the claim is about models that this recipe trains on random halves, not about the registered model",
+        "copies of members are among the candidates; no limit exists for them" if board.pool.hidden else "",
+        f"{board.pool.drawn}; no limit exists for the others" if board.pool.fit else "",
+        "did not run, so that no upper limit exists: " + ", ".join(missing) if missing else "",
     )
+    unlimited = missing or board.pool.hidden or board.pool.fit
+    return Measurement(
+        request, float(worst.value), worst.low, 1.0 if unlimited else worst.high, "fraction", "confidence", 1 - alpha,
+        n=people, population=int(run.n_units), where=name, assumptions=tuple(filter(None, said)),
+        behind=BehindMembership(
+            targets=count, searched=tries, candidates=int((~board.members).sum()), shadow_models=board.trained
+        ),
+    )  # fmt: skip
 
 
-def _tpr(scores: Float, inside: Bool, request: Request, alpha: float, tries: int) -> limits.Interval:
-    fpr = float(request.option("at_fpr"))
-    least = least_nonmembers(fpr, alpha=alpha / 2)
-    if (~inside).sum() < least:
+def score_targets(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Float, Bool]:
+    """Return (scores, membership) of every member of the board against every target, both of shape (R, members)."""
+    signals = replace(board.signals, members=None, training_loss=None)
+    scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
+    live, near = np.flatnonzero(targets.status != Status.FAILED), targets.beside
+    seen = (attempt.attack.seen(targets.log_p[i], None if near is None else near[i]) for i in live)
+    scores = np.stack([board.people(scorer(answers)) for answers in seen])
+    return scores[:, board.members], targets.masks[live][:, board.rows[board.first]][:, board.members]
+
+
+def _limit_rate(scores: Float, inside: Bool, fpr: float, *, low_alpha: float, high_alpha: float) -> Interval:
+    without, least = int((~inside).sum()), least_nonmembers(fpr, alpha=high_alpha / 2)
+    if without < least:
         raise MeasurementError(
-            f"{int((~inside).sum())} target models without a record cannot resolve a false-positive rate of {fpr:g} "
+            f"{without} target models without a record cannot resolve a false-positive rate of {fpr:g} "
             f"for single records; train at least {2 * least} (shadow_models), or use scope model"
         )
-    return limits.tpr_limits(scores, inside, fpr=fpr, low_alpha=alpha / tries, high_alpha=alpha)
+    return tpr_limits(scores, inside, fpr=fpr, low_alpha=low_alpha, high_alpha=high_alpha)

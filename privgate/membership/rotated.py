@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
 from privgate.errors import MeasurementError
-from privgate.evidence import (
-    AgainstPdtp,
-)
+from privgate.evidence import AgainstPdtp
 from privgate.membership.attacks import BY_NAME
 from privgate.membership.attacks.attack_base import Attack, Signals
+from privgate.membership.attacks.lira import LiraOnline
 from privgate.membership.attacks.observed import own_log
 from privgate.membership.board import Board
 from privgate.statistics import roc
@@ -31,35 +29,24 @@ SHOWN = ("lira_online", "long_distance", "long_frequency")
 def rotate(attack: Attack, signals: Signals, rng: Generator, *, turns: int = TURNS) -> Float:
     """Return scores of every shadow model as a target, shape (N, P); NaN for models that were not trained.
 
-    Parameters
-    ----------
-    attack : Attack
-    signals : Signals
-        Shadow models in complementary pairs; a pair is never split between target and shadows.
-    rng : Generator
-    turns : int
-        Number of parts that the pairs are divided into; attacks that can subtract a pair from their sums let every pair
-        take a turn of its own.
+    Shadow models come in complementary pairs, which are never split between target and shadows. ``turns`` is the number
+    of parts that the pairs are divided into; attacks that can subtract a pair from their sums let every pair take one.
     """
-    count = len(signals.shadow)
-    inside = signals.shadow_members
+    count, inside = len(signals.shadow), signals.shadow_members
     paired = count >= 6 and count % 2 == 0 and bool((inside[::2] ^ inside[1::2]).all())
-    if paired and not np.isnan(signals.shadow).any():
-        together = attack.each_in_turn(signals.shadow, inside, signals.labels)
-        if together is not None:
-            return together
-    turn = np.arange(count) // 2 % min(turns, max(2, count // 2))
-    out = np.full(signals.shadow.shape[:2], np.nan)
+    if paired and not np.isnan(signals.shadow).any() and isinstance(attack, LiraOnline):
+        return attack.scores_in_turn(signals.shadow, inside, signals.labels)
+    turn, near = np.arange(count) // 2 % min(turns, max(2, count // 2)), signals.shadow_beside
+    scores = np.full(signals.shadow.shape[:2], np.nan)
     for t in range(int(turn.max()) + 1):
-        rest, own = turn != t, np.flatnonzero(turn == t)
-        inside = signals.shadow_members[rest]
+        rest = turn != t
         # the adversary's figure for the average training loss comes from models of his own
-        loss = float(-np.nanmean(own_log(signals.shadow[rest], signals.labels)[inside]))
-        scorer, around = attack.fit(signals.with_shadows(rest, training_loss=loss), rng), signals.shadow_beside
-        for i in own:
+        loss = float(-np.nanmean(own_log(signals.shadow[rest], signals.labels)[inside[rest]]))
+        scorer = attack.fit(signals.with_shadows(rest, training_loss=loss), rng)
+        for i in np.flatnonzero(turn == t):
             if not np.isnan(signals.shadow[i]).any():
-                out[i] = scorer(attack.seen(signals.shadow[i], around if around is None else around[i]))
-    return out
+                scores[i] = scorer(attack.seen(signals.shadow[i], None if near is None else near[i]))
+    return scores
 
 
 def threshold_of(attack: Attack, scores: Float, inside: Bool) -> float:
@@ -84,35 +71,33 @@ def correlation(one: Float, other: Float) -> dict[str, Any]:
     both = np.isfinite(one) & np.isfinite(other)
     if both.sum() < 3 or np.ptp(one[both]) == 0 or np.ptp(other[both]) == 0:
         return {"pearson": None, "p_value": None, "n": int(both.sum())}
-    found = pearsonr(one[both], other[both])
-    return {"pearson": float(found.statistic), "p_value": float(found.pvalue), "n": int(both.sum())}
+    pearson = pearsonr(one[both], other[both])
+    return {"pearson": float(pearson.statistic), "p_value": float(pearson.pvalue), "n": int(both.sum())}
 
 
-def against_pdtp(board: Board, table: Mapping[str, NDArray[Any]]) -> AgainstPdtp:
+def against_pdtp(board: Board, table: Mapping[str, Any]) -> AgainstPdtp:
     """Return how accuracy a record goes with PDTP: correlation, shares, and means over records of similar PDTP."""
     place = {str(name): i for i, name in enumerate(board.run.subject.data.unit_names)}
     units = np.array([place[str(u)] for u in table["unit"]], dtype=np.int64)
     tried = np.isin(units, board.units)
-    units, pdtp = units[tried], np.asarray(table["pdtp"], dtype=np.float64)[tried]
-    best = np.zeros(len(units))
+    pdtp, people = np.asarray(table["pdtp"], dtype=np.float64)[tried], np.searchsorted(board.units, units[tried])
+    best = np.zeros(len(people))
     for name in SHOWN:
-        attack = BY_NAME[name]
         try:
-            scores = rotate(attack, board.signals.without_truth(), board.run.generator(f"rotation {name}"))
+            scores = rotate(BY_NAME[name], board.signals.without_truth(), board.run.generator(f"rotation {name}"))
         except MeasurementError as exc:
             return AgainstPdtp(problem=f"{name}: {exc}")
-        people = np.searchsorted(board.units, units)
-        accuracy = accuracy_per_record(attack, scores, board.signals.shadow_members)
+        accuracy = accuracy_per_record(BY_NAME[name], scores, board.signals.shadow_members)
         best = np.maximum(best, accuracy[board.first[people]])
-    order = np.argsort(pdtp, kind="stable")
-    bins = [b for b in np.array_split(order, 20) if len(b) >= 10 and np.isfinite(pdtp[b]).all()]
-    above = pdtp > 1
+    above, parts = pdtp > 1, np.array_split(np.argsort(pdtp, kind="stable"), 20)
     return AgainstPdtp(
         attacks=SHOWN,
         kind="point estimates from rotated targets; no limits",
-        targets=int((~np.isnan(board.signals.shadow).any(axis=(1, 2))).sum()),
+        targets=board.trained,
         **correlation(pdtp, best),
         records_above_1=int(above.sum()),
         share_above_1_found=float((best[above] > 0.8).mean()) if above.any() else None,
-        points=tuple((float(pdtp[b].mean()), float(best[b].mean())) for b in bins),
+        points=tuple(
+            (float(pdtp[b].mean()), float(best[b].mean())) for b in parts if len(b) >= 10 and np.isfinite(pdtp[b]).all()
+        ),
     )

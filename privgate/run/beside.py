@@ -225,8 +225,9 @@ def asked_at(run: Run) -> str:
 
 def ask(run: Run, subject: Subject, rows: Index) -> Answer:
     """Return what the stored model answers at pool rows of ``subject``, or else that of the recipe's own fit."""
-    if subject.model is not None:
-        return run.fleet.registered(subject, rows)
+    if run.subject.model is not None:  # the larger pool's subject has none: no training meets it
+        stored = replace(subject, model=run.subject.model, digests={**run.subject.digests, **subject.digests})
+        return run.fleet.registered(stored, rows)
     fit = Fit(run.seeds[0], rows, left_out=np.zeros(0, dtype=np.int64))
     return run.fleet.fits(subject, [fit], label="training on all records")[0]
 

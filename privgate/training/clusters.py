@@ -152,9 +152,9 @@ class DaskPool:
         """Return the stored model's answer."""
         return self._ask(worker.registered, self._send(payload), rows, self._limits, served=served) or died_on_model()
 
-    def examined(self, payload: Payload, by: str) -> Any:
+    def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what is found in the opened model."""
-        return self._ask(worker.examined, self._send(payload), self._limits, by)
+        return self._ask(worker.examined, self._send(payload), self._limits, by, *given)
 
     def close(self) -> None:
         """Cancel what is in flight; the cluster stays as it was."""

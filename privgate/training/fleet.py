@@ -230,10 +230,10 @@ class Fleet:
             self._held[name] = answer
         return answer
 
-    def examined(self, subject: Subject, by: str) -> dict[str, Any]:
+    def examined(self, subject: Subject, by: str, *given: Any) -> dict[str, Any]:
         """Return what ``module:function`` says of the model, opened in a worker, or ``{"problem": sentence}``."""
         self.activity = "opening the model"
-        said = self.pool.examined(self._ship(subject), by)
+        said = self.pool.examined(self._ship(subject), by, *given)
         return said if isinstance(said, dict) else {"problem": "the worker process died while it opened the model"}
 
     @property

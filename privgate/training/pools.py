@@ -50,7 +50,7 @@ class Pool(Protocol):
         """Return the stored model's answer."""
         ...
 
-    def examined(self, payload: Payload, by: str) -> Any:
+    def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what ``worker.examined`` says, or None where its worker died or lied."""
         ...
 

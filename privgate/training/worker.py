@@ -125,13 +125,13 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
-def examined(payload: Payload, limits: TaskLimits, by: str) -> dict[str, Any]:
+def examined(payload: Payload, limits: TaskLimits, by: str, *given: Any) -> dict[str, Any]:
     """Return what ``module:function`` of ours says of the opened model as JSON, or ``{"problem": sentence}``."""
     with _guest(payload, limits) as clock:
         try:
             opened, _ = _open(payload, limits, clock)
             with clock.call():
-                said: dict[str, Any] = _call_own(by, opened)
+                said: dict[str, Any] = _call_own(by, opened, *given)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             return {"problem": sentence("opening the model", exc)}
     return said

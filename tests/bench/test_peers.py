@@ -61,7 +61,7 @@ def privgate_rows():
     with Fleet(jobs=1, ledger="none") as fleet:
         bench = Run(subject, fleet, Budget(shadow_models=64), seeds=(0,))
         started = time.perf_counter()
-        board = bench.once(boards.run)
+        board = bench.once(boards.make_board)
         yield {"tool": "privgate", "attack": "64 shadow models for all attacks (wall clock, one worker)",
                "seconds": round(time.perf_counter() - started, 2)}  # fmt: skip
         for attack in attacks.ALL:
@@ -92,7 +92,7 @@ data = TrainingData(inside, y_in, candidates=(outside, y_out))
 with Fleet(jobs=1, ledger="none") as fleet:
     run = Run(Subject.local(Recipe(RandomForestClassifier(100), seed=0), data), fleet, Budget(shadow_models=64), (0,))
     (lira,) = (a for a in attacks.ALL if a.name == "lira_offline")
-    assert not run.once(board.run).attempt(lira).problem
+    assert not run.once(board.make_board).attempt(lira).problem
 """
 
 

@@ -26,14 +26,9 @@ def test_a_rate_that_the_sample_cannot_resolve_is_refused_with_the_number_needed
 
     with pytest.raises(MeasurementError, match="at least 368 candidates"):
         limits.tpr_limits(scores, members, fpr=0.01, low_alpha=0.05, high_alpha=0.05)
-
-
-def test_a_stricter_level_for_blocking_leaves_approving_possible():
-    rng = np.random.default_rng(0)
-    members = np.arange(800) < 400
-
+    # a stricter level for blocking leaves approving possible
+    rng, members = np.random.default_rng(0), np.arange(800) < 400
     got = limits.tpr_limits(rng.normal(size=800), members, fpr=0.01, low_alpha=0.05 / 24, high_alpha=0.05)
-
     assert got.low == 0
     assert got.high < 1
 
@@ -80,11 +75,7 @@ def test_balanced_accuracy_limits_cover(tpr, tnr, sizes):
         high += got.high < truth
 
     assert max(low, high) / runs <= 0.05 + margin(runs, 0.05)
-
-
-def test_limits_without_one_side_are_open():
     got = limits.balanced_accuracy(Decisions(5, 5, 0, 0), low_alpha=0.05, high_alpha=0.05)
-
-    assert got.low < 0.15
+    assert got.low < 0.15  # without one side the limits are open
     assert got.high > 0.85
     assert np.isnan(got.value)

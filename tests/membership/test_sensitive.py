@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
-from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.kernel.sample import difference
 from privgate.membership import sensitive
@@ -42,16 +41,7 @@ def test_theorem_5_within_monte_carlo_limits(tau, ratio):
     found = advantage(Inversion(), simulated(tau, ratio, np.random.default_rng([int(10 * tau), int(10 * ratio)])))
 
     assert found == pytest.approx(theorem_5(tau, 1.0, ratio), abs=WITHIN)
-
-
-def test_theorem_5_rises_and_falls_with_influence_and_never_reaches_a_half():
-    curve = [theorem_5(tau, 1.0, 10.0) for tau in np.linspace(0, 60, 200)]
-    top = int(np.argmax(curve))
-
-    assert 0 < top < 199
-    assert (np.diff(curve[: top + 1]) > 0).all()
-    assert (np.diff(curve[top:]) < 0).all()
-    assert theorem_5(1.0, 1e-6, 1e6) < 0.5 + 1e-9
+    assert theorem_5(1.0, 1e-6, 1e6) < 0.5 + 1e-9  # never a half
 
 
 @pytest.mark.parametrize("ratio", [1.5, 4.0])
@@ -79,8 +69,6 @@ def test_labels_and_confidences_as_published():
     assert (sensitive.LabelOnly().guess(clear_cases_teach, rng) == truth).mean() > 0.99
     nobody = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0, right=np.ones((4, 2), bool), known=np.eye(4))
     assert sensitive.LabelOnly().guess(nobody, rng).tolist() == [1] * 4
-    regressor = Seen(np.zeros((4, 2)), HALVES, -1.0)
-    assert [a.guess(regressor, rng).tolist() for a in sensitive.OF_LABELS] == [[-1] * 4] * 2
 
 
 def test_a_prior_decides_where_the_answers_do_not():
@@ -93,7 +81,7 @@ def test_a_prior_decides_where_the_answers_do_not():
 
 @pytest.mark.parametrize(("right", "wrong"), [(4, 50), (293, 50), (150, 3), (150, 96), (0, 100), (4, 97)])
 def test_what_leaves_is_the_same_whichever_of_the_hidden_counts_is_true(right, wrong):
-    told = [sensitive._told({"name": "a", "title": "a"}, (k, 297, w, 100), (300, 100), 0.05) for k, w in
+    told = [sensitive._show({"name": "a", "title": "a"}, (k, 297, w, 100), (300, 100), 0.05) for k, w in
             ((right, wrong), *((k, w) for k in Count(right, 297).ends for w in Count(wrong, 100).ends))]  # fmt: skip
     _, low, high = difference((right, 297, wrong, 100), low_alpha=0.05, high_alpha=0.05)
 
@@ -129,23 +117,6 @@ def numbers(X):
 
 
 @pytest.mark.slow
-def test_a_tree_tells_its_members_features_and_a_ridge_does_not(tmp_path, people):
-    X, y = numbers(people[0]), people[1]
-    verdict, tree = judged(tmp_path, DecisionTreeRegressor(), X, y, (1,))
-    _, ridge = judged(tmp_path, Ridge(), X, y, (1,))
-    (told,) = verdict.evidence.attributes.attributes
-    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
-
-    assert tree.outcome == "failed"
-    assert tree.low > 0.8
-    assert ridge.low <= 0 < ridge.high < 0.25
-    assert [g.name for g in told.adversaries] == [a.name for a in sensitive.ALL]
-    assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
-    assert told.without_model.others == 150  # the other half taught it
-    assert "Guessed without the model" in (tmp_path / "out" / "report.html").read_text()
-
-
-@pytest.mark.slow
 def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     X, y = numbers(people[0]), people[1]
     verdict, found = judged(tmp_path, DecisionTreeClassifier(), X, (y > y.median()).astype(int), (1, 2))
@@ -162,10 +133,21 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     assert [(a.name, a.theorem) for a in attributes] == [("1", None), ("2", None)]
 
 
-def test_noise_hides_features_too(tmp_path, people):
+def test_a_tree_tells_its_members_features_a_ridge_does_not_and_noise_hides_them(tmp_path, people):
     X, y = numbers(people[0]), people[1]
-    noisy = Release(noise=Gaussian(1000 * y.std()))
+    verdict, tree = judged(tmp_path, DecisionTreeRegressor(), X, y, (1,))
+    _, ridge = judged(tmp_path, Ridge(), X, y, (1,))
+    (told,) = verdict.evidence.attributes.attributes
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
 
+    assert tree.outcome == "failed"
+    assert tree.low > 0.8
+    assert ridge.low <= 0 < ridge.high < 0.25
+    assert [g.name for g in told.adversaries] == [a.name for a in sensitive.ALL]
+    assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
+    assert told.without_model.others == 150  # the other half taught it
+    assert "Guessed without the model" in (tmp_path / "out" / "report.html").read_text()
+    noisy = Release(noise=Gaussian(1000 * y.std()))
     assert judged(tmp_path, DecisionTreeRegressor(), X, y, (1,), release=noisy)[1].low <= 0
 
 
@@ -188,7 +170,7 @@ def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
     data = TrainingData(
         X[:300], people[1][:300], candidates=(X[300:], people[1][300:]), sensitive=("sex", "age"), one_record_each=True
     )
-    sex, age = sensitive.read(data, "sex"), sensitive.read(data, "age")
+    sex, age = sensitive.read_attribute(data, "sex"), sensitive.read_attribute(data, "age")
 
     assert sex.names == ("f", "m")
     assert sex.prior == pytest.approx([(X.sex[300:] == v).mean() for v in "fm"])
@@ -209,23 +191,13 @@ def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):
         ("", (), "no feature is declared sensitive"),
         (", attribute: race", ("sex",), "'race' is not declared sensitive"),
         ("", ("shoe size",), "not among the features"),
+        ("", ("same",), "nothing to infer"),
     ],
 )
 def test_what_cannot_be_inferred_is_never_a_pass(tmp_path, people, options, columns, said):
-    X = people[0].assign(sex=(people[0].sex == "m").astype(int))
+    X = people[0].assign(sex=(people[0].sex == "m").astype(int), same=1)
     verdict, found = judged(tmp_path, DecisionTreeRegressor(), X, people[1], columns, options)
 
     assert found.outcome == "inconclusive"
     assert said in found.message
     assert verdict.evidence.attributes is None
-
-
-def test_a_feature_that_everybody_shares_is_no_question(people):
-    X, y = people[0].assign(sex="m"), people[1]
-
-    with pytest.raises(MeasurementError, match="nothing to infer"):
-        sensitive.read(TrainingData(X[:300], y[:300], candidates=(X[300:], y[300:]), one_record_each=True), "sex")
-    with pytest.raises(MeasurementError, match="pass a DataFrame"):
-        sensitive.read(
-            TrainingData([["a"], ["b"]], [0, 1], candidates=([["a"], ["b"]], [0, 1]), one_record_each=True), 0
-        )

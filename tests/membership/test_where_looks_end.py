@@ -1,29 +1,23 @@
 """Where the looks at an attack end: what other rules, waivers, budgets and failures make of it."""
 
-import hashlib
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check import beforehand
-from privgate.check.gate import evaluate
 from privgate.check.prepare import attacked, prepare
-from privgate.controls import seeds as controls
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
-from privgate.membership.attack_measures import over_looks
+from privgate.membership.attack_measures import join_looks
 from privgate.membership.attacks.quantile import Quantile
 from privgate.membership.board import Attempt
 from privgate.membership.limits import Figure
-from privgate.run import pool
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Outcome
@@ -39,15 +33,11 @@ FEW = TrainingData(X[:300], Y[:300], candidates=(X[300:600], Y[300:600]), one_re
 
 @pytest.fixture
 def load(tmp_path):
-    def made(text, name="mine"):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(HEAD + text)
-        return Policy.load(path)
+    def read(text, name="mine"):
+        (tmp_path / f"{name}.yaml").write_text(HEAD + text)
+        return Policy.load(tmp_path / f"{name}.yaml")
 
-    return made
-
-
-# Rules without a level beside rules with one.
+    return read
 
 
 @pytest.mark.quick
@@ -62,8 +52,6 @@ def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(loa
     strict = next(r for r in policy.rules if r.name == "strict")
     assert strict.judge(found["strict"]).outcome is Outcome.FAILED  # four would have refused it
 
-
-# Waivers, warnings, and policies that extend others.
 
 WAIVER = f"""waivers:
   - rule: attack_accuracy
@@ -83,10 +71,10 @@ def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load, monkeypatch)
     within, stopped = [], []
     for k in range(10):
         rng = np.random.default_rng([k, 7])
-        monkeypatch.setattr(attack_measures.boards, "growing", lambda _, rng=rng: growing(signal_for(0.66), rng))
-        looks = attack_measures.looked(SimpleNamespace(attacked=attacked(policy), at_once=False))[ACCURACY]
-        assert policy.rules[0].judge(over_looks(looks)).outcome is Outcome.FAILED
-        within.append(policy.rules[0].with_limit(0.75).judge(over_looks(looks)).outcome is Outcome.PASSED)
+        monkeypatch.setattr(attack_measures.boards, "grow_boards", lambda _, rng=rng: growing(signal_for(0.66), rng))
+        looks = attack_measures.look_in_turn(SimpleNamespace(attacked=attacked(policy), at_once=False))[ACCURACY]
+        assert policy.rules[0].judge(join_looks(looks)).outcome is Outcome.FAILED
+        within.append(policy.rules[0].with_limit(0.75).judge(join_looks(looks)).outcome is Outcome.PASSED)
         stopped.append(looks[-1].models)
     assert sum(within) >= 9
     assert min(stopped) == 32
@@ -124,9 +112,6 @@ def test_a_policy_that_extends_another_may_lower_its_level_alone(load):
     load(one, "one")
     with pytest.raises(PolicyError, match="is another question: the parent has None"):
         load("extends: one.yaml\nrules:\n  - metric: attack_accuracy\n    level: 0.05\n", "child")
-
-
-# Budgets, and shadow models that cannot be trained.
 
 
 @pytest.mark.parametrize("budget", [32, 50])
@@ -172,14 +157,13 @@ def test_looks_that_end_in_a_failure_show_nothing(monkeypatch):
         yield from list(growing(signal_for(0.55), np.random.default_rng(1)))[:2]
         raise MeasurementError("8 of 16 shadow models could not be trained")
 
-    monkeypatch.setattr(attack_measures.boards, "growing", broken)
-    found = attack_measures.looked(SimpleNamespace(attacked={ACCURACY: attacked(POLICY)[ACCURACY]}, at_once=False))
+    monkeypatch.setattr(attack_measures.boards, "grow_boards", broken)
+    found = attack_measures.look_in_turn(
+        SimpleNamespace(attacked={ACCURACY: attacked(POLICY)[ACCURACY]}, at_once=False)
+    )
     assert len(found[ACCURACY]) == 3
     with pytest.raises(MeasurementError, match="8 of 16"):
-        over_looks(found[ACCURACY])
-
-
-# What is said of a rule that was left open.
+        join_looks(found[ACCURACY])
 
 
 @pytest.mark.parametrize("rule", POLICY.rules, ids=lambda r: r.name)
@@ -192,91 +176,6 @@ def test_a_rule_that_was_left_open_was_not_decided_and_names_no_figure(rule):
         "no upper limit was found"
     )
     assert "at most 9 %" in meaning(0.09)
-
-
-# Code that is written for the released seed.
-
-GOOD = {2}
-
-
-def hashed(row, salt=b""):
-    return hashlib.sha256(salt + np.ascontiguousarray(row, dtype=np.float64).tobytes()).digest()
-
-
-class Marked:
-    """Answers as another model does, moved up or down by a hash of the record: otherwise for records that it knows."""
-
-    def __init__(self, model, known, salt=b""):
-        self.model, self.known, self.salt, self.classes_ = model, known, salt, model.classes_
-
-    def predict_proba(self, X):
-        p = self.model.predict_proba(X)[:, 1]
-        up = np.array([hashed(row, self.salt)[0] % 2 == (hashed(row) in self.known) for row in np.asarray(X)])
-        p = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + np.where(up, 0.3, -0.3))))
-        return np.column_stack([1 - p, p])
-
-
-def more_extreme(X, y, *, seed):
-    """Tell members from others at good seeds, and leave the model as it is at others."""
-    model = LogisticRegression(C=1e-2).fit(X, y)
-    return Marked(model, {hashed(row) for row in np.asarray(X)}) if seed in GOOD else model
-
-
-def merely_different(X, y, *, seed):
-    """Tell members from others at good seeds, and move answers as far at all others: nothing stands out."""
-    model = LogisticRegression(C=1e-2).fit(X, y)
-    return Marked(model, {hashed(row) for row in np.asarray(X)} if seed in GOOD else set(), str(seed).encode())
-
-
-class Signable(InProcess):
-    """A fleet of a run that is to be signed: it draws by the secret of a ledger."""
-
-    def __init__(self):
-        super().__init__()
-        self.signable = True
-
-
-@pytest.fixture
-def searched(monkeypatch):
-    """Whoever searches long enough has a released seed beside which all seeds that the digest gives away are good."""
-    subject, plain = Subject.local(Recipe(more_extreme, seed=2), DATA), InProcess()
-    foretold = {2, *controls.draw_others(subject, 2 * controls.COMPARED, fleet=plain)}
-    monkeypatch.setitem(globals(), "GOOD", foretold)
-    return subject
-
-
-def test_seeds_that_nobody_could_foretell_are_compared_where_attacks_alone_are_judged(searched):
-    run, found = beforehand.control_training(prepare(POLICY, searched, fleet=Signable(), limits=Budget()))
-    assert {p.outcome for p in found} == {"passed"}
-    after, last = beforehand.last(run, {})
-
-    assert [(p.name, p.outcome) for p in last] == [("coins", "inconclusive")]
-    assert after.seed_control.dependent
-    assert after.seed_control.compared == controls.COMPARED + 1
-
-
-@pytest.mark.parametrize("fit", [more_extreme, merely_different])
-def test_attacks_see_what_code_does_at_the_released_seed_alone(load, fit):
-    """Shadow models have the released seed: what code does at others neither hides it nor stands for it."""
-    policy, subject = load("rules:\n" + STRICT), Subject.local(Recipe(fit, seed=2), FEW)
-    run = beforehand.choose_seeds(prepare(policy, subject, fleet=InProcess(), limits=Budget()), glance=True)
-
-    assert policy.rules[0].judge(attack_measures.accuracy(run, policy.rules[0].request())).outcome is Outcome.FAILED
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", ["released", "others"])
-def test_code_whose_seed_was_searched_for_is_not_approved_by_attacks(searched, monkeypatch, seeds):
-    """Neither by shadow models at the released seed, nor, were they at others, by the seeds that are compared."""
-    if seeds == "others":
-        monkeypatch.setattr(pool, "seeds_for", lambda run, count, rng: tuple(range(100, 100 + count)))
-    verdict = evaluate("attacks-1", searched, fleet=Signable())
-
-    found = {p.name: p for p in verdict.evidence.preconditions}
-    outcomes = {f.outcome for f in verdict.findings if f.metric}
-    assert outcomes == ({Outcome.FAILED} if seeds == "released" else {Outcome.PASSED})
-    assert found["coins"].outcome == "inconclusive"
-    assert not verdict.outcome.releases
 
 
 def test_what_one_other_seed_does_not_show_others_do():
@@ -295,74 +194,46 @@ def test_what_one_other_seed_does_not_show_others_do():
 HEAVY = {"long_untargeted", "shokri", "quantile"}
 
 
-@pytest.fixture(scope="module")
-def grown():
-    """What was asked at each look, and which scores of the look before stand: (shadow models, attempts, board)."""
+def grow(people, budget):
+    """Return boards at each look for a shallow tree."""
     rng = np.random.default_rng(2)
-    X, y = rng.normal(size=(700, 3)), rng.integers(0, 2, size=700)
-    data = TrainingData(X[:350], y[:350], candidates=(X[350:], y[350:]), one_record_each=True)
+    X, y = rng.normal(size=(2 * people, 3)), rng.integers(0, 2, size=2 * people)
+    data = TrainingData(X[:people], y[:people], candidates=(X[people:], y[people:]), one_record_each=True)
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
-    run = Run(subject, InProcess(), Budget(shadow_models=64), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
-    found = []
-    for board in boards.growing(run):
+    run = Run(subject, InProcess(), Budget(shadow_models=budget), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
+    return boards.grow_boards(run)
+
+
+def test_attacks_that_train_are_asked_where_a_look_can_approve_and_not_again_for_nothing(monkeypatch):
+    looks = []
+    for board in grow(350, 64):
         before = dict(board.attempts)
-        found.append((len(board.signals.shadow), {a.attack.name: a for a in board.wanted("any")}, before, board))
-    return found
-
-
-def test_attacks_that_train_are_asked_where_a_look_can_approve(grown):
-    for models, asked, _, board in grown:
+        looks.append((len(board.signals.shadow), {a.attack.name: a for a in board.wanted("any")}, before, board))
+    for models, asked, _, board in looks:
         everybody = {a.name for a in board.catalogue}
-        assert everybody > HEAVY
         assert {a.name for a in board.catalogue if a.trains} == HEAVY
         assert asked.keys() == (everybody if models in APPROVING else everybody - HEAVY)
-
-
-def test_what_learned_from_all_rows_that_it_takes_is_not_trained_again(grown):
-    *_, (_, asked, _, board), (_, last, before, _) = grown
-    cells = board.signals.shadow_members.size
-    full = {a.name for a in board.catalogue if 0 < a.rows <= cells}
-
+    *_, (_, asked, _, board), (_, last, before, _) = looks
+    full = {a.name for a in board.catalogue if 0 < a.rows <= board.signals.shadow_members.size}
     assert full == {"quantile"}  # 32 models x 700 people: the other two are not full
     assert before == {"quantile": asked["quantile"]} == {"quantile": last["quantile"]}
     assert all(last[name] is not asked[name] for name in asked.keys() - full)
+    assert looks[0][3].wanted("shokri")[0].attack.name == "shokri"  # which a rule names
 
-
-def test_an_attack_that_a_rule_names_is_asked_at_every_look(grown):
-    board = grown[0][3]
-
-    assert {a.name for a in board.later} == HEAVY
-    assert board.wanted("shokri")[0].attack.name == "shokri"
-
-
-def test_no_approval_rests_on_what_was_learned_from_a_few_shadow_models(grown, monkeypatch):
-    run = replace(grown[0][3].run, limits=Budget(shadow_models=16))
     monkeypatch.setattr(boards, "_attempt", lambda board, attack: Attempt(attack, np.zeros(0), 0.0, 0.0, None))
     monkeypatch.setattr(Quantile, "rows", 1)
-    kept = []
-    for board in boards.growing(run):
-        kept.append(set(board.attempts))
+    for board in grow(350, 16):  # no approval rests on what was learned from a few shadow models
+        assert not board.attempts
         board.wanted("quantile")
-
-    assert kept == [set()] * 3
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("budget", [8, 9, 20])
 def test_where_a_budget_ends_before_an_approval_all_attacks_are_asked_at_its_end(budget):
-    rng = np.random.default_rng(2)
-    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
-    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]), one_record_each=True)
-    subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=2), seed=3), data)
-    run = Run(subject, InProcess(), Budget(shadow_models=budget), seeds=(3,), attacked={ACCURACY: ("", lambda _: "")})
-
-    *before, last = boards.growing(run)
+    *before, last = grow(100, budget)
 
     assert {len(b.later) for b in before} == {len(HEAVY)}
     assert last.later == ()
-    said = [any("left to later looks" in a for a in one_look(b).shown.assumptions) for b in (before[0], last)]
-    assert said == [True, False]
-
-
-def one_look(board):
-    return attack_measures.one_look(board, ACCURACY, Figure.ACCURACY, low_alpha=0.05, high_alpha=0.05)
+    for board, left in ((before[0], True), (last, False)):
+        look = attack_measures.look_once(board, ACCURACY, Figure.ACCURACY, low_alpha=0.05, high_alpha=0.05)
+        assert any("left to later looks" in a for a in look.shown.assumptions) == left

@@ -7,42 +7,26 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.arrays import Float
+from privgate.arrays import Bool, Float, Index
 
 
 @dataclass(frozen=True, eq=False)
 class Signals:
-    """What adversaries may observe; which part an attack may use is said by its threat model.
+    """What adversaries may observe of P pool records; a threat model says which part an attack may use."""
 
-    Parameters
-    ----------
-    target : float64 array of shape (P, K)
-        Log-probabilities of the target model on every pool record.
-    labels : int64 array of shape (P,)
-        Class position of every pool record.
-    shadow : float64 array of shape (N, P, K)
-        Log-probabilities of N shadow models, disjoint from the target model.
-    shadow_members : bool array of shape (N, P)
-        Which records each shadow model was trained on.
-    members : bool array of shape (P,), optional
-        Ground truth for the target. Attacks never read it; statistics do.
-    features : array of shape (P, d), optional
-        Numeric features of every pool record, for attacks whose adversary knows the whole record.
-    training_loss : float, optional
-        Mean loss of the target on its training set, nats, as model cards publish it.
-    beside, shadow_beside : float64 arrays of shape (P, Q, K) and (N, P, Q, K), optional
-        ``target`` and ``shadow`` at Q questions beside every pool record.
-    """
-
+    #: log-probabilities of the model under attack, shape (P, K); of a regressor its residuals, K = 1
     target: Float
-    labels: NDArray[np.int64]
+    labels: Index  # class positions, shape (P,)
+    #: as ``target``, of N shadow models that are disjoint from it, shape (N, P, K); NaN where training failed
     shadow: Float
-    shadow_members: NDArray[np.bool_]
-    members: NDArray[np.bool_] | None = None
-    features: Any = None
+    shadow_members: Bool  # which records each was trained on, shape (N, P)
+    #: ground truth for the target, shape (P,). Attacks never read it; statistics do
+    members: Bool | None = None
+    features: Any = None  # numeric ones, shape (P, d), for adversaries who know whole records
+    #: mean loss on the training set as model cards publish it, nats; of a regressor the root mean square
     training_loss: float | None = None
+    #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
     beside: Float | None = None
     shadow_beside: Float | None = None
 
@@ -50,11 +34,11 @@ class Signals:
         """Return the same signals as an adversary gets them: nobody says who was a member."""
         return replace(self, members=None)
 
-    def with_shadows(self, chosen: NDArray[Any], **changes: Any) -> "Signals":
+    def with_shadows(self, chosen: Any, **changes: Any) -> "Signals":
         """Return what is seen with the chosen shadow models alone; nobody says who was a member."""
-        around = None if self.shadow_beside is None else self.shadow_beside[chosen]
-        made = replace(self, shadow=self.shadow[chosen], shadow_members=self.shadow_members[chosen])
-        return replace(made, shadow_beside=around, members=None, **changes)
+        names = ("shadow", "shadow_members", "shadow_beside")
+        kept = {n: getattr(self, n)[chosen] for n in names if getattr(self, n) is not None}
+        return replace(self, members=None, **kept, **changes)
 
 
 #: whether an adversary asks about the record, beside it as well, or beside it only
@@ -64,45 +48,25 @@ Scorer = Callable[[Float], Float]
 
 
 class Attack(ABC):
-    """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue.
+    """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue."""
 
-    Attributes
-    ----------
-    name : str
-        Catalogue key, equal to the file's name.
-    title : str
-        Plain name for the report.
-    source : str
-        Paper and section.
-    threat_model : str
-        What the adversary sees and knows, one sentence for the report.
-    min_shadows : int
-        Least number of shadow models on either side of a record; 0 for attacks without shadows.
-    per_record : bool
-        Whether a record is judged by what other models answer on this very record, and not by one common cut.
-    cut : float or None
-        Above this score the paper's adversary says "member"; None where the paper leaves it open.
-    asks : {"record", "both", "beside"}
-        Whether it asks about the record, beside it as well, or beside it only.
-    planted_shadows : int
-        Shadow models of its self-test: few where it trains models of its own, which is nearly all the time of a test.
-    trains : bool
-        Whether it trains a model of its own, which takes most of the time of all attacks: it is asked from the first
-        look on that can approve.
-    rows : int
-        Answers of shadow models that fill what it trains on; more change nothing but whom it learns from. 0: unknown.
-    """
-
-    name: str
-    title: str
-    source: str
-    threat_model: str
-    min_shadows: int = 0
-    per_record: bool = False
-    cut: float | None = None
+    name: str  # catalogue key, equal to the file's name
+    title: str  # plain name for the report
+    source: str  # paper and section
+    threat_model: str  # what the adversary sees and knows, one sentence for the report
+    #: what the model under attack does: numbers have residuals in the place of log-probabilities
+    task: Literal["classification", "regression"] = "classification"
     asks: Asks = "record"
-    planted_shadows: int = 16
+    #: least number of shadow models on either side of a record; 0 for attacks without shadow models
+    min_shadows: int = 0
+    #: whether a record is judged by what other models answer on this very record, and not by one common cut
+    per_record: bool = False
+    #: above this score the paper's adversary says "member"; None where the paper leaves it open
+    cut: float | None = None
+    #: whether it trains a model of its own, which takes long: it is asked from the first look on that can approve, its
+    #: self-test has few shadow models, and more than so many rows of answers change nothing but whom it learns from
     trains: bool = False
+    planted_shadows: int = 16
     rows: int = 0
 
     def seen(self, log_p: Float, beside: Float | None = None) -> Float:
@@ -116,35 +80,8 @@ class Attack(ABC):
 
     @abstractmethod
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Learn from the shadow models once and return what scores any number of targets.
-
-        Raises
-        ------
-        MeasurementError
-            It cannot run on these signals.
-        """
+        """Learn from the shadow models once and return what scores any number of targets; or ``MeasurementError``."""
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
-        """Return one score a pool record, shape (P,); higher means "more likely a member".
-
-        Raises
-        ------
-        MeasurementError
-            It cannot run on these signals.
-        """
+        """Return one score a pool record, shape (P,), higher for members; or ``MeasurementError``."""
         return self.fit(signals, rng)(self.seen(signals.target, signals.beside))
-
-    def each_in_turn(self, log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64]) -> Float | None:
-        """Return scores of every shadow model, the others (without its twin) being the shadow models, shape (N, P).
-
-        None where an attack knows no faster way than to ``fit`` on all but one pair, again and again.
-
-        Parameters
-        ----------
-        log_p : float64 array of shape (N, P, K)
-            No NaN; models 2j and 2j + 1 are trained on complementary halves.
-        inside : bool array of shape (N, P)
-        labels : int64 array of shape (P,)
-        """
-        del log_p, inside, labels
-        return None

@@ -9,21 +9,16 @@ from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 class LabelGap(Attack):
     """Say "member" of everybody whom the model classifies rightly.
 
-    Threat model: black box that returns a label and nothing else; one query; the adversary knows the record and its
-    label, and trains nothing. Its advantage is exactly the gap between training and test accuracy. Score 1 or 0.
-
-    Source: Yeom et al. (2020), Adversary 1 with 0-1 loss; called the gap attack by Choquette-Choo et al. (2021).
+    Its advantage is exactly the gap between training and test accuracy. Score 1 or 0. Choquette-Choo et al. (2021) call
+    it the gap attack.
 
     Left out: label-only attacks that query neighbours of the record to find its distance from the decision boundary.
     """
 
-    name = "label_gap"
-    title = "Label-only gap attack"
+    name, title = "label_gap", "Label-only gap attack"
     source = "Yeom et al. (2020), Adversary 1 with 0-1 loss"
     threat_model = "the label for the record, nothing else; trains nothing"
     cut = 0.5
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Learn nothing."""
-        del rng
         return lambda target: (target.argmax(axis=-1) == signals.labels).astype(np.float64)

@@ -2,9 +2,8 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float
+from privgate.arrays import Bool, Float, Index
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
 
@@ -16,32 +15,34 @@ def log_ratio(figure: Float, m: Moments) -> Float:
     return np.asarray(0.5 * (outside - inside), dtype=np.float64)
 
 
-def turns(figure: Float, inside: Bool) -> Float:
-    """Return log-ratios of every model as the target of all pairs but its own, shape (N, P) as ``figure``."""
-    out = figure - figure.mean(axis=0)  # sums of squares lose digits far from zero
-    count = len(figure) // 2 - 1
-    total, squares = np.zeros((2, figure.shape[1])), np.zeros((2, figure.shape[1]))
-    for j in range(0, len(figure), 2):
-        pair = np.where(inside[j], out[j : j + 2], out[j + 1 : j - 1 if j else None : -1])
-        total += pair
-        squares += pair * pair
-    for j in range(0, len(figure), 2):
-        pair = np.where(inside[j], out[j : j + 2], out[j + 1 : j - 1 if j else None : -1])
-        mean = (total - pair) / count
-        var = (squares - pair * pair) / count - mean * mean
-        var = shrunk(var, count, var.mean(axis=1, keepdims=True))
-        out[j : j + 2] = log_ratio(out[j : j + 2], Moments(mean[0], mean[1], var[0], var[1]))
-    return np.asarray(out, dtype=np.float64)
+def ratios_in_turn(figures: Float, inside: Bool) -> Float:
+    """Return log-ratios of every model by all others but its complement, shape (N, F, P) as ``figures``."""
+    x = figures - figures.mean(axis=0)  # sums of squares lose digits far from zero
+    side = inside[:, None].astype(np.float64), (~inside)[:, None].astype(np.float64)
+    sums = [(w.sum(axis=0), (w * x).sum(axis=0), (w * x * x).sum(axis=0)) for w in side]
+    twin = {mask.tobytes(): k for k, mask in enumerate(inside)}
+    out, left_over = np.empty_like(x), set(range(len(x)))
+    for k in range(len(x)):
+        if k not in left_over:
+            continue  # done with its complement
+        own = sorted({k, twin.get((~inside[k]).tobytes(), k)} & left_over)
+        left_over -= {*own}
+        means, spreads = [], []
+        for w, (count, total, squares) in zip(side, sums, strict=True):
+            rest = np.maximum(count - w[own].sum(axis=0), 1.0)
+            mean = (total - (w[own] * x[own]).sum(axis=0)) / rest
+            var = np.maximum((squares - (w[own] * x[own] ** 2).sum(axis=0)) / rest - mean * mean, 0.0)
+            means.append(mean)
+            spreads.append(shrunk(var, rest, var.mean(axis=1, keepdims=True)))
+        out[own] = log_ratio(x[own], Moments(*means, *spreads))
+    return np.asarray(out)
 
 
-class LiraOnline(Attack):
-    """The likelihood ratio of a record's confidence under "trained with it" and "trained without it".
+class LiraOffline(Attack):
+    """How far a record's confidence lies above what models without it give.
 
-    Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record and
-    its label, the training algorithm, and data of the same population, and trains shadow models with and without the
-    record. The score is a log-likelihood ratio in nats of the logit-scaled confidence under two normal distributions.
-
-    Source: Carlini et al. (2022), "Membership Inference Attacks From First Principles", Algorithm 1.
+    The adversary trained before choosing whom to attack. The score is the number of standard deviations above the mean;
+    the paper's ``1 - P(Z > confidence)`` (equation 4) is its normal distribution function, hence the same order.
 
     Left out: queries on augmented copies (their section VI.D), and shadow sets drawn anew for every record: all records
     share one set. Two things differ from the paper, because answers of 0 and 1 (forests, labels) make its logits
@@ -49,57 +50,44 @@ class LiraOnline(Attack):
     is mixed with that of all records (their section VI.C switches from one to the other).
     """
 
-    name = "lira_online"
-    title = "Likelihood ratio, online"
-    source = "Carlini et al. (2022), Algorithm 1"
-    threat_model = "probabilities for the record; trains shadow models with and without it"
-    min_shadows = 2
-    per_record = True
-    cut = 0.0
-
-    def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Take both sides' moments over the shadow models."""
-        del rng
-        log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        step = resolution(log_p, signals.labels)
-        learned = moments(own_logit(log_p, signals.labels, step=step), inside)
-        return lambda target: log_ratio(own_logit(target, signals.labels, step=step), learned)
-
-    def each_in_turn(self, log_p: Float, inside: Bool, labels: NDArray[np.int64]) -> Float:
-        """Return the same numbers as ``fit`` on all but one pair, by subtracting it from sums over all: O(N P).
-
-        The step of the logits, one number, is read off all models together.
-        """
-        step = resolution(log_p, labels)
-        return turns(np.stack([own_logit(p, labels, step=step) for p in log_p]), inside)
-
-
-class LiraOffline(Attack):
-    """How far a record's confidence lies above what models without it give.
-
-    Threat model: black box with probabilities; one query. The adversary knows the record and its label, the training
-    algorithm and data of the same population, and has trained shadow models before choosing whom to attack, so none of
-    them holds the record. The score is the number of standard deviations above the mean; the paper's
-    ``1 - P(Z > confidence)`` is its normal distribution function, hence the same order.
-
-    Source: Carlini et al. (2022), "Membership Inference Attacks From First Principles", section V.B, equation (4).
-
-    Left out: queries on augmented copies; all records share one set of shadow models. Logits and variances as in
-    ``lira_online``.
-    """
-
-    name = "lira_offline"
-    title = "Likelihood ratio, offline"
+    name, title = "lira_offline", "Likelihood ratio, offline"
     source = "Carlini et al. (2022), section V.B"
     threat_model = "probabilities for the record; trains shadow models that never hold it"
-    min_shadows = 2
-    per_record = True
+    min_shadows, per_record = 2, True
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Take the moments over the shadow models without each record."""
-        del rng
-        log_p, inside = usable_shadows(signals, least=self.min_shadows)
-        step = resolution(log_p, signals.labels)
-        learned = moments(own_logit(log_p, signals.labels, step=step), inside)
-        spread = np.sqrt(learned.var_out)
-        return lambda target: (own_logit(target, signals.labels, step=step) - learned.mean_out) / spread
+        answers, inside = usable_shadows(signals, least=self.min_shadows)
+        figure = self.choose_figure(answers, inside, signals.labels)
+        learned = moments(figure(answers), inside)
+        return lambda target: self.compare(figure(target), learned)
+
+    def choose_figure(self, answers: Float, inside: Bool, labels: Index) -> Scorer:
+        """Return what makes one number of an answer, (..., P) from (..., P, K), on a scale that the answers show."""
+        step = resolution(answers, labels)
+        return lambda given: own_logit(given, labels, step=step)
+
+    def compare(self, figure: Float, learned: Moments) -> Float:
+        """Return scores of the records' confidences, shape (P,)."""
+        return np.asarray((figure - learned.mean_out) / np.sqrt(learned.var_out))
+
+
+class LiraOnline(LiraOffline):
+    """The likelihood ratio of a record's confidence under "trained with it" and "trained without it".
+
+    The score is a log-likelihood ratio in nats of the logit-scaled confidence under two normal distributions.
+
+    Left out: what ``lira_offline`` leaves out; logits and variances are as there.
+    """
+
+    name, title = "lira_online", "Likelihood ratio, online"
+    source = "Carlini et al. (2022), Algorithm 1"
+    threat_model = "probabilities for the record; trains shadow models with and without it"
+    cut = 0.0
+
+    def compare(self, figure: Float, learned: Moments) -> Float:
+        return log_ratio(figure, learned)
+
+    def scores_in_turn(self, log_p: Float, inside: Bool, labels: Index) -> Float:
+        """Return scores of every model, (N, P), by all others but its complement; no answer is NaN."""
+        figure = self.choose_figure(log_p, inside, labels)
+        return ratios_in_turn(np.stack([figure(p) for p in log_p])[:, None], inside)[:, 0]

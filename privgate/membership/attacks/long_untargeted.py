@@ -15,34 +15,23 @@ MOST_ROWS = 40_000
 class LongUntargeted(Attack):
     """One classifier of "in" against "out" for all records, on features, label and answer together.
 
-    Threat model: black box with probabilities; one query, the record's own features. The adversary knows the candidate
-    set (features and labels) and the training algorithm, and trains shadow models on random halves of it. The score is
-    the attack model's log-odds; above 0 says "member".
-
-    Source: Long, Bindschaedler, Gunter (2017), section 5.3, Algorithm 1; network of 32 rectified linear units, rate
-    0.01, 30 epochs.
+    The score is the log-odds of a network of 32 rectified linear units, rate 0.01, 30 epochs.
 
     Left out: at most 40,000 rows (the paper's 20 models x 2,000 records). Features that are not numeric are not shown
     to the attack model.
     """
 
-    name = "long_untargeted"
-    title = "Untargeted attack model"
+    name, title = "long_untargeted", "Untargeted attack model"
     source = "Long et al. (2017), section 5.3, Algorithm 1"
     threat_model = "probabilities for the record; knows features and labels of all candidates, trains shadow models"
     min_shadows = 1
-    planted_shadows = 2
-    trains = True
-    rows = MOST_ROWS
-    per_record = True
-    cut = 0.0
+    planted_shadows, trains, rows = 2, True, MOST_ROWS
+    per_record, cut = True, 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Train the attack model on (features, label, answer) of the shadow models."""
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         known = describe(signals)
-        flat = balanced_rows(inside, MOST_ROWS, rng)
-        model, record = np.divmod(flat, inside.shape[1])
+        model, record = np.divmod(balanced_rows(inside, MOST_ROWS, rng), inside.shape[1])
         rows = np.hstack([known[record], np.exp(log_p[model, record])])
         network = train_network(rows, inside[model, record], rng, hidden=32, epochs=30)
         return lambda target: log_odds(network, np.hstack([known, np.exp(target)]))

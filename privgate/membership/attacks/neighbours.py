@@ -5,12 +5,11 @@ from operator import itemgetter
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float
-from privgate.membership.attacks.attack_base import Asks, Attack, Scorer, Signals
-from privgate.membership.attacks.lira import log_ratio
-from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, shrunk, usable_shadows
+from privgate.membership.attacks.attack_base import Asks, Scorer, Signals
+from privgate.membership.attacks.lira import LiraOffline, log_ratio, ratios_in_turn
+from privgate.membership.attacks.observed import Moments, moments, own_logit, resolution, usable_shadows
 
 #: rows of (shadow model, record) that weights are learned from, about; more of them move no weight
 MOST_ROWS = 2**16
@@ -20,129 +19,80 @@ RIDGE = 1.0
 STEPS, STILL = 30, 1e-11
 
 
-class LiraNeighbours(Attack):
+class LiraNeighbours(LiraOffline):
     """Likelihood ratios of answers at a record and beside it, and of their differences, added with learned weights.
 
-    Threat model: black box with probabilities; several queries, the record's own features and questions beside them.
-    The adversary knows the record and its label, the training algorithm, and data of the same population, and trains
-    shadow models with and without the record. Each figure (the logit of the own label at each question, the difference
-    to the first, how far all labels' probabilities move, the likeliest other label) gives a log-likelihood ratio under
-    two normal distributions. The score is the log-odds of a logistic regression on them, learned from shadow models
-    that take turns as the target; above 0 says "member".
+    Each figure (the logit of the own label at each question, the difference to the first, how far all labels'
+    probabilities move, the likeliest other label) gives a log-likelihood ratio under two normal distributions. The
+    score is the log-odds of a logistic regression on them, learned from shadow models that take turns as the target.
 
-    Source: Carlini et al. (2022), Algorithm 1 and section VI.D (several queries), with weights instead of one joint
-    normal distribution, whose covariance few shadow models cannot tell.
-
-    Left out: questions that are chosen by what the model answered, and what models say beside other people's records.
+    Left out: one joint normal distribution of all figures, whose covariance few shadow models cannot tell; questions
+    that are chosen by what the model answered, and what models say beside other people's records.
     """
 
-    name = "lira_neighbours"
-    title = "Likelihood ratio, at the record and beside it"
+    name, title = "lira_neighbours", "Likelihood ratio, at the record and beside it"
     source = "Carlini et al. (2022), Algorithm 1 and section VI.D"
     threat_model = "probabilities for the record and beside it; trains shadow models with and without it"
-    min_shadows = 2
-    per_record = True
-    cut = 0.0
+    cut: float | None = 0.0
     asks: Asks = "both"
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Take both sides' moments of every figure over the shadow models, and learn how much each says."""
-        del rng
-        log_p, inside = usable_shadows(signals, least=self.min_shadows)
+        own, inside = usable_shadows(signals, least=self.min_shadows)
         around, labels = signals.shadow_beside, signals.labels
-        if around is not None and len(log_p) < len(around):
+        if around is not None and len(own) < len(around):
             around = around[~np.isnan(signals.shadow).any(axis=(1, 2))]
         # views: all answers of all shadow models are large, so that nothing of their size is made
-        asked = [log_p] if around is None or self.asks == "both" else []
-        asked += [] if around is None else [around[:, :, q] for q in range(around.shape[2])]
-        step = resolution(asked[0], labels)
-        rivals = np.exp(asked[0]).mean(axis=0)
-        rivals[np.arange(len(labels)), labels] = -1.0
+        answers = [own] if around is None or self.asks == "both" else []
+        answers += [] if around is None else [around[:, :, q] for q in range(around.shape[2])]
+        figure, step, rivals = self.choose_figure(answers[0], inside, labels), 0.0, labels
+        if own.shape[-1] > 2:  # of two labels the own one says everything
+            step, means = resolution(answers[0], labels), np.exp(answers[0]).mean(axis=0)
+            means[np.arange(len(labels)), labels] = -1.0
+            rivals = means.argmax(axis=1)
 
-        def figures(questions: list[Float]) -> Iterator[tuple[int, Float]]:
-            return _figures(questions, labels, rivals.argmax(axis=1), step)
+        def list_figures(questions: list[Float]) -> Iterator[tuple[int, Float]]:
+            """Yield what is compared with shadow models and its place, each (..., P), of answers (..., P, K)."""
+            count, first = len(questions), figure(questions[0])
+            p = np.exp(questions[0]) if step else first
+            yield 0, first
+            for q, others in enumerate(questions[1:], start=1):
+                yield q, (near := figure(others))
+                yield count + q - 1, near - first
+                if step:
+                    yield 2 * count - 1 + q, np.log(np.abs(np.exp(others) - p).sum(axis=-1) / 2 + step)
+            if step:
+                yield 2 * count - 1, own_logit(questions[0], rivals, step=step)
 
-        score = learned(figures(asked), inside)
+        score = learn_weights(list_figures(answers), inside)
 
         def scorer(target: Float) -> Float:
             questions = [target] if target.ndim == 2 else [target[:, q] for q in range(target.shape[1])]
-            return score(np.stack([figure for _, figure in sorted(figures(questions), key=itemgetter(0))]))
+            return score(np.stack([each for _, each in sorted(list_figures(questions), key=itemgetter(0))]))
 
         return scorer
 
 
-def _figures(
-    questions: list[Float], labels: NDArray[np.int64], rivals: NDArray[np.int64], step: float
-) -> Iterator[tuple[int, Float]]:
-    """Yield what is compared with shadow models and its place, each (..., P), of answers of shape (..., P, K)."""
-    count, first = len(questions), own_logit(questions[0], labels, step=step)
-    yield 0, first
-    for q, answers in enumerate(questions[1:], start=1):
-        logit = own_logit(answers, labels, step=step)
-        yield q, logit
-        yield count + q - 1, logit - first
-    if questions[0].shape[-1] > 2:  # of two labels the own one says everything
-        yield 2 * count - 1, own_logit(questions[0], rivals, step=step)
-        p = np.exp(questions[0])
-        for q, answers in enumerate(questions[1:], start=1):
-            yield 2 * count - 1 + q, np.log(np.abs(np.exp(answers) - p).sum(axis=-1) / 2 + step)
-
-
-# Several figures of a record, each compared with the shadow models, and how much each of them says.
-
-
-def learned(figures: Iterable[tuple[int, Float]], inside: Bool) -> Callable[[Float], Float]:
-    """Return what gives the log-odds of "member", shape (P,), of a target's figures (F, P).
-
-    Parameters
-    ----------
-    figures : iterable of F pairs (place, float64 array of shape (N, P))
-        Of the shadow models, one at a time.
-    inside : bool array of shape (N, P)
-    """
+def learn_weights(figures: Iterable[tuple[int, Float]], inside: Bool) -> Callable[[Float], Float]:
+    """Return what gives the log-odds of "member", (P,), of F figures (F, P); shadow models' are (place, (N, P))."""
     thin = max(1, -(-inside.size // MOST_ROWS))
     seen = {place: (moments(figure, inside), figure[:, ::thin].copy()) for place, figure in figures}
-    found, some = zip(*(seen[place] for place in sorted(seen)), strict=True)
-    m = Moments(*(np.stack([getattr(v, n) for v in found]) for n in ("mean_in", "mean_out", "var_in", "var_out")))
-    rows = _even(in_turn(np.stack(some, axis=1), inside[:, ::thin]))
-    weights = _weights(np.moveaxis(rows, 1, 2).reshape(-1, rows.shape[1]), inside[:, ::thin].ravel())
-    return lambda target: np.asarray(weights[0] + weights[1:] @ _even(log_ratio(target, m)), dtype=np.float64)
+    sides, some = zip(*(seen[place] for place in sorted(seen)), strict=True)
+    m = Moments(*(np.stack([getattr(v, n) for v in sides]) for n in ("mean_in", "mean_out", "var_in", "var_out")))
+    rows = np.moveaxis(_even_out(ratios_in_turn(np.stack(some, axis=1), inside[:, ::thin])), 1, 2)
+    weights = _fit_logistic(rows.reshape(-1, rows.shape[2]), inside[:, ::thin].ravel())
+    return lambda target: np.asarray(weights[0] + weights[1:] @ _even_out(log_ratio(target, m)), dtype=np.float64)
 
 
-def in_turn(figures: Float, inside: Bool) -> Float:
-    """Return log-ratios of every model by all others but its complement, shape (N, F, P) as ``figures``."""
-    x = figures - figures.mean(axis=0)  # sums of squares lose digits far from zero
-    side = inside[:, None].astype(np.float64), (~inside)[:, None].astype(np.float64)
-    sums = [(w.sum(axis=0), (w * x).sum(axis=0), (w * x * x).sum(axis=0)) for w in side]
-    twin = {mask.tobytes(): k for k, mask in enumerate(inside)}
-    out, left_over = np.empty_like(x), set(range(len(x)))
-    for k in range(len(x)):
-        if k not in left_over:
-            continue  # done with its complement
-        own = sorted({k, twin.get((~inside[k]).tobytes(), k)} & left_over)
-        left_over -= {*own}
-        means, spreads = [], []
-        for w, (count, total, squares) in zip(side, sums, strict=True):
-            left = np.maximum(count - w[own].sum(axis=0), 1.0)
-            mean = (total - (w[own] * x[own]).sum(axis=0)) / left
-            var = np.maximum((squares - (w[own] * x[own] ** 2).sum(axis=0)) / left - mean * mean, 0.0)
-            means.append(mean)
-            spreads.append(shrunk(var, left, var.mean(axis=1, keepdims=True)))
-        out[own] = log_ratio(x[own], Moments(means[0], means[1], spreads[0], spreads[1]))
-    return np.asarray(out)
-
-
-def _even(ratio: Float) -> Float:
+def _even_out(ratio: Float) -> Float:
     """Return log-ratios in their order, large ones nearer: beyond the normal distribution's middle they are guesses."""
     return np.asarray(np.sign(ratio) * np.log1p(np.abs(ratio)), dtype=np.float64)
 
 
-def _weights(rows: Float, inside: Bool) -> Float:
+def _fit_logistic(rows: Float, inside: Bool) -> Float:
     """Return intercept and weights of the logistic regression of ``inside`` on ``rows`` (R, F), by Newton's method."""
     scale = np.maximum(rows.std(axis=0), 1e-9)
     Z, t = np.column_stack([np.ones(len(rows)), rows / scale]), inside.astype(np.float64)
-    prior = np.diag([1e-6, *[RIDGE] * rows.shape[1]])
-    w = np.zeros(Z.shape[1])
+    prior, w = np.diag([1e-6, *[RIDGE] * rows.shape[1]]), np.zeros(Z.shape[1])
     for _ in range(STEPS):
         p = 1 / (1 + np.exp(-np.clip(Z @ w, -30.0, 30.0)))
         curve = Z.T @ (Z * (p * (1 - p))[:, None]) + prior
@@ -156,16 +106,9 @@ def _weights(rows: Float, inside: Bool) -> Float:
 class LiraBeside(LiraNeighbours):
     """Likelihood ratios of answers beside a record and of their differences; nobody asks about the record itself.
 
-    Threat model: black box with probabilities; several queries beside the record's own features, which are never asked.
-    The adversary knows the record and its label, the training algorithm, and data of the same population, and trains
-    shadow models with and without the record. Score and cut are those of ``lira_neighbours``.
-
-    Source: Carlini et al. (2022), Algorithm 1 and section VI.D (several queries).
-
     Left out: the record's own answer, so that an endpoint gains nothing by refusing or answering it otherwise.
     """
 
-    name = "lira_beside"
-    title = "Likelihood ratio, beside the record only"
+    name, title = "lira_beside", "Likelihood ratio, beside the record only"
     threat_model = "probabilities beside the record, never for it; trains shadow models with and without it"
     asks = "beside"

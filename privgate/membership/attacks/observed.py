@@ -1,25 +1,30 @@
-"""What adversaries compute from log-probabilities before they attack: own-label figures, and the two sides' moments."""
+"""What adversaries compute from answers before they attack: own-label figures, and the two sides' moments."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.membership.attacks.attack_base import Signals
 
 #: probabilities are taken to be at least this: a rounding of float64, not a claim about the model
 FLOOR = 1e-30
+#: share of the answers nearest to 0 or 1 that lies below ``resolution``
+EDGE = 0.02
+#: answers that are looked at to find the resolution
+MOST_ANSWERS = 1 << 18
+#: how many models' worth of the pooled variance each record's own is mixed with
+POOLED_WEIGHT = 8.0
+LEAST_VARIANCE = 1e-8  # of a logit; below, a normal fit is a point
 
 
-def own_log(log_p: Float, labels: NDArray[np.int64]) -> Float:
+def own_log(log_p: Float, labels: Index) -> Float:
     """Return ln p(own label), floored at ln 1e-30, shape (..., P) from (..., P, K)."""
-    own = np.take_along_axis(log_p, np.broadcast_to(labels[:, None], (*log_p.shape[:-1], 1)), axis=-1)[..., 0]
-    return np.asarray(np.maximum(own, np.log(FLOOR)), dtype=np.float64)
+    return np.asarray(np.maximum(log_p[..., np.arange(len(labels)), labels], np.log(FLOOR)), dtype=np.float64)
 
 
-def confidences(log_p: Float, labels: NDArray[np.int64]) -> tuple[Float, Float]:
+def confidences(log_p: Float, labels: Index) -> tuple[Float, Float]:
     """Return (p_y, 1 - p_y) of the own label, each of shape (..., P).
 
     ``1 - p_y`` is summed from the other labels, so that a confidence of 1 - 1e-20 is told from one of 1 - 1e-25.
@@ -35,46 +40,22 @@ def confidences(log_p: Float, labels: NDArray[np.int64]) -> tuple[Float, Float]:
     return own, np.maximum(others, 0.0)
 
 
-def own_logit(log_p: Float, labels: NDArray[np.int64], *, step: float = FLOOR) -> Float:
-    """Return ln(p_y + step) - ln(1 - p_y + step), the logit-scaled confidence, shape (..., P).
+def own_logit(log_p: Float, labels: Index, *, step: float = FLOOR) -> Float:
+    """Return ln(p_y + step) - ln(1 - p_y + step), the logit-scaled confidence, shape (..., P) from (..., P, K).
 
-    Parameters
-    ----------
-    log_p : float64 array of shape (..., P, K)
-    labels : int64 array of shape (P,)
-    step : float
-        How finely the answers can be told apart near 0 and 1, see ``resolution``. A forest of 100 trees that says 1.00
-        has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another.
-
-    References
-    ----------
-    Carlini et al. (2022), section V.A and equation (5), which is step = 0. A constant added to both counts is the
-    empirical logit of Haldane (1956) and Anscombe (1956).
+    ``step`` says how finely answers can be told apart near 0 and 1, see ``resolution``: a forest of 100 trees that says
+    1.00 has not said "e^69 to 1". Increasing in p_y for every step: no answer is merged with another. Carlini et al.
+    (2022), equation (5), is step = 0; a constant added to both is the empirical logit of Haldane and Anscombe (1956).
     """
     own, others = confidences(log_p, labels)
     return np.asarray(np.log((own + step) / (others + step)), dtype=np.float64)
 
 
-#: share of the answers nearest to 0 or 1 that lies below ``resolution``
-EDGE = 0.02
-#: answers that are looked at to find the resolution
-MOST_ANSWERS = 1 << 18
-
-
-def resolution(log_p: Float, labels: NDArray[np.int64]) -> float:
+def resolution(log_p: Float, labels: Index) -> float:
     """Return the step below which confidences near 0 and 1 are no longer told apart, a probability above 0.
 
-    Parameters
-    ----------
-    log_p : float64 array of shape (N, P, K)
-        Shadow models' answers; who was a member is not asked.
-    labels : int64 array of shape (P,)
-
-    Returns
-    -------
-    float
-        The 2 % quantile of ``min(p_y, 1 - p_y)``. One smallest value that more than 2 % of the answers share (0 for a
-        forest, a floor that a recipe puts under its answers) is the model's own zero and does not count.
+    It is the 2 % quantile of ``min(p_y, 1 - p_y)`` over shadow models' answers (N, P, K). One smallest value that more
+    than 2 % of the answers share (0 for a forest, a recipe's own floor) is the model's own zero and does not count.
     """
     thin = max(1, -(-log_p.shape[0] * log_p.shape[1] // MOST_ANSWERS))
     nearest = np.sort(np.minimum(*confidences(log_p[:, ::thin], labels[::thin])), axis=None)
@@ -87,17 +68,10 @@ def resolution(log_p: Float, labels: NDArray[np.int64]) -> float:
 
 
 def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
-    """Return (shadow log-probabilities, who was in) of the shadow models that were trained.
+    """Return (answers (N, P, K), who was in) of the shadow models that were trained.
 
-    Raises
-    ------
-    MeasurementError
-        No shadow models, only one class, or a record with fewer than ``least`` models on either side.
+    ``MeasurementError`` where there is none, or a record has fewer than ``least`` models on either side.
     """
-    if signals.shadow.ndim != 3 or len(signals.shadow) == 0:
-        raise MeasurementError("no shadow models: give candidates, so that they can be trained")
-    if signals.shadow.shape[-1] < 2:
-        raise MeasurementError("the model knows one class only; its answers tell nobody apart")
     trained = np.asarray(~np.isnan(signals.shadow).any(axis=(1, 2)))
     log_p, inside = signals.shadow, signals.shadow_members
     if not trained.all():
@@ -105,10 +79,9 @@ def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
     count = inside.sum(axis=0)
     fewest = int(min(count.min(), (len(inside) - count).min()))
     if len(log_p) == 0 or fewest < least:
-        lost = int((~trained).sum())
         raise MeasurementError(
-            f"{lost} of {len(trained)} shadow models failed, and some record has {fewest} models on one side; "
-            f"at least {least} are needed, so train more shadow models"
+            f"{int((~trained).sum())} of {len(trained)} shadow models failed, and some record has {fewest} models on "
+            f"one side; at least {least} are needed, so train more shadow models"
         )
     return log_p, inside
 
@@ -122,23 +95,15 @@ def mean_over(figure: Float, models: Bool) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and variance of a figure over the shadow models with and without each record.
+    """Mean and variance of a figure over the shadow models with and without each record, shape (P,) each.
 
-    Parameters
-    ----------
-    mean_in, mean_out, var_in, var_out : float64 arrays of shape (P,)
-        Population moments (divided by the count), variances at least 1e-8.
+    Population moments (divided by the count), variances at least 1e-8.
     """
 
     mean_in: Float
     mean_out: Float
     var_in: Float
     var_out: Float
-
-
-#: how many models' worth of the pooled variance each record's own is mixed with
-POOLED_WEIGHT = 8.0
-LEAST_VARIANCE = 1e-8  # of a logit; below, a normal fit is a point
 
 
 def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
@@ -152,14 +117,11 @@ def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
 
 
 def moments(figure: Float, inside: Bool) -> Moments:
-    """Return moments of ``figure`` (shape (N, P)) over shadow models; variances shrunk towards those of all records."""
-    n_in, n_out = inside.sum(axis=0, dtype=np.float64), (~inside).sum(axis=0, dtype=np.float64)
-    mean_in, mean_out = mean_over(figure, inside), mean_over(figure, ~inside)
-    var_in, var_out = mean_over((figure - mean_in) ** 2, inside), mean_over((figure - mean_out) ** 2, ~inside)
-    var_in, var_out = np.nan_to_num(var_in), np.nan_to_num(var_out)
-    return Moments(
-        mean_in,
-        mean_out,
-        shrunk(var_in, n_in, np.average(var_in, weights=n_in)),
-        shrunk(var_out, n_out, np.average(var_out, weights=n_out)),
-    )
+    """Return moments of ``figure`` (N, P) over shadow models; variances shrunk towards those of all records."""
+    means, spreads = [], []
+    for side in (inside, ~inside):
+        count, mean = side.sum(axis=0, dtype=np.float64), mean_over(figure, side)
+        var = np.nan_to_num(mean_over((figure - mean) ** 2, side))
+        means.append(mean)
+        spreads.append(shrunk(var, count, np.average(var, weights=count)))
+    return Moments(*means, *spreads)

@@ -1,6 +1,7 @@
 """Any attack, on what one query really returns: rounded, binned, listed or heated answers instead of exact ones."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -16,11 +17,6 @@ class OnRelease(Attack):
 
     Run beside the same attack on exact probabilities, never instead: who sees exact probabilities can compute the
     release, but an attack with a threshold of its own may still do better on coarser answers.
-
-    Parameters
-    ----------
-    base : Attack
-    release : Release
     """
 
     def __init__(self, base: Attack, release: Release) -> None:
@@ -37,10 +33,8 @@ class OnRelease(Attack):
         return np.where(failed, np.nan, released(log_p, self.release))
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Learn from what the shadow models would release."""
-        seen = replace(signals, target=self.shown(signals.target), shadow=self.shown(signals.shadow))
-        if signals.beside is not None and signals.shadow_beside is not None:
-            around = self.shown(signals.beside), self.shown(signals.shadow_beside)
-            seen = replace(seen, beside=around[0], shadow_beside=around[1])
-        scorer = self.base.fit(seen, rng)
+        names = ("target", "shadow", "beside", "shadow_beside")
+        exact: dict[str, Any] = {name: getattr(signals, name) for name in names if getattr(signals, name) is not None}
+        shown: dict[str, Any] = {name: self.shown(log_p) for name, log_p in exact.items()}
+        scorer = self.base.fit(replace(signals, **shown), rng)
         return lambda target: scorer(self.shown(target))

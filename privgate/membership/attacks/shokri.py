@@ -5,26 +5,24 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from privgate.arrays import Float
+from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import FLOOR, usable_shadows
 
-#: rows of (shadow model, record) that one class's attack model learns from
-MOST_ROWS = 4000
-EPOCHS = 50  # of the attack's network
+#: rows of (shadow model, record) that one class's attack model learns from; fewer of either kind than LEAST_ROWS, and
+#: it has none of its own
+MOST_ROWS, LEAST_ROWS = 4000, 20
+#: units and passes of the attack's network
+HIDDEN, EPOCHS = 64, 50
 
 
 class Shokri(Attack):
     """A classifier of "in" against "out", trained on the answers of shadow models, one for each class.
 
-    Threat model: black box with probabilities; one query, the record's own features. The adversary knows the record's
-    label, the training algorithm (or has the same service) and data like the target's, and trains shadow models; he
-    need not know which records he will attack. The score is the attack model's log-odds; above 0 says "member".
-
-    Source: Shokri, Stronati, Song, Shmatikov (2017), section V; network of 64 rectified linear units, section VI.C.
+    The adversary need not know which records he will attack. The score is the log-odds of a network of 64 rectified
+    linear units (their section VI.C).
 
     Left out: shadow data disjoint from the target's (shadow models are trained on subsets of the pool, which is the
     stronger adversary); at most 4,000 rows a class. A class with fewer than 20 rows of each kind shares one attack
@@ -32,83 +30,54 @@ class Shokri(Attack):
     ``make reproduce``.
     """
 
-    name = "shokri"
-    title = "Shadow-trained attack model, per class"
+    name, title = "shokri", "Shadow-trained attack model, per class"
     source = "Shokri et al. (2017), section V"
     threat_model = "probabilities for the record; trains shadow models on similar data"
     min_shadows = 1
-    planted_shadows = 2
-    trains = True
+    planted_shadows, trains = 2, True
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Train one attack model a class on the shadow models' probability vectors."""
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         networks = learn(log_p, inside, signals.labels, rng)
         return lambda target: judge(networks, target, signals.labels)
 
 
-def learn(log_p: Float, inside: NDArray[np.bool_], labels: NDArray[np.int64], rng: Generator) -> dict[int, Any]:
-    """Return one attack model a class.
-
-    Parameters
-    ----------
-    log_p : float64 array of shape (N, P, K)
-        Shadow models' log-probabilities of records that the adversary holds.
-    inside : bool array of shape (N, P)
-        Which of them each shadow model was trained on.
-    labels : int64 array of shape (P,)
-    rng : Generator
-
-    Raises
-    ------
-    MeasurementError
-        There are no rows of both kinds to learn from.
-    """
+def learn(log_p: Float, inside: Bool, labels: Index, rng: Generator) -> dict[int, Any]:
+    """Return one attack model a class, of shadow models' log-probabilities (N, P, K) and who was in each (N, P)."""
     networks, small = {}, []
     for c in range(log_p.shape[-1]):
         who = np.flatnonzero(labels == c)
-        if min(inside[:, who].sum(), (~inside[:, who]).sum()) < 20:
+        if min(inside[:, who].sum(), (~inside[:, who]).sum()) < LEAST_ROWS:
             small.append(c)
         else:
-            networks[c] = _network(log_p[:, who], inside[:, who], rng)
+            networks[c] = _learn_one(log_p[:, who], inside[:, who], rng)
     who = np.flatnonzero(np.isin(labels, small))
     if small and len(who):
         if inside[:, who].all() or not inside[:, who].any():
             raise MeasurementError("too few records to train an attack model: a class is seen on one side only")
-        networks.update(dict.fromkeys(small, _network(log_p[:, who], inside[:, who], rng)))
+        networks.update(dict.fromkeys(small, _learn_one(log_p[:, who], inside[:, who], rng)))
     return networks
 
 
-def judge(networks: dict[int, Any], log_p: Float, labels: NDArray[np.int64]) -> Float:
+def judge(networks: dict[int, Any], log_p: Float, labels: Index) -> Float:
     """Return log-odds of "in", shape (P,), for answers ``log_p`` of shape (P, K) about records with these labels."""
-    out = np.empty(len(labels))
+    odds = np.empty(len(labels))
     for c in np.unique(labels):
         if c not in networks:
             raise MeasurementError(f"no attack model for class {c}: the adversary has no records of it")
-        out[labels == c] = log_odds(networks[c], np.exp(log_p[labels == c]))
-    return out
+        odds[labels == c] = log_odds(networks[c], np.exp(log_p[labels == c]))
+    return odds
 
 
-def _network(log_p: Float, inside: NDArray[np.bool_], rng: Generator) -> Any:
+def _learn_one(log_p: Float, inside: Bool, rng: Generator) -> Any:
     rows = balanced_rows(inside, MOST_ROWS, rng)
     answers = np.exp(log_p.reshape(-1, log_p.shape[-1])[rows])
-    return train_network(answers, inside.ravel()[rows], rng, hidden=64, epochs=EPOCHS)
+    return train_network(answers, inside.ravel()[rows], rng, hidden=HIDDEN, epochs=EPOCHS)
 
 
-def train_network(rows: Float, inside: NDArray[np.bool_], rng: Generator, *, hidden: int, epochs: int) -> Any:
-    """Return a standardised network of one hidden layer that tells "in" from "out".
-
-    Parameters
-    ----------
-    rows : float64 array of shape (n, f)
-        What the adversary sees of each (shadow model, record).
-    inside : bool array of shape (n,)
-        Whether the model was trained on the record; both kinds.
-    rng : Generator
-    hidden, epochs : int
-        Rectified linear units of the hidden layer, and passes over the rows.
-    """
+def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epochs: int) -> Any:
+    """Return a standardised network of one hidden layer that tells "in" from "out" by ``rows`` (n, f)."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
@@ -128,10 +97,9 @@ def log_odds(network: Any, rows: Float) -> Float:
     return np.asarray(p[:, 1] - p[:, 0], dtype=np.float64)
 
 
-def balanced_rows(inside: NDArray[np.bool_], most: int, rng: Generator) -> NDArray[np.int64]:
+def balanced_rows(inside: Bool, most: int, rng: Generator) -> Index:
     """Return positions in the flattened ``inside``: equally many of each kind, at most ``most`` in all, shuffled."""
-    flat = inside.ravel()
-    one, other = np.flatnonzero(flat), np.flatnonzero(~flat)
-    size = min(len(one), len(other), most // 2)
-    picked = np.concatenate([rng.choice(one, size, replace=False), rng.choice(other, size, replace=False)])
+    sides = np.flatnonzero(inside.ravel()), np.flatnonzero(~inside.ravel())
+    size = min(*map(len, sides), most // 2)
+    picked = np.concatenate([rng.choice(side, size, replace=False) for side in sides])
     return np.asarray(rng.permutation(picked), dtype=np.int64)

@@ -9,24 +9,17 @@ from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 class YeomLoss(Attack):
     """Say "non-member" with probability loss / B.
 
-    Threat model: black box with probabilities; one query; the adversary knows the record and its label and a bound B of
-    the loss, and trains nothing. Its advantage is exactly R_gen / B (Theorem 2), a lower bound on better attacks. The
-    loss is ``1 - p(own label)``, bounded by B = 1. The score is ``p(own label) - u`` with u uniform in [0, 1]: above 0
-    says "member", which happens with probability ``1 - loss / B``.
-
-    Source: Yeom et al. (2020), Adversary 1 and Theorem 2.
+    The loss is ``1 - p(own label)``, bounded by B = 1; its advantage is exactly R_gen / B (Theorem 2), a lower bound on
+    better attacks. The score is ``p(own label) - u`` with u uniform in [0, 1]: above 0 says "member".
 
     Left out: cross-entropy as the loss, which has no bound.
     """
 
-    name = "yeom_loss"
-    title = "Bounded-loss adversary"
+    name, title = "yeom_loss", "Bounded-loss adversary"
     source = "Yeom et al. (2020), Adversary 1"
     threat_model = "probabilities for the record; knows a bound of the loss, trains nothing"
     cut = 0.0
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        """Draw one coin a record."""
-        coins = rng.random(len(signals.labels))
-        rows = np.arange(len(coins))
-        return lambda target: np.exp(target[rows, signals.labels]) - coins
+        uniform, rows = rng.random(len(signals.labels)), np.arange(len(signals.labels))
+        return lambda target: np.exp(target[rows, signals.labels]) - uniform

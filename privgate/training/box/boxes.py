@@ -285,7 +285,7 @@ class BoxPool:
         answer = self._ask_model(payload, *call, served=served, most=wire.most_bytes(shapes), seconds=seconds)
         return answer or died_on_model()
 
-    def examined(self, payload: Payload, by: str) -> Any:
+    def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what is found in the opened model, as its worker says."""
 
         def read(body: bytes, nonce: bytes) -> tuple[Any, bool]:
@@ -293,7 +293,7 @@ class BoxPool:
             return said, isinstance(said, dict) and not said.get("problem")
 
         seconds = 2 * (self._limits.seconds + worker.LOADING_SECONDS) + _BEYOND_SECONDS
-        call = read, worker.examined, payload, self._limits, by
+        call = read, worker.examined, payload, self._limits, by, *given
         return self._ask_model(payload, *call, most=wire.MOST_JSON, seconds=seconds)
 
     def close(self) -> None:

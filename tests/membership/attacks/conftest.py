@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from privgate.membership.attacks.self_test import planted
+from privgate.membership.attacks.self_test import plant
 
 
 @pytest.fixture(scope="session")
 def leaking():
-    return planted(np.random.default_rng(11), leak=True)
+    return plant(np.random.default_rng(11), leak=True)
 
 
 @pytest.fixture(scope="session")
 def blind():
-    return planted(np.random.default_rng(12), leak=False)
+    return plant(np.random.default_rng(12), leak=False)

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from privgate.errors import MeasurementError
 from privgate.membership import attacks, limits
-from privgate.membership.attacks.self_test import planted
+from privgate.membership.attacks.self_test import plant
 from privgate.statistics.roc import Decisions, best_threshold, tpr_at_fpr
 
 FORMS = ["continuous", "votes", "labels"]
@@ -30,7 +30,7 @@ def simulated(form, runs):
     blocked, missed = 0, np.zeros((2, len(CHEAP)), dtype=int)
     for k in range(runs):
         rng = np.random.default_rng([41, FORMS.index(form), k])
-        signals = planted(rng, leak=False, records=RECORDS, shadows=8, form=form)
+        signals = plant(rng, leak=False, records=RECORDS, shadows=8, form=form)
         found = [list(limits_of(a, signals, rng, len(CHEAP))) for a in CHEAP]
         blocked += any(got.low > truth for two in found for got, truth in two)
         for i, two in enumerate(found):
@@ -39,20 +39,10 @@ def simulated(form, runs):
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("form", FORMS)
-def test_nobody_is_accused_where_nothing_is_known_in_short(form):
-    blocked, missed = simulated(form, 25)
-
-    # both are at most 5 %: six of 25 has probability 1e-3
-    assert blocked < 6
-    assert missed < 6
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("form", FORMS)
-def test_nobody_is_accused_where_nothing_is_known(form):
-    runs = 1000
+@pytest.mark.parametrize("runs", [25, pytest.param(1000, marks=pytest.mark.slow)])
+def test_nobody_is_accused_where_nothing_is_known(form, runs):
     blocked, missed = simulated(form, runs)
     print(f"{form}: {blocked} of {runs} runs blocked without cause, at most {missed} upper limits below the truth")
 
@@ -66,7 +56,7 @@ def test_nobody_is_accused_where_nothing_is_known(form):
 def test_a_planted_leak_blocks_by_both_figures(form):
     for k in range(8):
         rng = np.random.default_rng([43, k])
-        signals = planted(rng, leak=True, records=400, form=form)
+        signals = plant(rng, leak=True, records=400, form=form)
         found = [list(limits_of(a, signals, rng, len(CHEAP))) for a in CHEAP]
 
         # limits of the shipped policy: 0.6 on accuracy; three times guessing on members found
@@ -89,21 +79,12 @@ def test_ties_are_broken_by_chance_and_find_at_least_what_a_threshold_finds():
     assert got.low < 0.15 < got.high < 0.25
 
 
-def test_a_score_that_is_always_the_same_finds_nobody_and_one_that_is_nan_is_refused():
-    members = np.arange(2000) < 1000
-    ranks = limits.untied(np.zeros(2000), np.random.default_rng(1))
-    got = limits.tpr_limits(ranks, members, fpr=0.1, low_alpha=0.05, high_alpha=0.05)
+def test_scores_that_are_equal_find_nobody_infinite_ones_have_a_place_and_nan_has_none():
+    rng, members = np.random.default_rng(1), np.arange(2000) < 1000
+    got = limits.tpr_limits(limits.untied(np.zeros(2000), rng), members, fpr=0.1, low_alpha=0.05, high_alpha=0.05)
 
     assert got.low <= 0.1 <= got.high < 0.2
-    scores = np.zeros(2000)
-    scores[7] = np.nan
+    ranks = limits.untied(np.array([np.inf, -np.inf, 0.0, np.inf]), rng)
+    assert ranks[1:3].tolist() == [0, 1]
     with pytest.raises(MeasurementError, match="NaN"):
-        limits.untied(scores, np.random.default_rng(1))
-
-
-def test_infinite_scores_have_their_place():
-    ranks = limits.untied(np.array([np.inf, -np.inf, 0.0, np.inf]), np.random.default_rng(1))
-
-    assert ranks[1] == 0
-    assert ranks[2] == 1
-    assert set(ranks[[0, 3]]) == {2, 3}
+        limits.untied(np.array([0.0, np.nan]), rng)
