@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from privgate.report.drawing import Drawing
+from privgate.report.charts import Drawing
 from privgate.subject import libraries
 from privgate.training.box import bubblewrap
 from tests import attack_table, sampling

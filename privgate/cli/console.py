@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from privgate.cli.heartbeat import progress, wrapped
-from privgate.report import terminal
+from privgate.report import plain_formats
 from privgate.report.report_schema import read
 from privgate.verdict import Outcome
 
@@ -32,8 +32,8 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
     doc = read(document)
-    click.secho(wrapped(plain(terminal.headline(doc))), fg=_COLORS[doc.outcome], bold=True)
-    for line in terminal.lines(doc):
+    click.secho(wrapped(plain(plain_formats.headline(doc))), fg=_COLORS[doc.outcome], bold=True)
+    for line in plain_formats.lines(doc):
         say(line)
     click.echo(f"  report: {where}")
 
@@ -41,8 +41,8 @@ def print_document(document: Mapping[str, Any], where: Path) -> None:
 def print_decision(document: Mapping[str, Any], where: Path) -> None:
     """Print the decision, each warning, each rule that decided, and where the report is; see ``print_document``."""
     doc = read(document)
-    click.secho(wrapped(plain(terminal.headline(doc))), fg=_COLORS[doc.outcome], bold=True)
-    for line in terminal.reasons(doc):
+    click.secho(wrapped(plain(plain_formats.headline(doc))), fg=_COLORS[doc.outcome], bold=True)
+    for line in plain_formats.reasons(doc):
         say(line)
     click.echo(f"  report: {where}")
 

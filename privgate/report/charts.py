@@ -1,81 +1,152 @@
-"""Figures of attacks in words: with their interval, or why there is none."""
+"""The charts of the report: matplotlib to inline SVG, the same numbers giving the same bytes.
 
+Each draws what it is given and computes nothing about privacy. Colours are placeholders while drawing and become the
+page's custom properties, so that one drawing serves light, dark and print; every series differs by its mark or dash as
+well. Text stays text.
+"""
+
+import io
+import logging
 import math
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Self
+from xml.sax.saxutils import escape
 
-from privgate.evidence import AttackFigures, AttackResult, Estimate
-from privgate.evidence.attack_facts import CellAccuracy, RateAtFpr
-from privgate.evidence.figures import number, percent
-from privgate.report.drawing import DASHES, INK, LIMIT, PAPER, SERIES, SOFT, Drawing, label
+from privgate.evidence.figures import number
 from privgate.report.text import plain
 
-Curve = Sequence[tuple[float, ...]]
-#: an attack that ran, with what it achieved
-Ran = tuple[AttackResult, AttackFigures]
+# what matplotlib draws with -> what the page shows
+_INK = {
+    "#010101": "var(--ink)",
+    "#020202": "var(--chart-soft)",
+    "#030303": "var(--chart-grid)",
+    "#040404": "var(--paper)",
+    "#0a0a01": "var(--chart-a)",
+    "#0a0a02": "var(--chart-b)",
+    "#0a0a03": "var(--chart-c)",
+    "#0a0a04": "var(--chart-d)",
+    "#0b0b01": "var(--chart-limit)",
+}
+INK, SOFT, GRID, PAPER = "#010101", "#020202", "#030303", "#040404"
+SERIES = ("#0a0a01", "#0a0a02", "#0a0a03", "#0a0a04")
+LIMIT = "#0b0b01"
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+_SETTINGS: Mapping[str, Any] = {
+    "svg.hashsalt": "privgate",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "hatch.linewidth": 0.8,
+}
+_LABEL = 44
 
 
-def ran(attacks: Sequence[AttackResult]) -> list[Ran]:
-    """Return the attacks that ran, strongest first."""
-    return sorted(((a, a.figures) for a in attacks if a.figures), key=lambda r: strength(r[1]), reverse=True)
+class Drawing:
+    """One chart in the making; ``with Drawing(…) as d`` keeps matplotlib's settings local, ``d.svg`` holds it after.
 
-
-def title(attack: AttackResult) -> str:
-    """Return an attack's plain name."""
-    return plain(attack.title or attack.name, 60)
-
-
-def estimate(value: Estimate | CellAccuracy) -> tuple[float, float, float]:
-    """Return (value, low, high) of a figure; NaN where absent."""
-    x, low, high = (math.nan if v is None else v for v in (value.value, value.low, value.high))
-    return x, low, high
-
-
-def told(value: Estimate) -> str:
-    """Return a fraction with its interval in words."""
-    x, low, high = estimate(value)
-    if math.isnan(x):
-        return "not measured"
-    if math.isfinite(low) and math.isfinite(high):
-        return f"{percent(x)} ({percent(low)} to {percent(high)})"
-    return f"{percent(x)}, no interval"
-
-
-def rate(value: RateAtFpr) -> str:
-    """Return a true-positive rate in words."""
-    return "not resolvable with this sample" if value.problem else told(value)
-
-
-def finds_most(attacks: Sequence[Ran]) -> tuple[Ran, float, str] | None:
-    """Return the attack that finds most at the smallest false-positive rate that any resolves: (attack, fpr, words).
-
-    What is the best by AUC need not be the best at a small rate; a sentence about a rate names the best at that rate.
+    Parameters
+    ----------
+    name : str
+        Prefix of every id, so that several drawings fit on one page.
+    title, desc : str
+        For screen readers.
+    height : float
+        In inches at a width of 7.6.
     """
-    found = [
-        (r.fpr, -r.value, i, rate(r))
-        for i, (_, figures) in enumerate(attacks)
-        for r in figures.tpr_at_fpr
-        if r.value is not None and not r.problem
-    ]
-    if not found:
-        return None
-    fpr, _, i, words = min(found)
-    return attacks[i], fpr, words
+
+    def __init__(self, name: str, title: str, desc: str, *, height: float = 3.2) -> None:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+
+        # names in scripts the metrics font lacks are drawn by the reader's own fonts
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
+        self.name, self.title, self.desc = name, title, desc
+        self.svg = ""
+        self._stack = ExitStack()
+        with self._stack:
+            self._stack.enter_context(mpl.rc_context(dict(_SETTINGS)))
+            self.figure = Figure(figsize=(7.6, height), layout="constrained")
+            self.canvas = FigureCanvasSVG(self.figure)
+            self.axes: Any = self.figure.add_subplot()
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._stack, warnings.catch_warnings():
+            if exc[0] is None:
+                warnings.filterwarnings("ignore", message="Glyph")
+                out = io.StringIO()
+                self.figure.patch.set_visible(False)
+                self.axes.patch.set_visible(False)
+                self.canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+                self.svg = _inline(out.getvalue(), self.name, self.title, self.desc)
+
+    def limit(self, x: float, text: str) -> None:
+        """Draw a vertical limit line with its words at the top."""
+        self.axes.axvline(x, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
+        self.axes.annotate(
+            text, (x, 1), xycoords=("data", "axes fraction"), xytext=(4, 4), textcoords="offset points",
+            ha="left", va="bottom", color=LIMIT, annotation_clip=False,
+        )  # fmt: skip
+
+    def legend(self, **kw: Any) -> None:
+        """Show the legend beside the drawing's top."""
+        self.axes.legend(loc=kw.pop("loc", "best"), fontsize=10, **kw)
 
 
-def strength(figures: AttackFigures) -> float:
-    """Return the larger of AUC and accuracy, to put the strongest first."""
-    return max(v for v in (figures.auc, estimate(figures.accuracy)[0], 0.0) if not math.isnan(v))
+def _label(value: Any) -> str:
+    """Return foreign text short enough for a chart."""
+    text = plain(value, 4 * _LABEL)
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
-def thinned(curve: Curve, most: int = 200) -> Curve:
-    """Return every so-manieth point of a curve, its last included."""
-    step = max(1, -(-len(curve) // most))
-    return [p for i, p in enumerate(curve) if i % step == 0 or i == len(curve) - 1]
+def _inline(svg: str, name: str, title: str, desc: str) -> str:
+    """Return matplotlib's file as an ``svg`` element of a page: named, ids its own, colours the page's."""
+    body = svg[svg.index("<svg") :]
+    box = re.search(r'viewBox="([^"]+)"', body)
+    inner = body[body.index(">") + 1 : body.rindex("</svg>")]
+    inner = re.sub(r"<metadata>.*?</metadata>", "", inner, flags=re.DOTALL)
+    inner = re.sub(r"<!--.*?-->\s*", "", inner, flags=re.DOTALL)
+    inner = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', inner)
+    inner = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', inner)
+    inner = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", inner)
+    for placeholder, colour in _INK.items():
+        inner = inner.replace(placeholder, colour)
+    inner = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", inner)
+    inner = inner.replace("xlink:href", "href").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    return (
+        f'<svg class="chart" viewBox="{box[1] if box else "0 0 547 230"}" role="img" '
+        f'aria-labelledby="{name}-title {name}-desc">'
+        f'<title id="{name}-title">{escape(plain(title))}</title><desc id="{name}-desc">{escape(plain(desc))}</desc>'
+        f"{inner.strip()}</svg>"
+    )
 
 
-# The charts of the report; each draws what it is given and computes nothing about privacy.
+Curve = Sequence[tuple[float, ...]]
 
 
 def histogram(
@@ -201,7 +272,7 @@ def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]]
         for i, (text, curve) in enumerate(curves[:4]):
             points = [p for p in curve if p[0] > 0 and p[1] > 0]
             x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
-            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=label(text))
+            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=_label(text))
         ax.set_xscale("log", subs=())
         ax.set_yscale("log", subs=())
         ax.set_xlim(floor, 1)
@@ -234,7 +305,7 @@ def groups(
             ax.plot([low, high], [y, y], color=SERIES[0], linewidth=2.5)
             ax.plot([low, high], [y, y], color=SERIES[0], linestyle="none", marker="|", markersize=10)
             ax.plot([value], [y], color=INK, marker="o", markersize=7, linestyle="none")
-        ax.set_yticks(range(len(rows), 0, -1), [label(r[0]) for r in rows])
+        ax.set_yticks(range(len(rows), 0, -1), [_label(r[0]) for r in rows])
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.set_xlabel(xlabel)
         ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
@@ -293,7 +364,7 @@ def pairs(
             if limits and math.isfinite(limits[i]):
                 ax.plot([limits[i]] * 2, [y - 0.32, y + 0.32], color=LIMIT, linewidth=2.2, linestyle=(0, (3, 1)),
                         label="limit" if i == 0 else None)  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [label(r[0]) for r in rows])
+        ax.set_yticks(range(len(rows), 0, -1), [_label(r[0]) for r in rows])
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.set_xlim(0, right)
         ax.set_xlabel(xlabel)

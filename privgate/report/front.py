@@ -11,7 +11,7 @@ from privgate.evidence.figures import figure, limited_by, number, percent_at_mos
 from privgate.evidence.measurement import BehindMembership
 from privgate.policy.rules import about
 from privgate.policy.rules.rule_base import WAY_OUT
-from privgate.report import assertions, defence, found_blocks, what_was_asked, words
+from privgate.report import assertions, what_was_asked, words
 from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts, WaiverRow
 from privgate.report.sentences import say
@@ -99,9 +99,9 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "questions": what_was_asked.template(doc),
         "why": whole(why(doc), room["why"]),
         "how_sure": whole(how_sure(doc), room["how_sure"]),
-        "accuracy": found_blocks.accuracy(doc),
+        "accuracy": words.accuracy(doc),
         "bar": bar(deciding(doc)),
-        "facts": [(k, clip(v, room["fact"])) for k, v in found_blocks.facts(doc)],
+        "facts": [(k, clip(v, room["fact"])) for k, v in words.facts(doc)],
         "rows": [{k: (whole if k == "note" else clip)(v, room.get(k, 80)) for k, v in row(a).items()} for a in shown],
         "more": max(0, len(rows) - ROWS),
         "held": _held(held, unheld),
@@ -109,7 +109,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "waivers": [waiver(w, titles, room["waivers"]) for w in doc.waivers[:LINES]],
         "changes": whole(changed, room["changes"]) or say("history.none"),
         "changes_since": _since(doc),
-        **defence.view(doc),
+        **what_was_asked.second_side(doc),
         "not_shown": [
             *what_was_asked.otherwise(doc),
             *_candidates(held),

@@ -13,7 +13,6 @@ from privgate.evidence.figures import fold, number
 from privgate.report import front, two_reports
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
-from privgate.report.sections.comparison import blocks
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.verdict import Outcome
@@ -51,7 +50,7 @@ def render(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
     if isinstance(doc, Comparison):
         page = environment().get_template("comparison.html")
-        return str(page.render(title=two_reports.title(doc), parts=blocks(doc)))
+        return str(page.render(title=two_reports.title(doc), parts=two_reports.blocks(doc)))
     told = {"front": front.view(doc), "sections": sections(doc), "doc": doc}
     return str(environment().get_template("report.html").render(**told))
 

@@ -7,8 +7,8 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -153,12 +153,12 @@ def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
 
 # One document, several formats.
 
-#: format -> (module that renders it, file that ``write`` puts it in; empty: only where it is asked for)
+#: format -> (what renders it, file that ``write`` puts it in; empty: only where it is asked for)
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "html": ("privgate.report.page", "report.html"),
-    "markdown": ("privgate.report.summary", "summary.md"),
-    "junit": ("privgate.report.junit", "junit.xml"),
-    "text": ("privgate.report.terminal", ""),
+    "html": ("privgate.report.page:render", "report.html"),
+    "markdown": ("privgate.report.plain_formats:summary", "summary.md"),
+    "junit": ("privgate.report.plain_formats:junit", "junit.xml"),
+    "text": ("privgate.report.plain_formats:terminal", ""),
     "json": ("", ""),
 }
 #: what a comparison of two reports can be rendered as
@@ -198,7 +198,7 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
         told = read(document)
     if format == "json":
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    renderer: Callable[[ReportDocument | Comparison], str] = import_module(FORMATS[format][0]).render
+    renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
     return renderer(told)
 
 

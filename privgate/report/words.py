@@ -1,12 +1,17 @@
-"""Plain words: the decision in a sentence, the glossary, and what a report never claims."""
+"""Plain words: the decision in a sentence, what was judged, and what a report never claims."""
 
 import math
+from typing import Any
 
-from privgate.evidence import AttackResult
-from privgate.evidence.figures import number
+from privgate.evidence import (
+    AttackResult,
+)
+from privgate.evidence.figures import number, percent
 from privgate.policy.rules import about
-from privgate.report.report_schema import ReportDocument
+from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
+from privgate.report.text import moment, plain
+from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
 
 #: what a report never shows, whatever it finds
@@ -130,3 +135,115 @@ def capital(text: str) -> str:
     """Return a text with its first letter as a capital; a name of code stays as it is written."""
     named = "_" in text.split(" ", 1)[0] or text.startswith("privgate ")
     return text if named else text[:1].upper() + text[1:]
+
+
+#: what the policy says of a file that nobody can get
+WITHHELD = "not downloadable"
+
+
+def judged(doc: ReportDocument) -> str:
+    """Return what of the file was judged, the end of a sentence about the answers."""
+    ruled = [about(f.metric) for f in doc.findings if Need.LOOKED in about(f.metric).needs]
+    for who, stated in (("policy", doc.policy.source.get("file")), ("operator", doc.subject.file)):
+        if stated == WITHHELD:
+            return say("file.withheld", who=say(f"file.{who}"))
+    if not ruled:
+        looked = any(f.rule == "precondition:file" for f in doc.findings)
+        return say("file.looked" if looked else "file.not_judged")
+    part = doc.evidence.artifact
+    if part is None or part.problem:
+        return say("file.unread")
+    return say("file.judged" if part.judged == "file" else "file.would_be")
+
+
+def released(s: SubjectFacts) -> str:
+    """Return what a release hands out, in words; a regressor has no labels."""
+    if s.task == "regression":
+        return say("release.noisy" if s.release.noise else "release.numbers")
+    if s.release.floor:
+        return say("release.alone" if s.release.alone else "release.floor", floor=number(min(s.release.floor)))
+    return say(f"release.{s.release.form}")
+
+
+def facts(doc: ReportDocument) -> list[tuple[str, str]]:
+    """Return what was judged, by whom, until when; what nobody stated says so."""
+    s, p, c = doc.subject, doc.policy, doc.context
+    items = [
+        ("fact.data", _data(doc)),
+        ("fact.source", plain(c.data_source, 120) or say("not_stated")),
+        ("fact.purpose", plain(c.purpose, 200) or say("not_stated")),
+        ("fact.owner", plain(c.owner, 80) or say("not_stated")),
+        ("fact.checked_by", _checked_by(doc)),
+        ("fact.judged", say("answers", release=released(s), file=judged(doc))),
+        ("fact.model", short(s.digests.get("model") or s.digests.get("recipe"))),
+        ("fact.policy", f"{plain(p.name, 40)}{f' {plain(p.version, 20)}' if p.version else ''}, {short(p.digest)}"),
+        ("fact.level", _level(doc)),
+        ("fact.size", _size(doc)),
+        ("fact.decided", moment(doc.decided_at) or say("undated")),
+        ("fact.valid", moment(doc.expires) or say("no_statement")),
+    ]
+    return [(say(k), v) for k, v in items if v]
+
+
+def _size(doc: ReportDocument) -> str:
+    """Return whether a claim of differential privacy takes the number of records as public; empty without one."""
+    claim = doc.subject.recipe and doc.subject.recipe.dp
+    if not claim or doc.evidence.claims is None:
+        return ""
+    asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
+    if "replace_one" in (claim.adjacency, *asked):
+        return say("size.public")
+    return say("size.not_looked_at")
+
+
+def accuracy(doc: ReportDocument) -> str:
+    """Return how well the model does its work, beside what it gives away."""
+    c = doc.context
+    if c.accuracy is not None and c.accuracy_n:
+        return say("accuracy.told", share=percent(c.accuracy), people=number(c.accuracy_n))
+    if c.accuracy_between is not None and c.accuracy_n:
+        low, high = c.accuracy_between
+        span = say("span", low=percent(low), high=percent(high))
+        return say("accuracy.told", share=span, people=number(c.accuracy_n))
+    return say("accuracy.none" if doc.subject.n_candidates else "accuracy.nobody")
+
+
+def counts(s: SubjectFacts) -> str:
+    """Return how many records and people the training data hold."""
+    if not s.n_records:
+        return ""
+    key = "records" if s.n_units in (0, s.n_records) else "records.people"
+    return say(key, records=number(s.n_records), people=number(s.n_units))
+
+
+def short(digest: Any) -> str:
+    """Return the first 16 hexadecimal digits of a digest, enough to compare by eye; all of them are in the trace."""
+    text = plain(digest, 80)
+    head, _, tail = text.partition(":")
+    return f"{head} {tail[:16]}" if tail else text
+
+
+def _data(doc: ReportDocument) -> str:
+    subject = doc.subject
+    told = (plain(doc.context.data_name, 60), counts(subject), _people(subject), short(subject.digests.get("data")))
+    return ", ".join(t for t in told if t)
+
+
+def _people(subject: SubjectFacts) -> str:
+    """Return what was declared about whose the records are, and by whom."""
+    declared, by = (plain(subject.people.get(key, ""), 60) for key in ("declared", "by"))
+    if not declared:
+        return "" if subject.n_units < subject.n_records else say("people.undeclared")
+    return say("people.declared", declared=declared, by=by or say("not_stated"))
+
+
+def _checked_by(doc: ReportDocument) -> str:
+    who, where = plain(doc.context.run_by, 60) or say("not_stated"), plain(doc.context.run_on, 80)
+    box = plain(doc.evidence.run.isolation, 60)
+    apart = say("not_apart") if box in ("", "none") else say("apart", box=box)
+    return say("ran.where" if where else "ran", who=who, where=where, apart=apart)
+
+
+def _level(doc: ReportDocument) -> str:
+    asked = any(about(f.metric).per_unit and f.unit == "nats" for f in rules(doc))
+    return plain(doc.level, 20) or (say("level.none") if asked else "")

@@ -108,7 +108,7 @@ def test_a_folder_without_permission(taken, capsys):
 
 @pytest.mark.parametrize(("median", "words"), [(0.5, "by 1.65-fold (0.5 nats) or more"), (float("inf"), "impossible")])
 def test_what_another_seed_does_is_a_sentence(median, words):
-    from privgate.report.terminal import seed_alone
+    from privgate.report.plain_formats import seed_alone
 
     told = seed_alone(SeedNoise(floor=9.0, median=median, units_above=0).median)
     assert words in told

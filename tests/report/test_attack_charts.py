@@ -2,9 +2,9 @@
 
 import pytest
 
-from privgate.report import attack_charts, front
+from privgate.report import attack_sections, front
+from privgate.report.attack_sections import ran
 from privgate.report.blocks import Chart, Text
-from privgate.report.charts import ran
 from privgate.report.report_schema import read
 
 
@@ -19,7 +19,7 @@ def membership(doc):
 
 def test_labels_and_groups_carry_the_names_that_were_recorded(doc):
     strongest = ran(membership(doc).attacks)[0]
-    (chart,) = attack_charts.groups(strongest)
+    (chart,) = attack_sections.groups(strongest)
 
     named = [row[0] for row in chart.table.rows]
     recorded = [cell.name for cell in (*strongest[1].classes, *strongest[1].groups)]
@@ -33,7 +33,7 @@ def test_accuracy_is_set_against_pdtp_where_pdtp_varies(doc, pdtp, kind):
     found = {"points": [[x, 0.5 + x] for x in pdtp], "pearson": None, "kind": "point estimates"}
     doc["evidence"]["membership"]["against_pdtp"] = found
 
-    (block,) = attack_charts.against_pdtp(membership(doc).against_pdtp)
+    (block,) = attack_sections.against_pdtp(membership(doc).against_pdtp)
 
     assert isinstance(block, kind)
     if kind is Text:
@@ -57,14 +57,14 @@ def attacks(doc, *given):
 def test_the_caption_names_the_attack_that_is_best_at_what_it_says(doc):
     # four are better by AUC; the fifth finds most at the rate that the sentence is about, and is drawn
     others = [(f"common {i}", 0.9 - i / 100, 0.02, "") for i in range(4)]
-    (chart,) = attack_charts.curves(attacks(doc, *others, ("rare", 0.6, 0.3, "")))
+    (chart,) = attack_sections.curves(attacks(doc, *others, ("rare", 0.6, 0.3, "")))
 
     assert "rare, finds 30" in chart.reading
     assert "rare" in {row[0] for row in chart.table.rows}
 
 
 def test_a_rate_that_was_not_resolved_is_not_called_the_best(doc):
-    (chart,) = attack_charts.curves(attacks(doc, ("first", 0.9, 0.02, "too few")))
+    (chart,) = attack_sections.curves(attacks(doc, ("first", 0.9, 0.02, "too few")))
 
     assert chart.reading.startswith("The strongest attack is first")
 

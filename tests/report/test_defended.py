@@ -12,7 +12,7 @@ import privgate
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
 from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
-from privgate.report import defence, front, sentences, terminal, what_was_asked
+from privgate.report import front, plain_formats, sentences, what_was_asked
 from privgate.report.report_schema import read
 
 
@@ -52,7 +52,7 @@ def test_a_least_value_has_its_margin_on_the_other_side(runs, value, told):
 
 
 def test_only_a_waiver_that_applies_is_told_as_accepted_and_a_waived_rule_is_a_warning(runs):
-    refused, waived = (defence.view(read(runs.document(kind))) for kind in ("attacked", "waived"))
+    refused, waived = (what_was_asked.second_side(read(runs.document(kind))) for kind in ("attacked", "waived"))
 
     told = [line for line in refused["remains"] if "by waiver" in line]
     assert len(told) == 1  # the other one has expired
@@ -66,7 +66,7 @@ def test_what_is_enforced_and_warns_is_not_called_what_the_policy_only_warns_of(
     said = "the operator states that the file is not downloadable: its answers were judged, not the file"
     doc = changed(runs.document("certified"), "dtp", outcome="warned", message=said)
 
-    assert any(said in line for line in defence.view(doc)["weighed"])
+    assert any(said in line for line in what_was_asked.second_side(doc)["weighed"])
 
 
 def test_a_question_that_a_rule_only_warns_of_was_asked(runs):
@@ -75,8 +75,10 @@ def test_a_question_that_a_rule_only_warns_of_was_asked(runs):
     found = asked(doc, "influence")
     assert found.state == "only_warned"
     assert "this policy only warns" in found.told
-    assert "influence of one person" not in " ".join(defence.view(doc)["remains"]).partition("not asked")[2]
-    assert defence.view(doc)["harms"][0]["likely"] != sentences.say("likely.not_asked")
+    assert (
+        "influence of one person" not in " ".join(what_was_asked.second_side(doc)["remains"]).partition("not asked")[2]
+    )
+    assert what_was_asked.second_side(doc)["harms"][0]["likely"] != sentences.say("likely.not_asked")
 
 
 def test_other_rules_approve_as_well_only_where_they_do(runs):
@@ -93,7 +95,7 @@ def test_a_run_that_only_observed_neither_releases_nor_refuses(runs, outcome):
     told = read(doc | {"findings": findings, "outcome": outcome, "next_steps": []})
 
     assert front.sentence(told) == sentences.say("sentence.observed")
-    assert "observed only" in terminal.render(told).splitlines()[1]
+    assert "observed only" in plain_formats.terminal(told).splitlines()[1]
     assert not any("signed" in step for step in front.steps(told))
     assert (front.steps(told) == [sentences.say("next.observed")]) == (outcome == "passed")
 
@@ -139,7 +141,7 @@ def test_a_claim_that_reruns_contradict_is_not_told_as_approved_by_its_epsilon(r
     assert asked(told, "claim").state == "refused"
     assert said in asked(told, "claim").told
     assert (
-        next(h for h in defence.view(told)["harms"] if "claim" in h["what"])["likely"]
+        next(h for h in what_was_asked.second_side(told)["harms"] if "claim" in h["what"])["likely"]
         == f"{said[:1].upper()}{said[1:]}."
     )
 
@@ -150,7 +152,9 @@ def test_an_audit_is_told_as_the_leak_that_it_proves_and_every_epsilon_with_its_
 
     assert re.fullmatch(r"at least epsilon [\d.]+", rule.value)
     assert rule.threshold.endswith(" at delta 1×10⁻⁵")
-    assert "at delta 1×10⁻⁵" in next(h for h in defence.view(doc)["harms"] if "claim" in h["what"])["likely"]
+    assert (
+        "at delta 1×10⁻⁵" in next(h for h in what_was_asked.second_side(doc)["harms"] if "claim" in h["what"])["likely"]
+    )
     assert "201" not in front.how_sure(doc)  # its trainings are neither trials nor people
 
 

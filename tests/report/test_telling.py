@@ -19,9 +19,9 @@ from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measu
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
-from privgate.report import found_blocks
 from privgate.report.report_schema import read
 from privgate.report.unit_rows import Pseudonyms
+from privgate.report.words import accuracy
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 
@@ -337,7 +337,7 @@ def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
     for wrong in (1, 3, 9):
         kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
         doc = runs.document(runs.verdict(kept))
-        seen.add(found_blocks.accuracy(read(doc)))
+        seen.add(accuracy(read(doc)))
         assert doc["context"]["accuracy"] is None
 
     assert seen == {"The model is right about 99.1 % to 99.9 % of 1,000 candidates."}

@@ -6,9 +6,8 @@ import pytest
 
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
-from privgate.report import words
+from privgate.report import guarantees, words
 from privgate.report.report_schema import read
-from privgate.report.sections import deletion, dp
 
 
 @pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
@@ -16,7 +15,7 @@ def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, excep
     doc = runs.document("declared")
     for row in doc["evidence"]["claims"]["deletion"]:
         row |= {"prior": 0.001, "failure": failure}
-    section = deletion.section(read(doc))
+    section = guarantees.deletion(read(doc))
     (said,) = (b.reading for b in section.blocks if hasattr(b, "reading"))
 
     assert "At the stated prior of 0.1 %" in said
@@ -28,7 +27,7 @@ def test_a_stated_prior_stands_in_the_table_of_bounds(runs, prior, shown):
     doc = runs.document("private")
     for row in doc["evidence"]["claims"]["bounds"]:
         row |= {"prior": prior}
-    tables = [b for b in dp.section(read(doc)).blocks if "Share of members assumed" in getattr(b, "columns", ())]
+    tables = [b for b in guarantees.dp(read(doc)).blocks if "Share of members assumed" in getattr(b, "columns", ())]
 
     assert {row[3] for table in tables for row in table.rows} == {shown}
 

@@ -3,9 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from privgate.evidence.figures import fold, number
+from privgate.evidence import (
+    SensitivityFigures,
+)
+from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import charts, found_blocks, words
+from privgate.report import charts, words
 from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
 from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain, shown
@@ -22,7 +25,7 @@ NAMES: Mapping[FigureName, str] = {
 def section(doc: ReportDocument) -> Section | None:
     """Return the distribution over units, the worst units under keyed hashes, and the noise floor."""
     units, influence = doc.units, doc.evidence.influence
-    moved = found_blocks.number_blocks(influence.sensitivity) if influence is not None and influence.sensitivity else []
+    moved = number_blocks(influence.sensitivity) if influence is not None and influence.sensitivity else []
     if units is None:
         return Section("units", "Risk of each person", moved) if moved else None
     limit, figure = limit_of(doc)
@@ -190,3 +193,36 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     ]
     table = TableBlock(f"{title}, figures in nats", columns, cells, (1, 2, 3, 4, 5, 6), "Numbers of this chart")
     return Chart("worst", title, "", f"{said}.", svg, table)
+
+
+NOT_DTP = (
+    "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the model "
+    "usually errs by. It bounds no probability and stops no attack by itself."
+)
+
+
+def number_blocks(figures: SensitivityFigures) -> list[Block]:
+    """Return residual deviations and sensitivity, with what they do not say."""
+    inside, outside = figures.residual_inside, figures.residual_outside
+    everywhere = (
+        f"no limit known: {plain(figures.why_no_domain, 200)}"
+        if figures.over_domain is None
+        else f"at most {number(figures.over_domain)} residual deviations, by theorem"
+    )
+    apart = number(outside / inside) if inside else "unlimited"
+    most = number(figures.most)
+    own = f"half are below {number(figures.median)}, 99 % below {number(figures.p99)}, the worst is {most}"
+    items = [
+        ("Residual deviation on training records", number(inside)),
+        ("Residual deviation on records left out, the unit of sensitivity", number(outside)),
+        ("Errs more on records left out than on training records by a factor of", apart),
+        ("Sensitivity, asked about the person's own record", own),
+        ("Sensitivity, over every question of the declared domain", everywhere),
+    ]
+    if figures.noise:
+        items.append(("Released", plain(figures.noise, 120)))
+    if figures.noise_advantage is not None:
+        items.append(
+            ("Advantage of anybody on one noisy answer about the person, at most", percent(figures.noise_advantage))
+        )
+    return [Text(NOT_DTP, "note"), Facts(items, wide=True)]
