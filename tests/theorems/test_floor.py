@@ -48,7 +48,14 @@ def test_a_floor_for_each_label_is_told_to_whoever_serves_it():
 
 @pytest.mark.parametrize(
     ("floor", "said"),
-    [(0.2, "at most 0.05 each"), (-0.1, "above 0"), ({"c": 0.01}, "a label 'c'"), ({0: 0.09, 1: 0.09}, "at most 0.05")],
+    [
+        (0.2, "at most 0.05 each, .1 in all but one; given are 0.2"),
+        (-0.1, "above 0"),
+        ({"c": 0.01}, "a label 'c'"),
+        ({0: 0.09, 1: 0.09}, "at most 0.05"),
+        ("0.01", "a mapping label -> number, not '0.01'"),
+        ({}, "not {}"),
+    ],
 )
 def test_a_floor_of_too_much_or_of_nobody_is_an_error(floor, said):
     with pytest.raises(ValueError, match=said):
