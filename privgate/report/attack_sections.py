@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from privgate import digest
 from privgate.evidence import (
@@ -21,7 +22,7 @@ from privgate.evidence import (
 from privgate.evidence.attack_facts import CellAccuracy, RateAtFpr
 from privgate.evidence.figures import number, percent
 from privgate.report import charts, words
-from privgate.report.blocks import Block, Chart, Heading, List, Section, TableBlock, Text
+from privgate.report.blocks import Block, Chart, Heading, List, Section, TableBlock, Text, numbers
 from privgate.report.charts import Curve
 from privgate.report.report_schema import ReportDocument
 from privgate.report.sentences import say
@@ -112,22 +113,13 @@ def curves(ran: Sequence[Ran]) -> list[Block]:
         else f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
     )
     curves = [(title(a), thinned(f.roc)) for a, f in drawn]
-    svg = charts.roc(
-        "roc",
-        name,
-        "ROC curves on two logarithmic axes with the line of guessing.",
-        curves=curves,
-        floor=_floor(curves),
-    )
-    rows = [(label, *_at(points, (0.001, 0.01, 0.1, 0.5))) for label, points in curves]
-    columns = ("Attack", *(f"Found at {percent(f)}" for f in (0.001, 0.01, 0.1, 0.5)))
-    table = TableBlock("Points of the curves", columns, rows, (1, 2, 3, 4), "Numbers of this chart")
-    return [Chart("roc", name, "", f"{said}.", svg, table)]
-
-
-def _floor(drawn: Sequence[tuple[str, Curve]]) -> float:
-    least = min((p[0] for _, points in drawn for p in points if p[0] > 0), default=0.01)
-    return max(1e-4, 10.0 ** math.floor(math.log10(least)))
+    least = min((p[0] for _, points in curves for p in points if p[0] > 0), default=0.01)
+    svg = charts.roc("roc", name, "ROC curves on two logarithmic axes with the line of guessing.", curves=curves,
+                     floor=max(1e-4, 10.0 ** math.floor(math.log10(least))))  # fmt: skip
+    rates = (0.001, 0.01, 0.1, 0.5)
+    rows = [(label, *_at(points, rates)) for label, points in curves]
+    table = numbers("Points of the curves", ("Attack", *(f"Found at {percent(f)}" for f in rates)), rows)
+    return [Chart("roc", name, f"{said}.", svg, table)]
 
 
 def _at(curve: Curve, fprs: tuple[float, ...]) -> list[str]:
@@ -141,24 +133,25 @@ def _at(curve: Curve, fprs: tuple[float, ...]) -> list[str]:
 def groups(ran: Ran, *, drawn: bool = True) -> list[Block]:
     """Return one attack's accuracy for each label and group, as a chart or as its table alone."""
     attack, found = ran
-    figures = [(_named(g.name), *estimate(g)) for g in (*found.classes, *found.groups)][:_GROUPS]
+    # a column that has only a number is called one
+    figures = [
+        (plain(re.sub(r"^(\d+) = ", r"column \1 = ", g.name), 40), *estimate(g))
+        for g in (*found.classes, *found.groups)[:_GROUPS]
+    ]
     if not figures:
         return []
     name = f"Accuracy of {title(attack)} by label and group"
     worst = max(figures, key=lambda f: f[1])
-    ident = _ident("groups", attack)
-    rows = [(n, *(percent(x) for x in numbers)) for n, *numbers in figures]
-    table = TableBlock(name, ("Group", "Accuracy", "Low", "High"), rows, (1, 2, 3), "Numbers of this chart")
+    # an id that no other attack on the page has; its name may hold anything
+    named = [plain(v) for v in (attack.name, attack.title, attack.scope, "")]
+    ident = f"groups-{digest.of_json(named).removeprefix('sha256:')[:10]}"
+    rows = [(n, *map(percent, shares)) for n, *shares in figures]
+    table = numbers(name, ("Group", "Accuracy", "Low", "High"), rows)
     if not drawn:
-        return [TableBlock(table.caption, table.columns, table.rows, table.numeric, name)]
+        return [replace(table, folded=name)]
     svg = charts.groups(ident, name, "A line a group; the dashed line is guessing.", rows=figures, xlabel="accuracy",
                         reference=0.5, reference_text="guessing")  # fmt: skip
-    return [Chart(ident, name, "", f"The group at greatest risk is {worst[0]} with {percent(worst[1])}.", svg, table)]
-
-
-def _named(group: str) -> str:
-    """Return a group's name; a column that has only a number is called one."""
-    return plain(re.sub(r"^(\d+) = ", r"column \1 = ", group), 40)
+    return [Chart(ident, name, f"The group at greatest risk is {worst[0]} with {percent(worst[1])}.", svg, table)]
 
 
 def against_pdtp(found: AgainstPdtp) -> list[Block]:
@@ -180,9 +173,8 @@ def against_pdtp(found: AgainstPdtp) -> list[Block]:
     )
     svg = charts.against_pdtp("attack-pdtp", title_, "Mean accuracy over mean PDTP, dotted line: guessing.", rows=rows)
     cells = [(number(x), percent(v)) for x, v in rows]
-    table = TableBlock(f"{title_}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), cells, (0, 1),
-                  "Numbers of this chart")  # fmt: skip
-    return [Chart("attack-pdtp", title_, "", f"{said}.", svg, table)]
+    table = numbers(f"{title_}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), cells, 0)
+    return [Chart("attack-pdtp", title_, f"{said}.", svg, table)]
 
 
 def false_alarms(found: NullRuns) -> list[Block]:
@@ -195,12 +187,6 @@ def false_alarms(found: NullRuns) -> list[Block]:
     return [Text(said)]
 
 
-def _ident(what: str, attack: AttackResult) -> str:
-    """Return an id that no other attack on the page has; its name may hold anything."""
-    named = [plain(v) for v in (attack.name, attack.title, attack.scope, "")]
-    return f"{what}-{digest.of_json(named).removeprefix('sha256:')[:10]}"
-
-
 _ROBUST = ("Who guesses", "Radius", "Members called members", "Others called members", "Difference, with its interval")
 
 
@@ -211,10 +197,9 @@ def robust_blocks(part: RobustPart | None) -> list[Block]:
     rows = []
     for a in part.adversaries:
         e = a.advantage
-        limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
-        shown = "not known" if e.value is None else f"{percent(e.value)}{limits}"
+        apart = "not known" if e.value is None else f"{percent(e.value)}{_limits(e)}"
         radius = "" if a.radius is None else number(a.radius)
-        rows.append((plain(a.title, 60), radius, percent(a.inside), percent(a.outside), shown))
+        rows.append((plain(a.title, 60), radius, percent(a.inside), percent(a.outside), apart))
     caption = f"Distance to the nearest wrong answer, {plain(part.how, 60)}"
     return [Heading("Robustness"), TableBlock(caption, _ROBUST, rows)]
 
@@ -229,7 +214,10 @@ def attribute_blocks(part: AttributesPart | None) -> list[Block]:
     made: list[Block] = [Heading("Sensitive features")]
     for found in part.attributes:
         rows = [_row(g) for g in (*found.adversaries, found.without_model)]
-        made += [TableBlock(_caption(found), _FEATURES, rows), Text(_reading(found))]
+        caption = (
+            f"{plain(found.name, 60)}: who knows everything else about somebody and asks the model with every value"
+        )
+        made += [TableBlock(caption, _FEATURES, rows), Text(_reading(found))]
         if found.by_value:
             values = [_row(g) for g in found.by_value]
             caption = f"{plain(found.name, 60)}, by its value"
@@ -237,15 +225,15 @@ def attribute_blocks(part: AttributesPart | None) -> list[Block]:
     return made
 
 
-def _caption(found: AttributeResult) -> str:
-    return f"{plain(found.name, 60)}: who knows everything else about somebody and asks the model with every value"
-
-
 def _row(guesses: AttributeGuesses) -> Sequence[str]:
     e = guesses.advantage
-    limits = "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
+    limits = _limits(e)
     apart = limits.strip(" ()") or "not known" if e.value is None else f"{percent(e.value)}{limits}"
     return plain(guesses.title, 60), shown(guesses.inside, percent), shown(guesses.outside, percent), apart
+
+
+def _limits(e: Estimate) -> str:
+    return "" if e.low is None or e.high is None else f" ({percent(e.low)} to {percent(e.high)})"
 
 
 def _reading(found: AttributeResult) -> str:
@@ -259,8 +247,12 @@ def _reading(found: AttributeResult) -> str:
 
 
 def ran(attacks: Sequence[AttackResult]) -> list[Ran]:
-    """Return the attacks that ran, strongest first."""
-    return sorted(((a, a.figures) for a in attacks if a.figures), key=lambda r: strength(r[1]), reverse=True)
+    """Return the attacks that ran, strongest first: by the larger of AUC and accuracy."""
+
+    def strength(attack: Ran) -> float:
+        return max(v for v in (attack[1].auc, estimate(attack[1].accuracy)[0], 0.0) if not math.isnan(v))
+
+    return sorted(((a, a.figures) for a in attacks if a.figures), key=strength, reverse=True)
 
 
 def title(attack: AttackResult) -> str:
@@ -268,9 +260,10 @@ def title(attack: AttackResult) -> str:
     return plain(attack.title or attack.name, 60)
 
 
-def estimate(value: Estimate | CellAccuracy) -> tuple[float, float, float]:
+def estimate(value: Estimate | CellAccuracy | None) -> tuple[float, float, float]:
     """Return (value, low, high) of a figure; NaN where absent."""
-    x, low, high = (math.nan if v is None else v for v in (value.value, value.low, value.high))
+    ends = (value.value, value.low, value.high) if value else (None, None, None)
+    x, low, high = (math.nan if v is None else v for v in ends)
     return x, low, high
 
 
@@ -304,11 +297,6 @@ def finds_most(attacks: Sequence[Ran]) -> tuple[Ran, float, str] | None:
         return None
     fpr, _, i, words = min(found)
     return attacks[i], fpr, words
-
-
-def strength(figures: AttackFigures) -> float:
-    """Return the larger of AUC and accuracy, to put the strongest first."""
-    return max(v for v in (figures.auc, estimate(figures.accuracy)[0], 0.0) if not math.isnan(v))
 
 
 def thinned(curve: Curve, most: int = 200) -> Curve:

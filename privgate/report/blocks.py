@@ -26,18 +26,20 @@ class Facts:
 class TableBlock:
     """A table with a caption; the first column names the row."""
 
-    #: what the table shows
     caption: str
     columns: Sequence[str]
-    #: as long as ``columns``
+    #: each as long as ``columns``
     rows: Sequence[Sequence[str]]
     #: columns set flush right
     numeric: Sequence[int] = ()
-    #: if set, the table opens on request under this label
+    #: if set, the table opens on request under this label, and is not printed
     folded: str = ""
-    #: print it although it is folded; other folded tables are on screen only
-    printed: bool = False
     kind: str = field(default="table", init=False)
+
+
+def numbers(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], first: int = 1) -> TableBlock:
+    """Return the numbers behind a chart; from column ``first`` on they are numeric."""
+    return TableBlock(caption, columns, rows, range(first, len(columns)), "Numbers of this chart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,7 @@ class Chart:
 
     #: unique on the page; prefix of all ids within the drawing
     name: str
-    #: for screen readers; ``title`` is also the caption
     title: str
-    desc: str
     #: one sentence: what the chart shows here
     reading: str
     #: drawn by ``privgate.report.charts``; the only text that reaches the page unescaped

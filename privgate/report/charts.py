@@ -65,14 +65,8 @@ _LABEL = 44
 class Drawing:
     """One chart in the making; ``with Drawing(…) as d`` keeps matplotlib's settings local, ``d.svg`` holds it after.
 
-    Parameters
-    ----------
-    name : str
-        Prefix of every id, so that several drawings fit on one page.
-    title, desc : str
-        For screen readers.
-    height : float
-        In inches at a width of 7.6.
+    ``name`` is the prefix of every id on the page, ``title`` and ``desc`` are for screen readers, ``height`` is in
+    inches at a width of 7.6.
     """
 
     def __init__(self, name: str, title: str, desc: str, *, height: float = 3.2) -> None:
@@ -106,26 +100,45 @@ class Drawing:
                 self.svg = _inline(out.getvalue(), self.name, self.title, self.desc)
 
     def limit(self, x: float, text: str) -> None:
-        """Draw a vertical limit line with its words at the top."""
+        """Draw a vertical limit line with its words at the top; a limit without an end has no place."""
+        if not math.isfinite(x):
+            return
         self.axes.axvline(x, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
         self.axes.annotate(
             text, (x, 1), xycoords=("data", "axes fraction"), xytext=(4, 4), textcoords="offset points",
             ha="left", va="bottom", color=LIMIT, annotation_clip=False,
         )  # fmt: skip
 
-    def legend(self, **kw: Any) -> None:
-        """Show the legend beside the drawing's top."""
-        self.axes.legend(loc=kw.pop("loc", "best"), fontsize=10, **kw)
+    def legend(self, columns: int = 0) -> None:
+        """Show the legend: below the drawing in so many columns, else within it."""
+        if columns:
+            self.figure.legend(loc="outside lower center", ncols=columns, fontsize=10)
+        else:
+            self.axes.legend(loc="upper left", fontsize=10)
+
+    def rows(self, names: Sequence[str], **font: Any) -> None:
+        """Name the rows, the first at the top."""
+        self.axes.set_yticks(range(len(names), 0, -1), names, **font)
+        self.axes.set_ylim(0.3, len(names) + 0.7)
+        self.axes.grid(axis="x")
+
+    def beyond(self, lane: float, end: float) -> None:
+        """Mark the lane of what is infinite, beyond the finite end of the axis."""
+        ticks = [t for t in self.axes.get_xticks() if 0 <= t < 0.97 * end]
+        self.axes.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
+
+    def percent(self, *axes: Any) -> None:
+        """Write the fractions of an axis as percentages."""
+        for axis in axes:
+            axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
 
 
 def _label(value: Any) -> str:
-    """Return foreign text short enough for a chart."""
     text = plain(value, 4 * _LABEL)
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
 
 
 def _inline(svg: str, name: str, title: str, desc: str) -> str:
-    """Return matplotlib's file as an ``svg`` element of a page: named, ids its own, colours the page's."""
     body = svg[svg.index("<svg") :]
     box = re.search(r'viewBox="([^"]+)"', body)
     inner = body[body.index(">") + 1 : body.rindex("</svg>")]
@@ -151,13 +164,12 @@ Curve = Sequence[tuple[float, ...]]
 
 def histogram(
     name: str, title: str, desc: str, *, edges: Sequence[float], counts: Sequence[int | None], unbounded: int | None,
-    limit: float, unit: str = "nats",
+    limit: float,
 ) -> str:  # fmt: skip
-    """Return a histogram with a logarithmic count axis.
+    """Return a histogram with a logarithmic count axis; bins are as wide as the ranges that were joined.
 
-    What has no upper limit stands in a lane of its own, right of everything finite and of the limit. A suppressed cell
-    is hatched over the full height: how large it is must not be seen, and it may be a large one. Bins are as wide as
-    the ranges that were joined.
+    What has no upper limit stands in a lane of its own, right of all else. A suppressed cell is hatched over the full
+    height: how large it is must not be seen.
     """
     with Drawing(name, title, desc) as d:
         ax = d.axes
@@ -175,24 +187,21 @@ def histogram(
                    label="suppressed: how many would tell a small count")  # fmt: skip
         if unbounded is None or unbounded > 0:
             ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            style = (
-                {"color": SERIES[1]} if unbounded else {"facecolor": "none", "edgecolor": SERIES[1], "hatch": "////"}
-            )
+            hatched = {"facecolor": "none", "edgecolor": SERIES[1], "hatch": "////"}
             said = "no upper limit known" + ("" if unbounded else ": suppressed")
+            style = {"color": SERIES[1]} if unbounded else hatched
             ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
-            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * right]
-            ax.set_xticks([*ticks, lane + broad / 2], [*(number(t) for t in ticks), "\u221e"])
+            d.beyond(lane + broad / 2, right)
             right = lane + broad
         ax.set_yscale("log", subs=())  # no ticks between the powers of ten: they cost more than all the rest
         ax.set_ylim(0.8, top)
         ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
         ax.set_xlim(0, right)
-        ax.set_xlabel(f"change of the model's answer without the person, {unit}")
+        ax.set_xlabel("change of the model's answer without the person, nats")
         ax.set_ylabel("how many")
         ax.grid(axis="y")
-        if math.isfinite(limit):
-            d.limit(limit, f"limit {number(limit)}")
-        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
+        d.limit(limit, f"limit {number(limit)}")
+        d.legend(2)
     return d.svg
 
 
@@ -210,11 +219,7 @@ class Line:
 def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: float, top: float) -> str:
     """Return one horizontal line a unit: PDTP, the certain range of DTP, the noise floor, the limit.
 
-    Parameters
-    ----------
-    rows : sequence of Line
-    top : float
-        Right end of what is finite on the axis, nats; infinite figures have a lane of their own beyond it.
+    ``top`` is the right end of what is finite, nats; infinite figures have a lane of their own beyond it.
     """
     with Drawing(name, title, desc, height=1.5 + 0.3 * len(rows)) as d:
         ax = d.axes
@@ -240,32 +245,20 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
             if r.noise > 0:
                 ax.plot([min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2],
                         linewidth=2.5, label=once("noise floor"))  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
-        ax.set_ylim(0.3, len(rows) + 0.7)
+        d.rows([str(r.unit) for r in rows], fontfamily="monospace")
         ax.set_xlim(0, top)
         if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
-            ticks = [t for t in ax.get_xticks() if t < 0.97 * top]
             ax.axvline(top, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
+            d.beyond(lane, top)
             ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
-        ax.grid(axis="x")
-        if math.isfinite(limit):
-            d.limit(limit, f"limit {number(limit)}")
-        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
+        d.limit(limit, f"limit {number(limit)}")
+        d.legend(2)
     return d.svg
 
 
 def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]], floor: float) -> str:
-    """Return ROC curves on two logarithmic axes with the line of guessing.
-
-    Parameters
-    ----------
-    curves : sequence of (label, points)
-        Points are (fpr, tpr), fractions, ascending.
-    floor : float
-        Left and lower end of the axes, above 0.
-    """
+    """Return ROC curves, points (fpr, tpr) ascending, on logarithmic axes from ``floor`` on, and a line of guessing."""
     with Drawing(name, title, desc, height=4.6) as d:
         ax = d.axes
         ax.plot([floor, 1], [floor, 1], color=SOFT, linewidth=1.2, linestyle=DASHES[2], label="guessing")
@@ -277,12 +270,11 @@ def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]]
         ax.set_yscale("log", subs=())
         ax.set_xlim(floor, 1)
         ax.set_ylim(floor, 1.05)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        d.percent(ax.xaxis, ax.yaxis)
         ax.set_xlabel("candidates who are accused")
         ax.set_ylabel("people in the data who are found")
         ax.grid(which="major")
-        d.legend(loc="upper left")
+        d.legend()
     return d.svg
 
 
@@ -290,14 +282,7 @@ def groups(
     name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float, float]], xlabel: str,
     reference: float, reference_text: str,
 ) -> str:  # fmt: skip
-    """Return a fraction with its interval for each row.
-
-    Parameters
-    ----------
-    rows : sequence of (name, value, low, high)
-    reference : float
-        Where to draw a line, for example at guessing.
-    """
+    """Return a fraction with its interval for each row (name, value, low, high), and a line at ``reference``."""
     with Drawing(name, title, desc, height=1.2 + 0.32 * len(rows)) as d:
         ax = d.axes
         for i, (_, value, low, high) in enumerate(rows):
@@ -305,33 +290,25 @@ def groups(
             ax.plot([low, high], [y, y], color=SERIES[0], linewidth=2.5)
             ax.plot([low, high], [y, y], color=SERIES[0], linestyle="none", marker="|", markersize=10)
             ax.plot([value], [y], color=INK, marker="o", markersize=7, linestyle="none")
-        ax.set_yticks(range(len(rows), 0, -1), [_label(r[0]) for r in rows])
-        ax.set_ylim(0.3, len(rows) + 0.7)
+        d.rows([_label(r[0]) for r in rows])
         ax.set_xlabel(xlabel)
-        ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        ax.grid(axis="x")
+        d.percent(ax.xaxis)
         d.limit(reference, reference_text)
     return d.svg
 
 
 def against_pdtp(name: str, title: str, desc: str, *, rows: Sequence[tuple[float, float]]) -> str:
-    """Return attack accuracy over PDTP.
-
-    Parameters
-    ----------
-    rows : sequence of (pdtp, accuracy)
-        Nats and fractions; ascending in PDTP.
-    """
+    """Return attack accuracy over PDTP: rows (nats, fraction), ascending."""
     with Drawing(name, title, desc) as d:
         ax = d.axes
         ax.axhline(0.5, color=SOFT, linestyle=DASHES[2], linewidth=1.2, label="guessing")
         ax.plot([r[0] for r in rows], [r[1] for r in rows], color=SERIES[0], marker="o", label="attack accuracy")
         ax.set_ylim(min(0.45, *(r[1] for r in rows)), 1.02)
-        ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        d.percent(ax.yaxis)
         ax.set_xlabel("PDTP of the records, nats")
         ax.set_ylabel("guesses that are right")
         ax.grid()
-        d.legend(loc="upper left")
+        d.legend()
     return d.svg
 
 
@@ -339,15 +316,7 @@ def pairs(
     name: str, title: str, desc: str, *, rows: Sequence[tuple[str, float, float]], first: str, second: str,
     xlabel: str, limits: Sequence[float] = (), percent: bool = False,
 ) -> str:  # fmt: skip
-    """Return two values a row, joined by a line: bound and measured, before and now.
-
-    Parameters
-    ----------
-    rows : sequence of (name, first value, second value)
-        NaN where one is missing.
-    limits : sequence of float
-        One a row, NaN for none.
-    """
+    """Return two values a row (name, first, second), joined by a line; NaN where there is none."""
     with Drawing(name, title, desc, height=1.5 + 0.36 * len(rows)) as d:
         ax = d.axes
         finite = [v for r in rows for v in r[1:] if math.isfinite(v)] + [v for v in limits if math.isfinite(v)]
@@ -358,20 +327,17 @@ def pairs(
             ax.plot([a, b], [y, y], color=SOFT, linewidth=1.5)
             ax.plot([a], [y], color=SERIES[0], marker="o", markersize=8, linestyle="none", markerfacecolor=PAPER,
                     markeredgewidth=2, label=first if i == 0 else None)  # fmt: skip
-            ax.plot(
-                [b], [y], color=SERIES[1], marker="D", markersize=7, linestyle="none", label=second if i == 0 else None
-            )
+            ax.plot([b], [y], color=SERIES[1], marker="D", markersize=7, linestyle="none",
+                    label=second if i == 0 else None)  # fmt: skip
             if limits and math.isfinite(limits[i]):
                 ax.plot([limits[i]] * 2, [y - 0.32, y + 0.32], color=LIMIT, linewidth=2.2, linestyle=(0, (3, 1)),
                         label="limit" if i == 0 else None)  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [_label(r[0]) for r in rows])
-        ax.set_ylim(0.3, len(rows) + 0.7)
+        d.rows([_label(r[0]) for r in rows])
         ax.set_xlim(0, right)
         ax.set_xlabel(xlabel)
         if percent:
-            ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        ax.grid(axis="x")
-        d.figure.legend(loc="outside lower center", ncols=3, fontsize=10)
+            d.percent(ax.xaxis)
+        d.legend(3)
     return d.svg
 
 

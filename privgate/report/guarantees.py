@@ -12,7 +12,6 @@ from privgate.evidence import (
     GuaranteeBound,
     InfluencePart,
     Measurement,
-    PublishedBound,
     RecheckRow,
     SeedControl,
     SeedNoise,
@@ -21,7 +20,7 @@ from privgate.evidence.figures import fold, number, percent, sure
 from privgate.evidence.telling import Part
 from privgate.report import charts, words
 from privgate.report.attack_sections import estimate, ran, thinned, title
-from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
+from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text, numbers
 from privgate.report.charts import Curve
 from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain, prose, shown
@@ -56,30 +55,26 @@ def dp(doc: ReportDocument) -> Section | None:
         return None
     blocks: list[Block] = []
     if claim:
-        stated = ((label, getattr(claim, key)) for key, label in _CLAIM.items())
-        blocks.append(Facts([(label, _claimed(value)) for label, value in stated if value not in (None, "")]))
+        stated = [(label, getattr(claim, key)) for key, label in _CLAIM.items()]
+        words_of = [
+            (k, _WORDS.get(v, plain(v, 80)) if isinstance(v, str) else number(v))
+            for k, v in stated
+            if v not in (None, "")
+        ]
+        blocks.append(Facts(words_of))
     if part.facts:
         blocks.append(Facts([(plain(f.name, 60), plain(f.value, 160)) for f in part.facts]))
     if part.bounds:
         blocks += [*_chart(part.bounds), _table(part.bounds)]
     alone = (
-        "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the "
-        "conditions listed."
+        "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the"
     )
-    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(alone)])
-
-
-def _claimed(value: str | float) -> str:
-    return _WORDS.get(value, plain(value, 80)) if isinstance(value, str) else number(value)
-
-
-def _measured(bound: GuaranteeBound) -> tuple[float, float, float]:
-    return estimate(bound.measured) if bound.measured else (math.nan, math.nan, math.nan)
+    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(f"{alone} conditions listed.")])
 
 
 def _chart(bounds: Sequence[GuaranteeBound]) -> list[Block]:
     """Return each bound beside what was measured; nothing where nothing was."""
-    both = [(plain(b.name, 60), b.bound, _measured(b)[0]) for b in bounds if 0 <= b.bound <= 1]
+    both = [(plain(b.name, 60), b.bound, estimate(b.measured)[0]) for b in bounds if 0 <= b.bound <= 1]
     both = [b for b in both if not math.isnan(b[2])][:10]
     if not both:
         return []
@@ -91,8 +86,7 @@ def _chart(bounds: Sequence[GuaranteeBound]) -> list[Block]:
     svg = charts.pairs("dp", title, "One line a bound: the bound as a ring, the measurement as a diamond.", rows=both,
                        first="bound", second="measured", xlabel="", percent=True)  # fmt: skip
     rows = [(name, percent(bound), percent(most)) for name, bound, most in both]
-    table = TableBlock(title, ("Bound on", "Bound", "Measured"), rows, (1, 2), "Numbers of this chart")
-    return [Chart("dp", title, "", f"{said}.", svg, table)]
+    return [Chart("dp", title, f"{said}.", svg, numbers(title, ("Bound on", "Bound", "Measured"), rows))]
 
 
 def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
@@ -115,10 +109,8 @@ def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
     svg = charts.roc("tradeoff", name, "Bound and attacks on two logarithmic axes.", curves=drawn, floor=1e-4)
     rates = (0.001, 0.01, 0.1, 0.5)
     rows = [(label, *(_at(curve, f) for f in rates)) for label, curve in drawn]
-    table = TableBlock(
-        name, ("Curve", *(f"Found at {percent(f)}" for f in rates)), rows, (1, 2, 3, 4), "Numbers of this chart"
-    )
-    return [Chart("tradeoff", name, "", f"{said}.", svg, table)]
+    table = numbers(name, ("Curve", *(f"Found at {percent(f)}" for f in rates)), rows)
+    return [Chart("tradeoff", name, f"{said}.", svg, table)]
 
 
 def _above(point: tuple[float, ...], limit: Curve) -> bool:
@@ -136,7 +128,7 @@ def _table(bounds: Sequence[GuaranteeBound]) -> TableBlock:
     rows = []
     for b in bounds:
         show = percent if 0 <= b.bound <= 1 else number
-        value, low, high = _measured(b)
+        value, low, high = estimate(b.measured)
         told = "not measured" if math.isnan(value) else show(value)
         if math.isfinite(low) and math.isfinite(high):
             told = f"{told} ({show(low)} to {show(high)})"
@@ -144,9 +136,8 @@ def _table(bounds: Sequence[GuaranteeBound]) -> TableBlock:
         conditions = "; ".join(plain(a, 200) for a in b.assumptions)
         rows.append((plain(b.name, 80), number(b.epsilon), number(b.delta), prior, show(b.bound), told, conditions))
     columns = ("Bound on", "Epsilon", "Delta", "Share of members assumed", "Bound", "Measured", "Holds if")
-    return TableBlock(
-        "Bounds with their conditions", columns, rows, (1, 2, 3, 4, 5), f"All {len(rows)} bounds with their conditions"
-    )
+    folded = f"All {len(rows)} bounds with their conditions"
+    return TableBlock("Bounds with their conditions", columns, rows, (1, 2, 3, 4, 5), folded)
 
 
 def deletion(doc: ReportDocument) -> Section | None:
@@ -166,13 +157,13 @@ def deletion(doc: ReportDocument) -> Section | None:
         f"{number(capacity)} people can be erased{missing}"
     )
     rows = [(percent(r), number(c)) for r, c in points]
-    table = TableBlock(title, ("Required chance", "People"), rows, (0, 1), "Numbers of this chart")
+    table = numbers(title, ("Required chance", "People"), rows, 0)
     finite = [p for p in points if math.isfinite(p[1])]
     if len(finite) < 2:
         return Section("deletion", "Deletion capacity", [replace(table, folded="")])
     svg = charts.curve("deletion", title, "People over the required chance.", points=finite,
                        xlabel="required chance that nothing shows (rho)", ylabel="people")  # fmt: skip
-    return Section("deletion", "Deletion capacity", [Chart("deletion", title, "", f"{said}.", svg, table)])
+    return Section("deletion", "Deletion capacity", [Chart("deletion", title, f"{said}.", svg, table)])
 
 
 _SOURCES = (
@@ -208,17 +199,15 @@ def _shares(shares: Sequence[EngineShare]) -> list[Block]:
         for s in shares
     ]
     heads = ("Engine", "People or records", "Handed on", "Because", "Counted as unlimited, because")
-    width = len(heads) if any(s.without_limit for s in shares) else len(heads) - 1
-    caption = "How models without one person were obtained"
-    return [TableBlock(caption, heads[:width], [r[:width] for r in rows], (1, 2))]
+    width = 5 if any(s.without_limit for s in shares) else 4
+    return [TableBlock("How models without one person were obtained", heads[:width], [r[:width] for r in rows], (1, 2))]
 
 
 def _theorems(influence: InfluencePart) -> list[Block]:
     blocks: list[Block] = []
     if influence.recheck:
         rows = [
-            (_spaced(r.engine), number(r.checked), number(r.max_difference), number(r.tolerance))
-            for r in influence.recheck
+            (_spaced(r.engine), *map(number, (r.checked, r.max_difference, r.tolerance))) for r in influence.recheck
         ]
         unit = "nats" if influence.sensitivity is None else "deviations of the targets"
         compared = ("Engine", "Refitted for comparison", f"Largest difference, {unit}", f"Allowed, {unit}")
@@ -236,7 +225,10 @@ def _theorems(influence: InfluencePart) -> list[Block]:
         blocks += [TableBlock("Theorems that do not apply", named, silent, folded=folded)] if silent else []
     if influence.as_published:
         heads = ("Bound", "As published", "Corrected", "Why", "Source")
-        cells = [_published(p) for p in influence.as_published]
+        cells = [
+            (plain(p.name, 80), number(p.value), number(p.corrected), plain(p.because, 240), plain(p.source, 120))
+            for p in influence.as_published
+        ]
         blocks.append(TableBlock("Published bounds, reported only: they approve nothing", heads, cells, (1, 2)))
     return blocks
 
@@ -309,34 +301,24 @@ def _certificate(c: CertificateNote) -> tuple[str, str, str]:
     return _spaced(c.name), because, plain(c.source, 160)
 
 
-def _published(p: PublishedBound) -> tuple[str, ...]:
-    return plain(p.name, 80), number(p.value), number(p.corrected), plain(p.because, 240), plain(p.source, 120)
-
-
 def _measurements(found: Sequence[Measurement]) -> list[Block]:
     """Return what was measured; conditions that several share are listed once, by number."""
     if not found:
         return []
     held = list(dict.fromkeys(plain(a, 200) for m in found for a in m.assumptions))
     columns = ("Measurement", "Result", "Kind", "People or trials", "Where", "Conditions")
-    rows = [_measurement(m, held) for m in found]
+    rows = [
+        (plain(m.request.key, 120), prose(m.problem, 200) or _interval(m), sure(m),
+         f"{number(m.n)} of {number(m.population)}" if m.population else "", plain(m.where, 60),
+         ", ".join(str(held.index(plain(a, 200)) + 1) for a in m.assumptions))
+        for m in found
+    ]  # fmt: skip
     folded = f"All {len(rows)} measurements with their conditions"
-    made = [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
+    made: list[Block] = [TableBlock("Measurements behind the findings", columns, rows, folded=folded)]
     if held:
         told = [(str(i), text) for i, text in enumerate(held, 1)]
         made.append(TableBlock("Conditions of the measurements", ("No.", "Condition"), told, folded="Their conditions"))
-    return list(made)
-
-
-def _measurement(m: Measurement, held: Sequence[str]) -> tuple[str, ...]:
-    return (
-        plain(m.request.key, 120),
-        prose(m.problem, 200) or _interval(m),
-        sure(m),
-        f"{number(m.n)} of {number(m.population)}" if m.population else "",
-        plain(m.where, 60),
-        ", ".join(str(held.index(plain(a, 200)) + 1) for a in m.assumptions),
-    )
+    return made
 
 
 def _interval(m: Measurement) -> str:

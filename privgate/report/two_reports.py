@@ -6,7 +6,7 @@ from typing import Any
 
 from privgate.evidence.figures import number
 from privgate.report import assertions, charts, front, words
-from privgate.report.blocks import Block, Chart, Section, TableBlock, Text
+from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, numbers
 from privgate.report.report_schema import (
     COMPARISON,
     Cause,
@@ -46,48 +46,31 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         One of them is no report that this version reads.
     """
     a, b = read(old), read(new)
+    before, after = ({f.rule: f for f in words.rules(d)} for d in (a, b))
+    # quantiles of each per-unit figure that both reports hold
+    mine, other = (d.units.figures if d.units else {} for d in (a, b))
     found = Comparison(
         schema=COMPARISON,
         old=_named(a),
         new=_named(b),
-        rules=tuple(_rules(a, b)),
-        distribution=_distribution(a, b),
+        rules=tuple(_rule(before.get(name), after.get(name)) for name in dict.fromkeys([*after, *before])),
+        distribution={k: QuantileShift(old=mine[k].quantiles, new=other[k].quantiles) for k in mine if k in other},
         causes=tuple(_causes(a, b)),
     )
     return found.model_copy(update={"summary": _summary(found)}).payload()
 
 
 def _named(doc: ReportDocument) -> ComparedReport:
-    return ComparedReport(
-        name=doc.subject.name,
-        version=doc.subject.version,
-        outcome=doc.outcome,
-        decision=words.decision(doc),
-        decided_at=doc.decided_at,
-        policy=doc.policy.name,
-    )
-
-
-def _rules(old: ReportDocument, new: ReportDocument) -> list[RuleChange]:
-    before, after = ({f.rule: f for f in words.rules(d)} for d in (old, new))
-    return [_rule(before.get(name), after.get(name)) for name in dict.fromkeys([*after, *before])]
+    subject = {"name": doc.subject.name, "version": doc.subject.version, "policy": doc.policy.name}
+    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decision(doc), decided_at=doc.decided_at)
 
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
-    shown = new or old
-    assert shown is not None  # noqa: S101  a name comes from one of the two
-    return RuleChange(
-        **{k: getattr(shown, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")},
-        old=_figures(old),
-        new=_figures(new),
-        change=_change(old, new),
+    told = {k: getattr(new or old, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")}
+    before, after = (
+        f and RuleFigures(value=f.value, low=f.low, high=f.high, outcome=f.outcome, limit=f.limit) for f in (old, new)
     )
-
-
-def _figures(f: Finding | None) -> RuleFigures | None:
-    if f is None:
-        return None
-    return RuleFigures(value=f.value, low=f.low, high=f.high, outcome=f.outcome, limit=f.limit)
+    return RuleChange(**told, old=before, new=after, change=_change(old, new))
 
 
 def _change(old: Finding | None, new: Finding | None) -> str:
@@ -104,12 +87,6 @@ def _change(old: Finding | None, new: Finding | None) -> str:
     if new.direction == "min":
         worse, better = better, worse
     return "worse" if worse else ("better" if better else "no clear change")
-
-
-def _distribution(old: ReportDocument, new: ReportDocument) -> dict[str, QuantileShift]:
-    """Return quantiles of each per-unit figure that both reports hold."""
-    a, b = (d.units.figures if d.units else {} for d in (old, new))
-    return {k: QuantileShift(old=a[k].quantiles, new=b[k].quantiles) for k in a if k in b}
 
 
 def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
@@ -142,14 +119,9 @@ def _training(doc: ReportDocument) -> str:
 
 
 _CAUSES = (
-    ("training data", "data"),
-    ("hyperparameters", "params"),
-    ("seed", "seed"),
-    ("differential-privacy claim", "dp"),
-    ("release", "release"),
-    ("environment", "environment"),
-    ("policy", "policy"),
-)
+    ("training data", "data"), ("hyperparameters", "params"), ("seed", "seed"), ("differential-privacy claim", "dp"),
+    ("release", "release"), ("environment", "environment"), ("policy", "policy"),
+)  # fmt: skip
 
 
 def _cause(doc: ReportDocument, key: str) -> Any:
@@ -206,11 +178,8 @@ def title(comparison: Comparison) -> str:
 
 
 _QUANTILES: Mapping[Quantile, str] = {
-    "0.5": "half are below",
-    "0.9": "90 % are below",
-    "0.99": "99 % are below",
-    "1.0": "the worst",
-}
+    "0.5": "half are below", "0.9": "90 % are below", "0.99": "99 % are below", "1.0": "the worst",
+}  # fmt: skip
 _CHANGED = {True: "changed", False: "same", None: "not known"}
 
 
@@ -223,7 +192,7 @@ def blocks(comparison: Comparison) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
     old, new = versions(comparison.old, comparison.new)
     made: list[Block] = [Text(plain(comparison.summary))]
-    rows = [(plain(c.cause, 60), _CHANGED[c.changed], _short(c.old), _short(c.new)) for c in comparison.causes]
+    rows = [(plain(c.cause, 60), _CHANGED[c.changed], plain(c.old, 90), plain(c.new, 90)) for c in comparison.causes]
     made.append(TableBlock("What may have caused the difference", ("Cause", "Changed", old, new), rows))
     rules = comparison.rules
     if rules:
@@ -251,10 +220,6 @@ def versions(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
     return before or "before", now or "now"
 
 
-def _short(value: str) -> str:
-    return plain(value, 90)
-
-
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
@@ -277,16 +242,7 @@ def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
     svg = charts.pairs("rules-moved", heading, "Ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="share of the limit", limits=[1.0] * len(rows), percent=True)  # fmt: skip
     cells = [(n, f"{100 * a:.3g} %", f"{100 * b:.3g} %") for n, a, b in rows]
-    return [
-        Chart(
-            "rules-moved",
-            heading,
-            "",
-            f"{said}.",
-            svg,
-            TableBlock(heading, ("Rule", old, new), cells, (1, 2), "Numbers of this chart"),
-        )
-    ]
+    return [Chart("rules-moved", heading, f"{said}.", svg, numbers(heading, ("Rule", old, new), cells))]
 
 
 def _shift(name: FigureName, pair: QuantileShift, old: str, new: str) -> list[Block]:
@@ -302,5 +258,4 @@ def _shift(name: FigureName, pair: QuantileShift, old: str, new: str) -> list[Bl
     svg = charts.pairs(ident, title, "Quantiles: ring before, diamond now.", rows=rows, first=old, second=new,
                        xlabel="nats")  # fmt: skip
     cells = [(n, number(x), number(y)) for n, x, y in rows]
-    table = TableBlock(f"{title}, nats", ("Quantile", old, new), cells, (1, 2), "Numbers of this chart")
-    return [Chart(ident, title, "", f"{said}.", svg, table)]
+    return [Chart(ident, title, f"{said}.", svg, numbers(f"{title}, nats", ("Quantile", old, new), cells))]

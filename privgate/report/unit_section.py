@@ -9,7 +9,7 @@ from privgate.evidence import (
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
 from privgate.report import charts, words
-from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text
+from privgate.report.blocks import Block, Chart, Facts, Section, TableBlock, Text, numbers
 from privgate.report.report_schema import ReportDocument
 from privgate.report.text import plain, shown
 from privgate.report.unit_rows import AboveLimit, FigureName, FigureSummary, UnitsSummary, WorstUnit
@@ -61,33 +61,25 @@ def _listed(units: UnitsSummary, limit: float) -> list[Block]:
     """Return the worst with their figures, or the worst one and the names of the next."""
     if not units.worst:
         return []
+    key = plain(units.key_id, 9)
+    held = f"Names are keyed hashes (key {key}); its holder, the controller, finds the records in records.parquet."
     blocks: list[Block] = [_intervals(units.worst, limit)]
     if units.next_worst:
         told = ", ".join(plain(name, 20) for name in units.next_worst)
         why = "their figures would tell how few lie above a limit, or have none, so they stand in records.parquet only"
         blocks.append(Text(f"The next {len(units.next_worst)}, in no order: {told}; {why}."))
-    return [*blocks, _names(units)]
-
-
-def _names(units: UnitsSummary) -> Text:
-    key = plain(units.key_id, 9)
-    said = f"Names are keyed hashes (key {key}); its holder, the controller, finds the records in records.parquet."
-    return Text(said, "note")
+    return [*blocks, Text(held, "note")]
 
 
 def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
     """Return the limit that rules set on single units, nats, and the figure to draw it on; NaN without one."""
-    everywhere: FigureName = "dtp_upper" if _bounded(doc.units) else "dtp_lower"
+    upper = doc.units and doc.units.figures.get("dtp_upper")
+    everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
     found = [f for f in words.rules(doc) if f.unit == "nats" and math.isfinite(f.limit)]
     for f in sorted(found, key=lambda f: about(f.metric).direct_only):
         if about(f.metric).per_unit:
             return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
     return math.nan, "pdtp"
-
-
-def _bounded(units: UnitsSummary | None) -> bool:
-    upper = units and units.figures.get("dtp_upper")
-    return bool(upper and any(upper.counts))
 
 
 def _facts(units: UnitsSummary) -> list[tuple[str, str]]:
@@ -117,17 +109,11 @@ def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, lim
     ]
     if unbounded is None or unbounded:
         rows.append(("no upper limit known", shown(unbounded)))
-    svg = charts.histogram(
-        f"hist-{name.replace('_', '-')}",
-        title,
-        f"Histogram with a logarithmic count axis. Ranges are joined until none holds 1 to {small - 1} people.",
-        edges=edges,
-        counts=counts,
-        unbounded=unbounded,
-        limit=limit,
-    )
-    table = TableBlock(f"{title}, nats", ("Change, nats", "People or records"), rows, (1,), "Numbers of this chart")
-    return Chart(f"hist-{name}", title, "", _reading(name, figure, units, limit), svg, table)
+    desc = f"Histogram with a logarithmic count axis. Ranges are joined until none holds 1 to {small - 1} people."
+    svg = charts.histogram(f"hist-{name.replace('_', '-')}", title, desc, edges=edges, counts=counts,
+                           unbounded=unbounded, limit=limit)  # fmt: skip
+    table = numbers(f"{title}, nats", ("Change, nats", "People or records"), rows)
+    return Chart(f"hist-{name}", title, _reading(name, figure, units, limit), svg, table)
 
 
 def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> str:
@@ -144,21 +130,15 @@ def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit
     return f"{said}."
 
 
-def _known(nats: float) -> float:
-    return math.inf if math.isnan(nats) else nats
-
-
 def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     finite = [v for w in worst for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
     top = 1.12 * max([*finite, limit] if math.isfinite(limit) else finite, default=1.0) or 1.0
-    rows = [
-        # what has no figure is drawn at the far end, never at 0
-        charts.Line(plain(w.unit, 20)[:8], _known(w.pdtp), _known(w.dtp_lower), _known(w.dtp_upper), w.noise_floor)
-        for w in worst
-    ]
-    title = (
-        f"The {len(rows)} people whose records matter most" if len(rows) > 1 else "The person whose record matters most"
-    )
+    rows = []
+    for w in worst:  # what has no figure is drawn at the far end, never at 0
+        pdtp, low, high = (math.inf if math.isnan(v) else v for v in (w.pdtp, w.dtp_lower, w.dtp_upper))
+        rows.append(charts.Line(plain(w.unit, 20)[:8], pdtp, low, high, w.noise_floor))
+    several = f"The {len(rows)} people whose records matter most"
+    title = several if len(rows) > 1 else "The person whose record matters most"
     most, each = max(r.pdtp for r in rows), "each of these" if len(rows) > 1 else "it"
     changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
     # all that are listed lie on one side of infinity: of a mixture only the first is listed
@@ -171,28 +151,16 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
         said += "; none of this can be told from the noise of training"
     svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",
                            rows=rows, limit=limit, top=top)  # fmt: skip
-    columns = (
-        "Keyed hash",
-        "PDTP",
-        "DTP at least",
-        "DTP at most",
-        "Numerical error",
-        "Noise floor",
-        "Seeds",
-        "Engine",
-        "Status",
-    )
+    columns = ("Keyed hash", "PDTP", "DTP at least", "DTP at most", "Numerical error", "Noise floor", "Seeds", "Engine",
+               "Status")  # fmt: skip
     cells = [
-        (
-            plain(w.unit, 20),
-            *(number(v) for v in (w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds)),
-            plain(w.engine, 40),
-            plain(w.status, 20),
-        )
+        (plain(w.unit, 20),
+         *(number(v) for v in (w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds)),
+         plain(w.engine, 40), plain(w.status, 20))
         for w in worst
-    ]
+    ]  # fmt: skip
     table = TableBlock(f"{title}, figures in nats", columns, cells, (1, 2, 3, 4, 5, 6), "Numbers of this chart")
-    return Chart("worst", title, "", f"{said}.", svg, table)
+    return Chart("worst", title, f"{said}.", svg, table)
 
 
 NOT_DTP = (
@@ -222,7 +190,6 @@ def number_blocks(figures: SensitivityFigures) -> list[Block]:
     if figures.noise:
         items.append(("Released", plain(figures.noise, 120)))
     if figures.noise_advantage is not None:
-        items.append(
-            ("Advantage of anybody on one noisy answer about the person, at most", percent(figures.noise_advantage))
-        )
+        advantage = "Advantage of anybody on one noisy answer about the person, at most"
+        items.append((advantage, percent(figures.noise_advantage)))
     return [Text(NOT_DTP, "note"), Facts(items, wide=True)]
