@@ -190,12 +190,8 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(logged, recipe, data
     client = mlflow.MlflowClient()
     client.set_registered_model_alias("credit", "candidate", "1")
     client.copy_model_version("models:/credit/1", "prod.credit")
-    uri = {
-        "version": "models:/credit/1",
-        "alias": "models:/credit@candidate",
-        "copy": "models:/prod.credit/1",
-        "model id": f"models:/{info.model_id}",
-    }[form]
+    named = {"version": "credit/1", "alias": "credit@candidate", "copy": "prod.credit/1", "model id": info.model_id}
+    uri = f"models:/{named[form]}"
 
     subject = Subject.load(uri)
 
@@ -376,12 +372,9 @@ def test_what_names_a_class_that_went_is_refused_with_what_to_use_instead(regist
         pickled.write_bytes(body)
         assert recipes.name_removed_class(load._pickled([pickled])) == said
     fit = {"schema": "privgate/recipe/v1", "kind": "function", "fit": "own:fit", "params": {}, "seed": 1}
-    for line in (
-        f"from {home} import {name}",
-        f"import {home} as m\nm.{name}",
-        f"from {home} import (\n  {name} as n)",
-    ):
-        (tmp_path / "src").mkdir(exist_ok=True)
+    (tmp_path / "src").mkdir()
+    imports = f"from {home} import {name}", f"import {home} as m\nm.{name}", f"from {home} import (\n  {name} as n)"
+    for line in imports:
         (tmp_path / "src" / "own.py").write_text(line)
         with pytest.raises(SubjectError, match=re.escape(said)):
             Recipe.read({**fit, "predict": None, "dp": None}, tmp_path / "src")
@@ -505,8 +498,7 @@ def test_a_consistently_forged_recipe_reaches_no_other_file(tmp_path):
     [
         None, [], "a", {"!": "estimator"}, {"!": "tuple", "value": []}, {"!": "estimator", "class": 3, "params": {}},
         {"!": "estimator", "class": "a:B", "params": 3},
-        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "slice", "value": 3}}},
-        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "import", "value": 3}}},
+        *({"!": "estimator", "class": "a:B", "params": {"c": {"!": kind, "value": 3}}} for kind in ("slice", "import")),
     ],
 )  # fmt: skip
 def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator):
