@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,16 +51,10 @@ def fit(X, y, *, seed):
     raise AssertionError("nothing is trained here")
 
 
-class NoFleet:
-    calls = 0
-    limits = None
-    activity = ""
-
-
 def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     rng = np.random.default_rng(0)
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
-    made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
+    made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or SimpleNamespace(calls=0, limits=None, activity=""))
     if seen is not None and claim is not None:
         made._made[guarantee_basis.observe_rerun] = seen
         made.once(guarantee_basis.note_contradictions)
@@ -230,15 +225,13 @@ def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     made = bench()
     measured(DpEpsilon(max=8), made)
     accuracy = Estimate(value=0.53, low=0.5, high=0.56)
-    part = guarantee_basis.make_claims_part(
-        made, [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
-    )
-    by = {r.name: r.measured for r in part.bounds}
-    assert by["accuracy"] == accuracy
-    assert by["advantage, TPR - FPR"] == Estimate(value=0.06)
-    assert by["TPR at FPR 0.01, exact curve"] == Estimate(value=0.02)
-    assert by["TPR at FPR 0.1"] is None
-    assert by["accuracy, Erlingsson et al. 2019"] is None
+    attacks = [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
+    by = {r.name: r.measured for r in guarantee_basis.make_claims_part(made, attacks).bounds}
+    expected = {
+        "accuracy": accuracy, "advantage, TPR - FPR": Estimate(value=0.06), "TPR at FPR 0.1": None,
+        "TPR at FPR 0.01, exact curve": Estimate(value=0.02), "accuracy, Erlingsson et al. 2019": None,
+    }  # fmt: skip
+    assert {name: by[name] for name in expected} == expected
     assert all(r.measured is None for r in guarantee_basis.make_claims_part(made).bounds)
 
 
@@ -258,8 +251,7 @@ class Drawn:
             relabelled = np.isin(f.queries, [row for row, _ in f.relabel])
             gone = np.isin(f.queries, f.left_out if f.left_out is not None else [])
             score = -5 + self.rng.normal(size=len(f.queries)) + self.shift * (relabelled & ~gone)
-            log_p = np.stack([score, score], axis=1)
-            answers.append(Answer(log_p))
+            answers.append(Answer(np.stack([score, score], axis=1)))
         return answers
 
 

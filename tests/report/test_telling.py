@@ -261,9 +261,8 @@ def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_sto
 
 
 def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others():
-    behind = parts.BehindMembership(
-        members=1000, candidates=960, removed_candidates={"also_in_training": 37, "nearly": 3}
-    )
+    removed = {"also_in_training": 37, "nearly": 3}
+    behind = parts.BehindMembership(members=1000, candidates=960, removed_candidates=removed)
     request = ALL["attack_accuracy"](max=0.6).request()
     taken = Measurement(request, 0.5, 0.4, 0.6, unit="fraction", n=1960, population=1960, behind=behind)
     subject = {"n_records": 1000, "n_units": 1000, "n_candidates": 1000}
@@ -279,14 +278,12 @@ def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others()
 def test_trainings_do_not_tell_how_many_were_retrained():
     def run(few_of):
         shares = EngineShare.of("tree", 150, 150 - few_of), EngineShare.of("refit", few_of, few_of)
-        trainings = 65 + 13 * few_of
+        trainings, nothing = 65 + 13 * few_of, dict.fromkeys(("remembered", "compared", "different", "noisy"), 0)
         made = parts.RunPart(
             seeds=parts.SeedControl(dependent=True, paired=13),
             plan=parts.TrainingPlan(retrains=trainings, leave_one_out=13 * few_of),
             trace=parts.RunTrace(training_calls=trainings + 8),
-            remembered=parts.Remembered(
-                signable=True, trained=trainings, remembered=0, compared=0, different=0, noisy=0
-            ),
+            remembered=parts.Remembered(signable=True, trained=trainings, **nothing),
         )
         return Evidence({"n_units": 150}, (), {}, run=made, influence=InfluencePart(engines=shares)).payload()["run"]
 
@@ -380,24 +377,21 @@ def test_a_report_that_tells_a_small_count_is_none(runs):
             read({**document, "evidence": wrong})
 
 
-@pytest.mark.parametrize("figure", ["value", "low", "high"])
-@pytest.mark.parametrize("part", ["findings", "measurements"])
-def test_a_report_that_tells_a_small_share_is_none(runs, part, figure):
+@pytest.mark.parametrize(
+    ("part", "key", "value", "says"),
+    [
+        *((part, figure, 4 / 120, "tells a small count of people")
+          for part in ("findings", "measurements") for figure in ("value", "low", "high")),
+        ("measurements", "told_as", [0.0, 1.0], "no report states it"),
+        ("measurements", "limits", [0.0, 1.0], "no report states it"),
+    ],
+)  # fmt: skip
+def test_a_report_that_tells_a_small_share_or_how_it_is_told_is_none(runs, part, key, value, says):
     document = runs.document("shares")
     rows = document["findings"] if part == "findings" else document["evidence"]["measurements"]
-    row = next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])
-    row[figure] = 4 / 120
+    next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])[key] = value
 
-    with pytest.raises(SubjectError, match=r"tells a small count of people"):
-        read(document)
-
-
-@pytest.mark.parametrize("name", ["told_as", "limits"])
-def test_no_report_states_how_it_is_told(runs, name):
-    document = runs.document("shares")
-    document["evidence"]["measurements"][0][name] = [0.0, 1.0]
-
-    with pytest.raises(SubjectError, match="no report states it"):
+    with pytest.raises(SubjectError, match=says):
         read(document)
 
 
