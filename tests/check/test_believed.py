@@ -132,10 +132,8 @@ def test_how_far_the_registered_model_is_from_the_recipes_counts(proven):
 def test_findings_that_are_not_the_policys_rules_are_no_yes(proven, policy):
     asked, told = proven
     rules = policy("metric: dtp, id: one, max: 1.0", "metric: pdtp, id: two, max: 1.0").resolved
-    one, two = (
-        replace(found(gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked)), rule=name)
-        for name in ("one", "two")
-    )
+    passed = found(gate.judged(Policy.load("dtp-1"), told, observe=False, subject=asked))
+    one, two = (replace(passed, rule=name) for name in ("one", "two"))
     for given in ([two, one], [one], [two], [one, one], [one, two, two]):
         ended = confirm.confirm_findings(given, rules, asked, told)
         assert {str(f.outcome) for f in ended} == {"inconclusive"}, given

@@ -83,23 +83,18 @@ def test_the_digest_is_of_the_resolved_policy(load):
     assert base.digest != load(DTP.replace("1.0", "1.1")).digest
 
 
-def test_the_digest_covers_the_content_of_suites_and_of_what_is_extended(tmp_path):
+def test_the_digest_covers_suites_and_what_is_extended_and_is_the_same_in_another_process(tmp_path):
     shutil.copytree(EXAMPLE.parent, tmp_path / "e")
     copy = tmp_path / "e" / "privgate.yaml"
     before = Policy.load(copy).digest
-    assert before == Policy.load(EXAMPLE).digest
+    code = f"from privgate import Policy; print(Policy.load({str(EXAMPLE)!r}).digest)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    assert before == Policy.load(EXAMPLE).digest == found
 
     suite = tmp_path / "e" / "applications.json"
     suite.write_text(suite.read_text().replace("99", "98"))
 
     assert Policy.load(copy).digest != before
-
-
-def test_the_digest_is_the_same_in_another_process():
-    code = f"from privgate import Policy; print(Policy.load({str(EXAMPLE)!r}).digest)"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-
-    assert found == Policy.load(EXAMPLE).digest
 
 
 def test_a_policy_is_frozen():
@@ -180,10 +175,13 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
     assert [f.line for f in findings[1:]] == list(policy.lines.values())
 
 
-def test_a_rule_that_stands_nowhere_has_no_line():
+def test_a_rule_that_stands_nowhere_has_no_line_and_one_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
     assert judge(policy, evidence(policy), facts=policy.facts(9), lines={}, today=DAY).findings[0].line == 0
+    (finding,) = policy.judge(Evidence({}, (), {})).findings
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert "was not measured" in finding.message
 
 
 def test_effort_is_asked_of_what_was_measured_alone(load):
@@ -200,19 +198,18 @@ def test_effort_is_asked_of_what_was_measured_alone(load):
         assert findings[0].outcome is (Outcome.WARNED if "problem" in options else Outcome.PASSED)
 
 
-def test_a_request_without_a_measurement_is_inconclusive():
-    policy = Policy.load("dtp-1")
-
-    (finding,) = policy.judge(Evidence({}, (), {})).findings
-    assert finding.outcome is Outcome.INCONCLUSIVE
-    assert "was not measured" in finding.message
-
-
 def test_pdtp_never_satisfies_a_dtp_rule():
     dtp, pdtp = Policy.load("dtp-1"), Policy.load("pdtp-1")
 
     assert outcome(pdtp, evidence(pdtp)) is Outcome.PASSED
     assert outcome(dtp, evidence(pdtp)) is Outcome.INCONCLUSIVE
+
+
+NETWORK = "bubblewrap 0.8.0 with network"
+
+
+def boxed(isolation):
+    return {"told": RunPart(isolation=isolation)}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +225,8 @@ def test_pdtp_never_satisfies_a_dtp_rule():
         ("min_candidates: 1001", {}, "1000 candidates"),
         ("min_candidates: 1000", {"behind": BehindMembership(shadow_models=64, candidates=990)}, "990 candidates"),
         ("min_isolation: bubblewrap", {}, "ran with isolation none, the policy wants bubblewrap"),
-        ("min_isolation: bubblewrap", {"told": RunPart(isolation="bubblewrapped 9")}, "the policy wants bubblewrap"),
-        (
-            "min_isolation: bubblewrap",
-            {"told": RunPart(isolation="bubblewrap 0.8.0 with network")},
-            "isolation bubblewrap 0.8.0 with network, the policy wants bubblewrap",
-        ),
+        ("min_isolation: bubblewrap", boxed("bubblewrapped 9"), "the policy wants bubblewrap"),
+        ("min_isolation: bubblewrap", boxed(NETWORK), f"isolation {NETWORK}, the policy wants bubblewrap"),
         ("min_isolation: bubblewrap with network", {}, "ran with isolation none"),
     ],
 )
@@ -258,10 +251,6 @@ def trained(*seeds, **control):
     return {"told": RunPart(trace=RunTrace(seeds=seeds), **({"seeds": SeedControl(**control)} if control else {}))}
 
 
-def boxed(isolation):
-    return {"told": RunPart(isolation=isolation)}
-
-
 @pytest.mark.parametrize(
     ("text", "low", "options", "expected"),
     [
@@ -271,7 +260,7 @@ def boxed(isolation):
         (BOXED + PDTP, 3.0, {}, "failed"),
         (BOXED + PDTP, 0.2, boxed("bubblewrap 0.8.0"), "passed"),  # of any version
         (NETWORKED + PDTP, 0.2, boxed("bubblewrap 0.8.0"), "passed"),
-        (NETWORKED + PDTP, 0.2, boxed("bubblewrap 0.8.0 with network"), "passed"),
+        (NETWORKED + PDTP, 0.2, boxed(NETWORK), "passed"),
         (FILE_RULES, 0.5, {}, "failed"),
         (STATED, 0.5, {}, "warned"),
         (STATED, 0.0, {}, "passed"),
