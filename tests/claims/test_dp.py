@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,29 +32,13 @@ from privgate.run.run import Run
 from privgate.training.fit import Answer
 
 SGD = Claim(
-    mechanism="dp-sgd",
-    adjacency="replace_one",
-    epsilon=4.0,
-    delta=1e-5,
-    noise_multiplier=2.0,
-    sample_rate=0.05,
-    steps=200,
-    max_grad_norm=1.0,
-    sampling="poisson",
-)
+    mechanism="dp-sgd", adjacency="replace_one", epsilon=4.0, delta=1e-5, noise_multiplier=2.0, sample_rate=0.05,
+    steps=200, max_grad_norm=1.0, sampling="poisson",
+)  # fmt: skip
 SEEN = Observation(
-    library="opacus",
-    runs=2,
-    records=400,
-    steps=200,
-    noise_multiplier=2.0,
-    max_grad_norm=1.0,
-    sampling="poisson",
-    sample_rate=0.05,
-    noise_stated=2.0,
-    noise_share=1.0,
-    noise_error=0.01,
-)
+    library="opacus", runs=2, records=400, steps=200, noise_multiplier=2.0, max_grad_norm=1.0, sampling="poisson",
+    sample_rate=0.05, noise_stated=2.0, noise_share=1.0, noise_error=0.01,
+)  # fmt: skip
 PURE = Claim("laplace", "add_remove", epsilon=1.0, delta=0)
 SPENT = Observation(library="diffprivlib", runs=2, records=400, steps=2, spends=((0.6, 0.0), (0.4, 0.0)))
 
@@ -66,24 +51,22 @@ def fit(X, y, *, seed):
     raise AssertionError("nothing is trained here")
 
 
-class NoFleet:
-    calls = 0
-    limits = None
-    activity = ""
-
-
 def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     rng = np.random.default_rng(0)
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
-    made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or NoFleet())
+    made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or SimpleNamespace(calls=0, limits=None, activity=""))
     if seen is not None and claim is not None:
         made._made[guarantee_basis.observe_rerun] = seen
         made.once(guarantee_basis.note_contradictions)
     return made
 
 
+def measured(rule, made):
+    return questions.measure(made, rule.request())
+
+
 def judged(rule, made):
-    return rule.judge(questions.measure(made, rule.request()))
+    return rule.judge(measured(rule, made))
 
 
 def outcomes(made):
@@ -92,7 +75,7 @@ def outcomes(made):
 
 def test_the_observed_guarantee_is_judged_not_the_claimed():
     made = bench()
-    found = questions.measure(made, DpEpsilon(max=8).request())
+    found = measured(DpEpsilon(max=8), made)
     assert found.value == pytest.approx(2.9488, abs=1e-3)  # dp-accounting's own loss distribution, replace_one
     assert outcomes(made) == {"dp_claim": "passed"}
     assert judged(DpEpsilon(max=2.9), made).outcome == "failed"
@@ -136,13 +119,9 @@ def test_an_honest_shuffled_claim_is_only_warned_of():
 def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
     unseen = Observation(problem="no library of differential privacy was seen at work in the rerun")
     made = bench(seen=unseen)
-    for rule in (
-        DpEpsilon(max=8),
-        DpAttackAccuracyBound(max=0.9),
-        DeletionCapacity(min=1, rho=0.9, prior=0.001),
-    ):
+    for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9), DeletionCapacity(min=1, rho=0.9, prior=0.001)):
         with pytest.raises(MeasurementError, match="accept_declared_claims"):
-            questions.measure(made, rule.request())
+            measured(rule, made)
     accepted = judged(DpEpsilon(max=8, accept_declared_claims=True), made)
     assert accepted.outcome == "passed"
     assert "DECLARED ONLY" in accepted.message
@@ -151,7 +130,7 @@ def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
 
 def test_a_recipe_without_a_claim_has_no_guarantee():
     with pytest.raises(MeasurementError, match="states no"):
-        questions.measure(bench(None, None), DpEpsilon(max=8).request())
+        measured(DpEpsilon(max=8), bench(None, None))
     with pytest.raises(MeasurementError, match="states no"):
         measure_audit.measure_lower_bound(bench(None, None), DpEpsilonLowerBound().request())
 
@@ -159,9 +138,9 @@ def test_a_recipe_without_a_claim_has_no_guarantee():
 def test_a_budget_accountant_is_summed_and_gaussian_noise_is_never_pure():
     assert outcomes(bench(PURE))["dp_claim"] == "failed"
     made = bench(PURE, SPENT)
-    found = questions.measure(made, DpEpsilon(max=8).request())
+    found = measured(DpEpsilon(max=8), made)
     assert (found.value, found.behind.accountant) == (1.0, "budget accountant")
-    bound = questions.measure(made, DpAttackAccuracyBound(max=0.75).request())
+    bound = measured(DpAttackAccuracyBound(max=0.75), made)
     assert bound.value == pytest.approx(0.7311, abs=1e-4)
     assert outcomes(bench(replace(PURE, epsilon=0.5), SPENT))["dp_claim"] == "failed"
     assert outcomes(bench(PURE, replace(SPENT, hazards=("a leak",))))["dp_hazard"] == "failed"
@@ -180,20 +159,18 @@ def test_pure_guarantees_convert_between_neighbors_only_where_they_may():
 @pytest.mark.slow
 def test_people_with_several_records_pay_for_all_of_them():
     groups = np.arange(400) // 2
-    single = questions.measure(bench(PURE, SPENT), DpEpsilon(max=8).request())
-    pairs = questions.measure(bench(PURE, SPENT, groups=groups), DpEpsilon(max=8).request())
+    single, pairs = (measured(DpEpsilon(max=8), bench(PURE, SPENT, groups=g)) for g in (None, groups))
     assert pairs.value == 2 * single.value
     assert "2 that one person has at most" in " ".join(pairs.assumptions)
-    one = questions.measure(bench(), DpEpsilon(max=8).request())
-    two = questions.measure(bench(groups=groups), DpEpsilon(max=8).request())
+    one, two = (measured(DpEpsilon(max=8), bench(groups=g)) for g in (None, groups))
     assert two.value > 2 * one.value  # at the same delta the pair needs a smaller one for each
-    by_person = questions.measure(bench(replace(PURE, unit="person"), SPENT, groups=groups), DpEpsilon(max=8).request())
+    by_person = measured(DpEpsilon(max=8), bench(replace(PURE, unit="person"), SPENT, groups=groups))
     assert by_person.value == pairs.value  # nobody saw whose the records of a release are
 
 
 def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
     made = bench()
-    found = questions.measure(made, DpAttackAccuracyBound(max=0.75).request())
+    found = measured(DpAttackAccuracyBound(max=0.75), made)
     assert found.value == pytest.approx(0.6378, abs=2e-3)
     part = guarantee_basis.make_claims_part(made)
     assert part.bounds
@@ -246,17 +223,15 @@ def attack(accuracy, advantage, tpr):
 
 def test_attacks_stand_beside_the_bounds_they_should_stay_under():
     made = bench()
-    questions.measure(made, DpEpsilon(max=8).request())
+    measured(DpEpsilon(max=8), made)
     accuracy = Estimate(value=0.53, low=0.5, high=0.56)
-    part = guarantee_basis.make_claims_part(
-        made, [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
-    )
-    by = {r.name: r.measured for r in part.bounds}
-    assert by["accuracy"] == accuracy
-    assert by["advantage, TPR - FPR"] == Estimate(value=0.06)
-    assert by["TPR at FPR 0.01, exact curve"] == Estimate(value=0.02)
-    assert by["TPR at FPR 0.1"] is None
-    assert by["accuracy, Erlingsson et al. 2019"] is None
+    attacks = [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
+    by = {r.name: r.measured for r in guarantee_basis.make_claims_part(made, attacks).bounds}
+    expected = {
+        "accuracy": accuracy, "advantage, TPR - FPR": Estimate(value=0.06), "TPR at FPR 0.1": None,
+        "TPR at FPR 0.01, exact curve": Estimate(value=0.02), "accuracy, Erlingsson et al. 2019": None,
+    }  # fmt: skip
+    assert {name: by[name] for name in expected} == expected
     assert all(r.measured is None for r in guarantee_basis.make_claims_part(made).bounds)
 
 
@@ -276,8 +251,7 @@ class Drawn:
             relabelled = np.isin(f.queries, [row for row, _ in f.relabel])
             gone = np.isin(f.queries, f.left_out if f.left_out is not None else [])
             score = -5 + self.rng.normal(size=len(f.queries)) + self.shift * (relabelled & ~gone)
-            log_p = np.stack([score, score], axis=1)
-            answers.append(Answer(log_p))
+            answers.append(Answer(np.stack([score, score], axis=1)))
         return answers
 
 

@@ -114,12 +114,8 @@ RECIPE = {
     "logged_at": "2026-01-02T03:04:05+00:00",
     "model": {"files": {"MLmodel": "sha256:" + "a" * 64}},
     "recipe": {
-        "schema": "privgate/recipe/v1",
-        "seed": 7,
-        "predict": None,
+        "schema": "privgate/recipe/v1", "seed": 7, "predict": None, "kind": "function", "fit": "train:fit",
         "dp": {"mechanism": "dp-sgd", "adjacency": "add_remove", "epsilon": 1.0, "delta": 1e-6},
-        "kind": "function",
-        "fit": "train:fit",
         "params": {"depth": 3, "rate": 0.1},
     },
     "recipe_digest": "sha256:" + "b" * 64,
@@ -127,7 +123,7 @@ RECIPE = {
     "release": {"form": "rounded", "step": 0.01, "k": 1, "temperature": 1.0},
     "data": {"kind": "loader", "reference": "shop:people", "options": {"year": 2026}, "digest": "sha256:" + "d" * 64},
     "environment": {"python": "3.11.9", "packages": {"numpy": "2.0.0"}},
-}
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,23 +183,17 @@ class World:
 
     def report(self):
         """Return a report whose numbers block."""
-        measured = {
-            r.request(): Measurement(r.request(), 9.0, 8.0, 10.0, n=50, population=50) for r in self.policy.rules
-        }
-        evidence = Evidence(
-            {"name": "credit", "version": "3", "digests": {"files": _digest("f")}},
-            (),
-            measured,
-            run=RunPart(remembered=TRAINED),
-        )
+        subject = {"name": "credit", "version": "3", "digests": {"files": _digest("f")}}
+        requests = [rule.request() for rule in self.policy.rules]
+        measured = {r: Measurement(r, 9.0, 8.0, 10.0, n=50, population=50) for r in requests}
+        evidence = Evidence(subject, (), measured, run=RunPart(remembered=TRAINED))
         findings = self.policy.judge(evidence, today=self.now.date()).findings
         told = [{"rule": f.rule, "outcome": str(f.outcome), "message": f.message, "waiver": ""} for f in findings]
         return {
             "schema": "privgate/report/v2", "observed": False,
             "policy": {"name": "dtp-1", "digest": self.policy.digest},
             "decided_at": self.now.isoformat(), "evidence": evidence.payload(), "outcome": "failed",
-            "subject": {"name": "credit", "version": "3", "digests": {"files": _digest("f")}},
-            "findings": told,
+            "subject": subject, "findings": told,
         }  # fmt: skip
 
     def judged(self, content):
@@ -238,16 +228,11 @@ def _digest(letter):
 def formats(folder):
     """Return every format; ``folder`` is theirs."""
     world = World(folder)
-    honest = {
-        "report": world.report(),
-        "recipe": RECIPE,
-        "suite": SUITE,
-        "trust": json.loads((folder / "trust.json").read_bytes()),
-        "verdict": world.claims.summary("1"),
-    }
-    stranger = seal(
-        dataclasses.replace(world.claims, passed=True, outcome="passed").summary("1"), world.stranger
-    ).text()
+    trusted = json.loads((folder / "trust.json").read_bytes())
+    honest = {"report": world.report(), "recipe": RECIPE, "suite": SUITE, "trust": trusted,
+              "verdict": world.claims.summary("1")}  # fmt: skip
+    approval = dataclasses.replace(world.claims, passed=True, outcome="passed")
+    stranger = seal(approval.summary("1"), world.stranger).text()
     refused = seal(world.claims.summary("1"), world.signer).text()
     ledger = Ledger(folder / "ledger")
     ledger.write("subject/answer", b"an answer")
@@ -304,27 +289,21 @@ def _shown(world):
     told = {kind: real_runs.document(kind) for kind in ("private", "attacked", "before", "certified")}
     compared = rendering.compare(told["before"], told["certified"])
 
-    def shown(content):
-        """Read and render in every form what ``privgate report`` is given."""
-        document = report_file(world.write("report.json", content))
-        for form in ("html", "markdown", "junit"):
-            rendering.render(document, form)
-        return False
+    def comparing(document):
+        rendering.render(rendering.compare(told["before"], document), "markdown")
 
-    def comparing(content):
-        found = rendering.compare(told["before"], report_file(world.write("report.json", content)))
-        rendering.render(found, "markdown")
-        return False
+    def rendered(*forms):
+        return lambda document: [rendering.render(document, form) for form in forms]
 
-    def comparison(content):
-        document = report_file(world.write("comparison.json", content))
-        for form in ("html", "markdown"):
-            rendering.render(document, form)
-        return False
+    def given(show):
+        """Read what ``privgate report`` is given, and show it."""
+        return lambda content: show(report_file(world.write("report.json", content))) and False
 
+    shown = rendered("html", "markdown", "junit")
     reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
-    reports += [("report, to compare", comparing, told["certified"]), ("comparison", comparison, compared)]
-    return [Format(name, json.dumps(tree).encode(), read, tree, slow=True) for name, read, tree in reports]
+    reports += [("report, to compare", comparing, told["certified"])]
+    reports += [("comparison", rendered("html", "markdown"), compared)]
+    return [Format(name, json.dumps(tree).encode(), given(show), tree, slow=True) for name, show, tree in reports]
 
 
 def _asked_for():
@@ -420,11 +399,8 @@ def _of_bytes(content: bytes, rng: random.Random) -> bytes:
 def _of_values(tree: object, rng: random.Random) -> bytes:
     """Replace, remove, repeat or rename one value of a tree, written as JSON."""
     marked = json.loads(json.dumps(tree))
-    places = [
-        (holder, key)
-        for holder in _holders(marked)
-        for key in (holder if isinstance(holder, dict) else range(len(holder)))
-    ]
+    keys = [(holder, holder if isinstance(holder, dict) else range(len(holder))) for holder in _holders(marked)]
+    places = [(holder, key) for holder, within in keys for key in within]
     holder, key = rng.choice(places)
     mark = f"\x00{rng.random()}"
     kind = rng.randrange(5)

@@ -1,5 +1,6 @@
 """Loading from the registry alone: complete, verified, and without running anything."""
 
+import importlib
 import json
 import os
 import pickle
@@ -15,12 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
+from privgate import Recipe, Release, Subject, TrainingData, digest, log_model, log_recipe
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.registry import load
 from privgate.subject import recipe as recipes
@@ -32,6 +34,48 @@ def stored(tmp_path, pattern):
     return found[0]
 
 
+USER = """
+import pathlib
+pathlib.Path({trace!r}).write_text("yes")
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from pg_user_scale import FACTOR
+
+class Scale(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+    def transform(self, X):
+        return X * FACTOR
+
+class Odd:
+    def __init__(self, model): self.model = model
+
+def fit(X, y, *, seed, C):
+    return make_pipeline(Scale(), LogisticRegression(C=C, random_state=seed)).fit(X, y)
+
+def fit_odd(X, y, *, seed):
+    return Odd(fit(X, y, seed=seed, C=1.0))
+
+def predict(model, X):
+    return model.model.predict_proba(X)
+"""
+NET = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 2)
+    def forward(self, x):
+        return self.inner(x)
+def fit(X, y, *, seed):
+    torch.manual_seed(seed)
+    return Net()
+def predict(model, X):
+    with torch.no_grad():
+        return torch.softmax(model(torch.as_tensor(X, dtype=torch.float32)), 1).numpy()
+"""
 OPENER = """
 import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
@@ -86,64 +130,68 @@ def reproduces(opener, tmp_path):
 
 
 @pytest.fixture
-def trained(tmp_path, monkeypatch):
-    """A module whose import leaves a trace, and a helper of its own."""
+def written(tmp_path, monkeypatch):
+    """Return a function that writes a module of a user's own and imports it."""
     folder = tmp_path / "user"
     folder.mkdir()
-    trace = tmp_path / "imported"
-    (folder / "pg_user_scale.py").write_text("FACTOR = 2.0\n")
-    (folder / "pg_user_train.py").write_text(
-        textwrap.dedent(f"""
-            import pathlib
-            pathlib.Path({str(trace)!r}).write_text("yes")
-            from sklearn.base import BaseEstimator, TransformerMixin
-            from sklearn.linear_model import LogisticRegression
-            from sklearn.pipeline import make_pipeline
-            from pg_user_scale import FACTOR
-
-            class Scale(TransformerMixin, BaseEstimator):
-                def fit(self, X, y=None):
-                    self.fitted_ = True
-                    return self
-                def transform(self, X):
-                    return X * FACTOR
-
-            class Odd:
-                def __init__(self, model): self.model = model
-
-            def fit(X, y, *, seed, C):
-                return make_pipeline(Scale(), LogisticRegression(C=C, random_state=seed)).fit(X, y)
-
-            def fit_odd(X, y, *, seed):
-                return Odd(fit(X, y, seed=seed, C=1.0))
-
-            def predict(model, X):
-                return model.model.predict_proba(X)
-        """)
-    )
     monkeypatch.syspath_prepend(str(folder))
-    import pg_user_train
+    names = []
 
-    yield pg_user_train, trace
-    for name in ("pg_user_train", "pg_user_scale"):
+    def write(name, text):
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def trained(written, tmp_path):
+    """A module whose import leaves a trace, and a helper of its own."""
+    trace = tmp_path / "imported"
+    written("pg_user_scale", "FACTOR = 2.0")
+    return written("pg_user_train", USER.format(trace=str(trace))), trace
+
+
+@pytest.fixture
+def logged(registry, data):
+    """Return a function that registers a recipe's model as ``credit``, with the data beside it."""
+
+    def log(recipe, data=data, **options):
+        where = {} if "data_uri" in options else {"store": "artifacts"}
+        return log_model(recipe, data, registered_model_name="credit", **where, **options)
+
+    return log
+
+
+@pytest.fixture
+def users(trained, logged):
+    """The user's own training, registered; return its recipe and the trace of its import."""
+    module, trace = trained
+    recipe = Recipe(module.fit, params={"C": 0.5}, seed=7)
+    logged(recipe)
+    return recipe, trace
+
+
+def forge(path, change):
+    """Change a recipe.json and make its digest again, as whoever can write it would."""
+    document = json.loads(path.read_text())
+    change(document)
+    del document["digest"]
+    path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
 
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("form", ["version", "alias", "copy", "model id"])
-def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, data, form):
-    info = log_model(
-        recipe, data, registered_model_name="credit", release=Release("rounded", step=0.1), store="artifacts"
-    )
+def test_every_way_of_naming_a_model_gives_the_same_subject(logged, recipe, data, form):
+    info = logged(recipe, release=Release("rounded", step=0.1))
     client = mlflow.MlflowClient()
     client.set_registered_model_alias("credit", "candidate", "1")
     client.copy_model_version("models:/credit/1", "prod.credit")
-    uri = {
-        "version": "models:/credit/1",
-        "alias": "models:/credit@candidate",
-        "copy": "models:/prod.credit/1",
-        "model id": f"models:/{info.model_id}",
-    }[form]
+    named = {"version": "credit/1", "alias": "credit@candidate", "copy": "prod.credit/1", "model id": info.model_id}
+    uri = f"models:/{named[form]}"
 
     subject = Subject.load(uri)
 
@@ -159,61 +207,28 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(registry, recipe, da
 
 
 @pytest.mark.slow
-def test_a_fresh_process_opens_the_model_and_trains_it_again(registry, trained, data, reproduces):
-    module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
+def test_a_fresh_process_opens_the_model_and_trains_it_again(users, reproduces):
     assert reproduces(Subject.load("models:/credit/1")) == 0.0
 
 
 @pytest.mark.slow
-def test_any_object_with_a_predict_function_is_a_model(registry, trained, data, reproduces):
+def test_any_object_with_a_predict_function_is_a_model(trained, logged, reproduces):
     module, _ = trained
-    log_model(
-        Recipe(module.fit_odd, seed=7, predict=module.predict), data, registered_model_name="odd", store="artifacts"
-    )
-    subject = Subject.load("models:/odd/1")
+    logged(Recipe(module.fit_odd, seed=7, predict=module.predict))
+    subject = Subject.load("models:/credit/1")
     assert subject.detail["flavor"] == "python_function"
     assert reproduces(subject) == 0.0
 
 
 @pytest.mark.slow
-def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(
-    registry, data, tmp_path, monkeypatch, reproduces
-):
-    folder = tmp_path / "user"
-    folder.mkdir()
-    (folder / "pg_torch_train.py").write_text(
-        textwrap.dedent("""
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.inner = torch.nn.Linear(4, 2)
-                def forward(self, x):
-                    return self.inner(x)
-            def fit(X, y, *, seed):
-                torch.manual_seed(seed)
-                return Net()
-            def predict(model, X):
-                with torch.no_grad():
-                    return torch.softmax(model(torch.as_tensor(X, dtype=torch.float32)), 1).numpy()
-        """)
-    )
-    monkeypatch.syspath_prepend(str(folder))
-    import pg_torch_train
-
-    log_model(
-        Recipe(pg_torch_train.fit, seed=1, predict=pg_torch_train.predict),
-        data,
-        registered_model_name="net",
-        store="artifacts",
-    )
-    subject = Subject.load("models:/net/1")
+def test_a_torch_module_is_served_by_the_function_that_gives_its_probabilities(written, logged, data, reproduces):
+    net = written("pg_torch_train", NET)
+    logged(Recipe(net.fit, seed=1, predict=net.predict))
+    subject = Subject.load("models:/credit/1")
     assert subject.detail["flavor"] == "python_function"
     assert reproduces(subject) == 0.0
-    served = mlflow.pyfunc.load_model("models:/net/1").predict(data.X)
+    served = mlflow.pyfunc.load_model("models:/credit/1").predict(data.X)
     np.testing.assert_allclose(served.sum(axis=1), 1, rtol=1e-6)
-    sys.modules.pop("pg_torch_train")
 
 
 def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, reproduces):
@@ -252,9 +267,8 @@ def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, re
     assert reproduces(Subject.load("models:/script/1")) == 0.0
 
 
-def test_loading_executes_nothing_of_the_model(registry, trained, data):
-    module, trace = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
+def test_loading_executes_nothing_of_the_model(users):
+    _, trace = users
     trace.unlink()
     sys.modules.pop("pg_user_train")
 
@@ -264,9 +278,8 @@ def test_loading_executes_nothing_of_the_model(registry, trained, data):
     assert not trace.exists()
 
 
-def test_a_changed_or_added_file_is_named(registry, trained, data, tmp_path):
-    module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
+@pytest.mark.usefixtures("users")
+def test_a_changed_added_or_missing_file_is_named(tmp_path):
     for pattern in ("MLmodel", "model.*", "pg_user_train.py", "recipe.json", "X.npy", "y.npy", "data.json"):
         path = stored(tmp_path, pattern)
         content = path.read_bytes()
@@ -284,43 +297,38 @@ def test_a_changed_or_added_file_is_named(registry, trained, data, tmp_path):
             Subject.load("models:/credit/1")
         path.unlink()
     Subject.load("models:/credit/1")
-
-
-def test_a_missing_file_is_named(registry, recipe, data, tmp_path):
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
     stored(tmp_path, "X.npy").unlink()
     with pytest.raises(DigestMismatchError, match=r"'X\.npy' is missing"):
         Subject.load("models:/credit/1")
 
 
-def test_a_model_changed_after_loading_is_not_opened(registry, recipe, data):
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
+def test_a_model_changed_after_loading_is_not_opened(logged, recipe):
+    logged(recipe)
     subject = Subject.load("models:/credit/1")
     Path(subject.model.folder, "MLmodel").write_text("flavors: {}")
     with pytest.raises(DigestMismatchError, match="MLmodel"):
         subject.model.load()
 
 
-def test_no_file_beside_the_model_goes_without_digest(registry, recipe, data, tmp_path):
+def test_no_file_beside_the_model_goes_without_digest(logged, recipe, tmp_path):
     """What an earlier privgate kept there too; only MLflow's own note in a copy that it loaded changes nothing."""
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
+    logged(recipe)
     before = Subject.load("models:/credit/1").digests
     root = stored(tmp_path, "MLmodel").parent
     for place in ("privgate/reports/p/report.json", "registered_model_meta"):
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_text("{}")
-    found = Subject.load
     with pytest.raises(DigestMismatchError, match="registered_model_meta"):
-        found("models:/credit/1")
+        Subject.load("models:/credit/1")
     (root / "registered_model_meta").write_text("model_name: credit\nmodel_version: '1'\n")
-    after = found("models:/credit/1").digests
+    after = Subject.load("models:/credit/1").digests
     assert {k for k in before if before[k] != after[k]} == {"files"}
     (root / "privgate/reports/p/report.json").unlink()
-    assert found("models:/credit/1").digests == before
+    assert Subject.load("models:/credit/1").digests == before
 
 
-def test_a_model_that_serves_from_our_folder_is_refused(registry, recipe, data, tmp_path):
-    info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
+def test_a_model_that_serves_from_our_folder_is_refused(logged, recipe, data, tmp_path):
+    info = logged(recipe)
     path = stored(tmp_path, "MLmodel")
     path.write_text(path.read_text() + "\nextra: privgate/reports/code\n")
     with pytest.raises(SubjectError, match="own folder"):
@@ -328,8 +336,6 @@ def test_a_model_that_serves_from_our_folder_is_refused(registry, recipe, data, 
 
 
 def test_a_model_without_recipe_says_what_to_run(registry, data):
-    from sklearn.naive_bayes import GaussianNB
-
     with mlflow.start_run():
         info = mlflow.sklearn.log_model(
             GaussianNB().fit(data.X, data.y), name="own", registered_model_name="own", pip_requirements=[]
@@ -366,60 +372,45 @@ def test_what_names_a_class_that_went_is_refused_with_what_to_use_instead(regist
         pickled.write_bytes(body)
         assert recipes.name_removed_class(load._pickled([pickled])) == said
     fit = {"schema": "privgate/recipe/v1", "kind": "function", "fit": "own:fit", "params": {}, "seed": 1}
-    for line in (
-        f"from {home} import {name}",
-        f"import {home} as m\nm.{name}",
-        f"from {home} import (\n  {name} as n)",
-    ):
-        (tmp_path / "src").mkdir(exist_ok=True)
+    (tmp_path / "src").mkdir()
+    imports = f"from {home} import {name}", f"import {home} as m\nm.{name}", f"from {home} import (\n  {name} as n)"
+    for line in imports:
         (tmp_path / "src" / "own.py").write_text(line)
         with pytest.raises(SubjectError, match=re.escape(said)):
             Recipe.read({**fit, "predict": None, "dp": None}, tmp_path / "src")
 
 
-def test_a_second_recipe_replaces_the_first(registry, trained, recipe, data):
+def test_a_second_recipe_replaces_the_first(trained, logged, recipe, data):
     module, _ = trained
-    info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
+    info = logged(recipe)
     other = Recipe(module.fit, params={"C": 0.5}, seed=7)
     log_recipe(info, other, data, store="artifacts")
     assert Subject.load("models:/credit/1").recipe.digest == other.digest
 
 
 @pytest.mark.parametrize(
-    "uri", ["runs:/abc/model", "0123", "models:/credit/latest", "models:/credit/Production", "credit", "models:/"]
-)
-def test_a_uri_that_names_no_fixed_version_is_refused(registry, uri):
-    with pytest.raises(SubjectError, match=r"models:/name|moving target"):
+    ("uri", "error", "words"),
+    [
+        *((uri, SubjectError, r"models:/name|moving target")
+          for uri in ("runs:/abc/model", "0123", "models:/credit/latest", "models:/credit/Production", "credit",
+                      "models:/")),
+        *((uri, RegistryError, r"reading|downloading")
+          for uri in ("models:/absent/1", "models:/absent@x", "models:/m-00000000000000000000000000000000")),
+    ],
+)  # fmt: skip
+def test_a_uri_that_names_no_fixed_or_no_known_version_is_refused(registry, uri, error, words):
+    with pytest.raises(error, match=words):
         Subject.load(uri)
 
 
-@pytest.mark.parametrize("uri", ["models:/absent/1", "models:/absent@x", "models:/m-00000000000000000000000000000000"])
-def test_an_unknown_model_is_a_registry_error(registry, uri):
-    with pytest.raises(RegistryError, match=r"reading|downloading"):
-        Subject.load(uri)
-
-
-def test_a_frame_with_text_and_missing_values_comes_back(registry, reproduces):
-    import pandas as pd
-    from sklearn.compose import make_column_transformer
-    from sklearn.naive_bayes import GaussianNB
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
+def test_a_frame_with_text_and_missing_values_comes_back(logged, reproduces):
     frame = pd.DataFrame({"job": ["a", None, "b", "a"] * 5, "age": np.arange(20.0)})
     frame["kind"] = frame["job"].astype("category")
-    recipe = Recipe(
-        make_pipeline(
-            make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="drop"), GaussianNB()
-        )
-    )
-    log_model(
-        recipe,
-        TrainingData(frame, ["yes", "no"] * 10, ids=[f"p{i}" for i in range(20)], one_record_each=True),
-        registered_model_name="f",
-        store="artifacts",
-    )
-    subject = Subject.load("models:/f/1")
+    columns = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="drop")
+    names = [f"p{i}" for i in range(20)]
+    data = TrainingData(frame, ["yes", "no"] * 10, ids=names, one_record_each=True)
+    logged(Recipe(make_pipeline(columns, GaussianNB())), data)
+    subject = Subject.load("models:/credit/1")
     assert list(subject.data.X.columns) == ["job", "age", "kind"]
     assert reproduces(subject) == 0.0
 
@@ -442,15 +433,19 @@ def test_other_data_than_what_lies_at_the_uri_is_refused(registry, recipe, data,
         log_model(recipe, data, data_uri=(tmp_path / "warehouse").as_uri())
 
 
-def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tmp_path, monkeypatch):
-    (tmp_path / "pg_warehouse.py").write_text(
-        "import numpy as np\nfrom privgate import TrainingData\n"
-        "def load(shift=0):\n    X = np.arange(40).reshape(10, 4) % 3\n"
-        "    return TrainingData(X, (X[:, 0] + shift) % 2)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
+LOADER = """
+import numpy as np
+from privgate import TrainingData
+def load(shift=0):
+    X = np.arange(40).reshape(10, 4) % 3
+    return TrainingData(X, (X[:, 0] + shift) % 2)
+"""
+
+
+def test_a_loader_runs_only_if_the_operator_allows_it(written, logged, recipe, tmp_path, monkeypatch):
+    warehouse = written("pg_warehouse", LOADER)
     loaded = TrainingData.from_loader("pg_warehouse:load", shift=1)
-    log_model(recipe, loaded, registered_model_name="credit", store="artifacts")
+    logged(recipe, loaded)
     assert not list((tmp_path / "artifacts").rglob("X.npy"))
     monkeypatch.delenv("PRIVGATE_LOADERS", raising=False)
     with pytest.raises(SubjectError, match="PRIVGATE_LOADERS"):
@@ -459,23 +454,16 @@ def test_a_loader_runs_only_if_the_operator_allows_it(registry, recipe, data, tm
     monkeypatch.setenv("PRIVGATE_LOADERS", "pg_other:load pg_warehouse:load")
     assert Subject.load("models:/credit/1").data.digest == loaded.digest
 
-    import pg_warehouse
-
-    monkeypatch.setattr(pg_warehouse, "load", lambda shift: TrainingData(loaded.X, 1 - loaded.y, one_record_each=True))
+    monkeypatch.setattr(warehouse, "load", lambda shift: TrainingData(loaded.X, 1 - loaded.y, one_record_each=True))
     with pytest.raises(DigestMismatchError, match="training data"):
         Subject.load("models:/credit/1")
 
 
-def test_another_environment_is_a_finding(registry, recipe, data, tmp_path):
-    from privgate import digest
-
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
+def test_another_environment_is_a_finding(logged, recipe, tmp_path):
+    logged(recipe)
     assert Subject.load("models:/credit/1").detail["preconditions"][0].outcome == "passed"
-    path = stored(tmp_path, "recipe.json")
-    document = json.loads(path.read_text())
-    document["environment"]["packages"] |= {"numpy": "0.1", "absent-package": "1"}
-    del document["digest"]
-    path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
+    packages = {"numpy": "0.1", "absent-package": "1"}
+    forge(stored(tmp_path, "recipe.json"), lambda document: document["environment"]["packages"].update(packages))
 
     found = Subject.load("models:/credit/1").detail["preconditions"][0]
 
@@ -493,18 +481,13 @@ HOSTILE = [
 ]
 
 
-def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, data, tmp_path):
-    from privgate import digest
-
-    module, _ = trained
-    log_model(Recipe(module.fit, params={"C": 0.5}, seed=7), data, registered_model_name="credit", store="artifacts")
+@pytest.mark.usefixtures("users")
+def test_a_consistently_forged_recipe_reaches_no_other_file(tmp_path):
     path = stored(tmp_path, "recipe.json")
     original = path.read_text()
     for (part, key), value in HOSTILE:
-        document = json.loads(original)
-        document[part][key] = value
-        del document["digest"]
-        path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
+        path.write_text(original)
+        forge(path, lambda document, part=part, key=key, value=value: document[part].update({key: value}))
         with pytest.raises(SubjectError):
             Subject.load("models:/credit/1")
 
@@ -515,8 +498,7 @@ def test_a_consistently_forged_recipe_reaches_no_other_file(registry, trained, d
     [
         None, [], "a", {"!": "estimator"}, {"!": "tuple", "value": []}, {"!": "estimator", "class": 3, "params": {}},
         {"!": "estimator", "class": "a:B", "params": 3},
-        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "slice", "value": 3}}},
-        {"!": "estimator", "class": "a:B", "params": {"c": {"!": "import", "value": 3}}},
+        *({"!": "estimator", "class": "a:B", "params": {"c": {"!": kind, "value": 3}}} for kind in ("slice", "import")),
     ],
 )  # fmt: skip
 def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator):

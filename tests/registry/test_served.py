@@ -11,8 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
@@ -38,9 +44,32 @@ def flowers():
     return TrainingData(rng.normal(size=(60, 3)) + y[:, None], np.array(["a", "b", "c"])[y], one_record_each=True)
 
 
-def judged(subject, fleet):
-    (found,) = controls.check_served(subject, fleet)
-    return found
+@pytest.fixture
+def judged(registry, fleet):
+    """Return a function that says what the control finds of a version, or of a subject."""
+
+    def judge(subject="models:/m/1"):
+        (found,) = controls.check_served(Subject.load(subject) if isinstance(subject, str) else subject, fleet)
+        return found
+
+    return judge
+
+
+@pytest.fixture
+def by_mlflow(registry):
+    """Return a function that logs a model as MLflow does, adds the recipe, and returns what MLflow calls it."""
+
+    def log(model, recipe, data, **options):
+        with mlflow.start_run():
+            info = mlflow.sklearn.log_model(model, name="m", registered_model_name="m", pip_requirements=[], **options)
+        log_recipe(info, recipe, data, store="artifacts")
+        return info
+
+    return log
+
+
+def log(recipe, data, **options):
+    return log_model(recipe, data, registered_model_name="m", store="artifacts", **options)
 
 
 @pytest.mark.quick(1)
@@ -49,11 +78,9 @@ def judged(subject, fleet):
     [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
     ids=controls.describe_release,
 )
-def test_what_is_declared_is_served(registry, flowers, fleet, release):
-    info = log_model(
-        Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", release=release, store="artifacts"
-    )
-    found = judged(Subject.load("models:/m/1"), fleet)
+def test_what_is_declared_is_served(judged, flowers, release):
+    info = log(Recipe(LogisticRegression(), seed=1), flowers, release=release)
+    found = judged()
     assert found.outcome == "passed", found.message
     assert found.detail == {
         "records": 60, "different": 0, "declared": controls.describe_release(release), "questions": 64, "ways": 3,
@@ -67,11 +94,11 @@ def test_what_is_declared_is_served(registry, flowers, fleet, release):
         np.testing.assert_allclose(served, release.shown(p), rtol=1e-9)
 
 
-def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
-    log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", store="artifacts")
+def test_exact_probabilities_are_not_what_is_declared(judged, flowers):
+    log(Recipe(LogisticRegression(), seed=1), flowers)
     subject = Subject.load("models:/m/1")
     for declared in DECLARED[1:]:
-        found = judged(replace(subject, release=declared), fleet)
+        found = judged(replace(subject, release=declared))
         assert found.outcome == "inconclusive"
         words = controls.describe_release(declared)
         assert found.message.startswith(f"MLflow serves exact probabilities, and declared are {words}")
@@ -79,18 +106,33 @@ def test_exact_probabilities_are_not_what_is_declared(registry, flowers, fleet):
         assert "--release probabilities" in found.message
 
 
-def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(registry, flowers, fleet):
-    model = LogisticRegression().fit(flowers.X, flowers.y)
-    with mlflow.start_run():
-        info = mlflow.sklearn.log_model(model, name="own", registered_model_name="own", pip_requirements=[])
-    log_recipe(info, Recipe(LogisticRegression()), flowers, store="artifacts")
-    found = judged(Subject.load("models:/own/1"), fleet)
+def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(judged, by_mlflow, flowers):
+    recipe = Recipe(LogisticRegression())
+    info = by_mlflow(LogisticRegression().fit(flowers.X, flowers.y), recipe, flowers)
+    found = judged()
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
     assert "--release label" in found.message and "pyfunc_predict_fn='predict_proba'" in found.message  # noqa: PT018  one sentence
 
-    log_recipe(info, Recipe(LogisticRegression()), flowers, release=Release("label"), store="artifacts")
-    assert judged(Subject.load("models:/own/1"), fleet).outcome == "passed"
+    log_recipe(info, recipe, flowers, release=Release("label"), store="artifacts")
+    assert judged().outcome == "passed"
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """Return a function that writes a module of a user's own and imports it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    names = []
+
+    def write(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 MOVED = FixedThresholdClassifier(LogisticRegression(), threshold=0.2, response_method="predict_proba")
@@ -106,23 +148,17 @@ LIKELIEST = "import numpy as np\n\ndef predict(model, X):\n    return np.eye(2)[
         (XGBClassifier(n_estimators=3, max_depth=2), SPARSE, "probabilities", "an empty place of a sparse row is 0"),
     ],
 )
-def test_the_step_can_succeed_for_what_log_model_has_logged(
-    registry, fleet, tmp_path, monkeypatch, estimator, X, form, said
-):
-    (tmp_path / "pg_likeliest.py").write_text(LIKELIEST)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    step = {"label": importlib.import_module("pg_likeliest").predict, "probabilities": None}[form]
+def test_the_step_can_succeed_for_what_log_model_has_logged(judged, own_module, estimator, X, form, said):
+    step = own_module("pg_likeliest", LIKELIEST).predict if form == "label" else None
     first = SPARSE.toarray()[:, 0]
     y = 1 - ((first > 0) & (first < 0.6))  # an empty place is no small number
     asked = [(Recipe(estimator), X), (Recipe(estimator, predict=step), SPARSE.toarray())]  # then as the step says
     for (recipe, records), why in zip(asked, (said, ""), strict=True):
-        data = TrainingData(records, y, one_record_each=True)
-        log_model(recipe, data, registered_model_name="m", release=Release(form), store="artifacts")
-        found = judged(Subject.load(f"models:/m/{1 if why else 2}"), fleet)
+        log(recipe, TrainingData(records, y, one_record_each=True), release=Release(form))
+        found = judged(f"models:/m/{1 if why else 2}")
         assert found.outcome == ("inconclusive" if why else "passed"), found.message
         assert why in found.message
         assert "log the model" not in found.message
-    sys.modules.pop("pg_likeliest")
 
 
 @pytest.mark.slow
@@ -154,85 +190,58 @@ def predict(model, X):
 """
 
 
-def test_a_predict_function_of_ones_own_is_what_is_served(registry, data, fleet, tmp_path, monkeypatch):
-    (tmp_path / "pg_own_training.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import pg_own_training as own
-
+def test_a_predict_function_of_ones_own_is_what_is_served(judged, by_mlflow, data, own_module):
+    own = own_module("pg_own_training", OWN)
     recipe = Recipe(own.fit, seed=1, predict=own.predict)
-    log_model(recipe, data, registered_model_name="own", store="artifacts")
-    found = judged(Subject.load("models:/own/1"), fleet)
-    assert found.outcome == "passed", found.message
-
-    with mlflow.start_run():
-        model = own.fit(data.X, data.y, seed=1)
-        info = mlflow.sklearn.log_model(model, name="bare", registered_model_name="bare", pip_requirements=[])
-    log_recipe(info, recipe, data, store="artifacts")
-    assert judged(Subject.load("models:/bare/1"), fleet).message.startswith("MLflow serves labels")
-    sys.modules.pop("pg_own_training")
+    log(recipe, data)
+    assert judged().outcome == "passed", judged().message
+    by_mlflow(own.fit(data.X, data.y, seed=1), recipe, data)
+    assert judged("models:/m/2").message.startswith("MLflow serves labels")
 
 
-def test_frames_sparse_records_and_text_are_asked_too(registry, fleet):
-    import pandas as pd
-    import scipy.sparse as sp
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.naive_bayes import MultinomialNB
-    from sklearn.pipeline import make_pipeline
-
-    rng = np.random.default_rng(0)
-    counts, y = rng.integers(0, 3, (30, 4)), np.arange(30) % 2
-    words = np.array(["red", "green", "blue", "grey"])
-    records = {
-        "frame": pd.DataFrame(counts.astype(float), columns=list("abcd")),
-        "sparse": sp.csr_matrix(counts.astype(float)),
-        "text": [" ".join(np.repeat(words, row)) + " end" for row in counts],
-    }
-    for name, X in records.items():
-        model = make_pipeline(CountVectorizer(), MultinomialNB()) if name == "text" else MultinomialNB()
-        log_model(
-            Recipe(model), TrainingData(X, y, one_record_each=True), registered_model_name=name, store="artifacts"
-        )
-        found = judged(Subject.load(f"models:/{name}/1"), fleet)
-        assert found.outcome == "passed", (name, found.message)
+WORDS = np.array(["red", "green", "blue", "grey"])
 
 
-def test_a_model_that_mlflow_cannot_serve_is_said(registry, data, recipe, fleet, tmp_path):
-    info = log_model(recipe, data, registered_model_name="m", store="artifacts")
+@pytest.mark.parametrize(
+    ("model", "records"),
+    [
+        (MultinomialNB(), lambda counts: pd.DataFrame(counts.astype(float), columns=list("abcd"))),
+        (MultinomialNB(), lambda counts: sp.csr_matrix(counts.astype(float))),
+        (make_pipeline(CountVectorizer(), MultinomialNB()),
+         lambda counts: [" ".join(np.repeat(WORDS, row)) + " end" for row in counts]),
+    ],
+    ids=["frame", "sparse", "text"],
+)  # fmt: skip
+def test_frames_sparse_records_and_text_are_asked_too(judged, model, records):
+    X = records(np.random.default_rng(0).integers(0, 3, (30, 4)))
+    log(Recipe(model), TrainingData(X, np.arange(30) % 2, one_record_each=True))
+    assert judged().outcome == "passed", judged().message
+
+
+def test_a_model_that_mlflow_cannot_serve_is_said(judged, data, recipe, tmp_path):
+    info = log(recipe, data)
     (path,) = (tmp_path / "artifacts").rglob("MLmodel")
     lines = path.read_text().splitlines(keepends=True)
     start = next(i for i, line in enumerate(lines) if line.startswith("  python_function:"))
     stop = next(i for i, line in enumerate(lines) if i > start and not line.startswith("    "))
     path.write_text("".join(lines[:start] + lines[stop:]))
     log_recipe(info, recipe, data, store="artifacts")
-    found = judged(Subject.load("models:/m/1"), fleet)
+    found = judged()
     assert found.outcome == "warned"
     assert "no python_function flavor" in found.message
 
 
-def test_parameters_by_which_a_client_chooses_are_refused(registry, data, fleet):
-    from mlflow.models import infer_signature
-
+def test_parameters_by_which_a_client_chooses_are_refused(judged, by_mlflow, data):
     model = LogisticRegression().fit(data.X, data.y)
-    signature = infer_signature(data.X, params={"raw": False})
-    with mlflow.start_run():
-        info = mlflow.sklearn.log_model(
-            model,
-            name="own",
-            registered_model_name="own",
-            signature=signature,
-            pyfunc_predict_fn="predict_proba",
-            pip_requirements=[],
-        )
-    log_recipe(info, Recipe(LogisticRegression()), data, store="artifacts")
-    found = judged(Subject.load("models:/own/1"), fleet)
+    signature = mlflow.models.infer_signature(data.X, params={"raw": False})
+    by_mlflow(model, Recipe(LogisticRegression()), data, signature=signature, pyfunc_predict_fn="predict_proba")
+    found = judged()
     assert found.outcome == "inconclusive"
     assert "takes parameters" in found.message
 
 
 def with_columns():
     """Return (records, candidates, labels) with a category, a whole number that candidates miss, and None."""
-    import pandas as pd
-
     rng = np.random.default_rng(3)
     y = np.arange(40) % 2
     frame = pd.DataFrame({"a": rng.normal(size=40) + y, "age": 20 + np.arange(40)})
@@ -244,54 +253,33 @@ def with_columns():
 
 
 def encoded():
-    from sklearn.compose import make_column_transformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
     columns = (OneHotEncoder(handle_unknown="ignore"), ["kind", "odd"])
     return make_pipeline(make_column_transformer(columns, remainder=SimpleImputer()), LogisticRegression())
 
 
-def test_columns_that_a_schema_would_refuse_are_served(registry, fleet):
+def test_columns_that_a_schema_would_refuse_are_served(judged):
     frame, other, y = with_columns()
-    log_model(
-        Recipe(encoded()),
-        TrainingData(frame, y, candidates=(other, y), one_record_each=True),
-        registered_model_name="mixed",
-        store="artifacts",
-    )
-    found = judged(Subject.load("models:/mixed/1"), fleet)
-    assert found.outcome == "passed", found.message
+    log(Recipe(encoded()), TrainingData(frame, y, candidates=(other, y), one_record_each=True))
+    assert judged().outcome == "passed", judged().message
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_refuses(registry, fleet, missing):
+def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_refuses(judged, by_mlflow, missing):
     frame, other, y = with_columns()
-    model = encoded().fit(frame, y)
-    with mlflow.start_run():
-        info = mlflow.sklearn.log_model(
-            model,
-            name="own",
-            registered_model_name="own",
-            pip_requirements=[],
-            pyfunc_predict_fn="predict_proba",
-            serialization_format="cloudpickle",
-            signature=mlflow.models.infer_signature(frame),
-        )
-    log_recipe(
-        info,
+    by_mlflow(
+        encoded().fit(frame, y),
         Recipe(encoded()),
         TrainingData(frame, y, candidates=(other, y) if missing else None, one_record_each=True),
-        store="artifacts",
+        pyfunc_predict_fn="predict_proba",
+        serialization_format="cloudpickle",
+        signature=mlflow.models.infer_signature(frame),
     )
-    found = judged(Subject.load("models:/own/1"), fleet)
+    found = judged()
     if not missing:
         assert found.outcome == "passed", found.message
         return
     assert found.outcome == "inconclusive"
     assert "the model's signature refuses some records (column age. " in found.message
-    assert "age" in found.message
     assert "log it with one that accepts them, or without" in found.message
     assert not any(word in found.message for word in ("crimson", "azure", "maybe"))
 
@@ -321,7 +309,7 @@ def test_a_schema_that_refuses_a_record_is_not_stored(X, kept):
 def test_a_script_that_logs_whatever_is_fitted_gets_one_version_with_its_recipe(registry, flowers):
     mlflow.sklearn.autolog(registered_model_name="m")
     try:
-        log_model(Recipe(LogisticRegression(), seed=1), flowers, registered_model_name="m", store="artifacts")
+        log(Recipe(LogisticRegression(), seed=1), flowers)
     finally:
         mlflow.sklearn.autolog(disable=True)
 

@@ -4,7 +4,6 @@ import functools
 import html
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,25 +173,10 @@ def test_a_share_tells_no_small_count_and_stays_on_its_side_of_every_limit(peopl
         assert not few.hidden or end != count / people or end in limits or count in few.ends
 
 
-def measured(rule, value, people, where="", **behind):
-    """Return a share of people, or a number of records, as a rule asks for it."""
-    unit = "records" if rule.request().option("of") == "records" else "fraction"
-    about = parts.BehindInfluence(**behind) if behind else None
-    return Measurement(rule.request(), value, value, value, unit=unit, n=people, population=people, where=where,
-                       behind=about)  # fmt: skip
-
-
-def on(verdict, *measurements, rules):
-    """Return a verdict on these measurements alone."""
-    made = replace(verdict.evidence, measurements={m.request: m for m in measurements})
-    findings = tuple(rule.judge(m) for rule, m in zip(rules, measurements, strict=True))
-    return replace(verdict, evidence=made, findings=findings)
-
-
 SHARED = {
-    "pdtp": ({}, "whose own answer changes more than 2.72-fold"),
-    "dtp": ({}, "for whom some answer changes more than 2.72-fold"),
-    "sensitivity": ({}, "whose own answer moves by over 1 times the usual error"),
+    "pdtp": "whose own answer changes more than 2.72-fold",
+    "dtp": "for whom some answer changes more than 2.72-fold",
+    "sensitivity": "whose own answer moves by over 1 times the usual error",
 }
 
 
@@ -200,11 +184,12 @@ SHARED = {
 @pytest.mark.parametrize("stopped", [0, 40])
 def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopped):
     rule = ALL[metric](max=0.01, aggregate="share_above", threshold=1.0)
-    behind = {"not_computed": stopped, "decided_by": "x"} if stopped else {}
-    finding = rule.judge(measured(rule, 0.05, 100, "Ada", **behind))
+    behind = parts.BehindInfluence(not_computed=stopped, decided_by="x") if stopped else None
+    known = {"unit": "fraction", "n": 100, "population": 100, "where": "Ada", "behind": behind}
+    finding = rule.judge(Measurement(rule.request(), 0.05, 0.05, 0.05, **known))
     shown = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
 
-    whose = SHARED[metric][1]
+    whose = SHARED[metric]
     assert shown["title"] == f"Share of people {whose}"
     assert whose in shown["meaning"]
     for words in (shown["message"], shown["meaning"]):
@@ -215,7 +200,7 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
     assert finding.suffix == "_share_above"
 
 
-def test_no_two_kinds_of_figures_share_a_name(runs):
+def test_no_two_kinds_of_figures_share_a_name():
     """A largest value, a quantile and a share of one metric: nats, nats about others, and no nats."""
     options = ({}, {"aggregate": "quantile", "q": 0.5}, {"aggregate": "share_above", "threshold": 1.0, "max": 0.1})
     findings = [ALL["pdtp"](**{"max": 1.0, **o}) for o in options]
@@ -224,32 +209,35 @@ def test_no_two_kinds_of_figures_share_a_name(runs):
         for r in findings
     ]
 
-    assert [f.rule + f.suffix for f in made] == [
-        "pdtp",
-        "pdtp_quantile",
-        "pdtp_share_above",
-    ]
-
-
-@pytest.mark.parametrize("few", [4, 396])
-def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
-    """A run that stopped early said "1 to 9 of 400 people" and, of the same engine, "396 handed on"."""
-    why = {DECIDED: 400 - few}
-    shares = EngineShare.of("trees", 400, few, why), EngineShare.of("refit", 400 - few, 0, why)
-    told = InfluencePart(engines=shares).payload(Known(units=400))["engines"]
-
-    counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
-    assert {c for c in counts if c is not None} <= {400, 0}
-    assert [list(e["why"]) for e in told] == [list(why)] * 2
+    assert [f.rule + f.suffix for f in made] == ["pdtp", "pdtp_quantile", "pdtp_share_above"]
 
 
 DECIDED = "the verdict was decided without them"
 STOPPED = parts.UnitCoverage(n_measured=4, n_units=1000, not_computed=996)
 
 
+def engines(*shares, coverage=None, totals=()):
+    """Return (what is told of engines, and of how many people were measured), of (name, asked, answered, why)."""
+    part = InfluencePart(coverage=coverage, engines=tuple(EngineShare.of(*one) for one in shares))
+    known = Known(units=shares[0][1], totals=totals)
+    told = part.payload(known)
+    assert InfluencePart.model_validate(told).payload(known) == told, "what was told is told again as it was"
+    return told["engines"], told["coverage"]
+
+
+@pytest.mark.parametrize("few", [4, 396])
+def test_whom_an_engine_answered_does_not_follow_from_whom_it_handed_on(few):
+    """A run that stopped early said "1 to 9 of 400 people" and, of the same engine, "396 handed on"."""
+    why = {DECIDED: 400 - few}
+    told, _ = engines(("trees", 400, few, why), ("refit", 400 - few, 0, why))
+
+    counts = [v for e in told for v in (e["answered"], e["handed_on"], e["asked"], *e["why"].values())]
+    assert {c for c in counts if c is not None} <= {400, 0}
+    assert [list(e["why"]) for e in told] == [list(why)] * 2
+
+
 def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_way_everywhere():
-    shares = EngineShare.of("a", 1000, 4, {DECIDED: 996}), EngineShare.of("refit", 996, 0, {DECIDED: 996})
-    told = InfluencePart(coverage=STOPPED, engines=shares).payload(Known(units=1000))["engines"]
+    told, _ = engines(("a", 1000, 4, {DECIDED: 996}), ("refit", 996, 0, {DECIDED: 996}), coverage=STOPPED)
 
     assert [(e["asked"], e["answered"], e["handed_on"]) for e in told] == [(1000, 4, 996), (996, 0, 996)]
     for said in ("4 of 1000 people were trained without", "nobody was trained without 996 of 1000 people"):
@@ -258,34 +246,25 @@ def test_how_many_were_trained_without_in_a_run_that_stopped_is_told_the_same_wa
 
 def test_a_sample_that_the_coverage_does_not_tell_is_told_of_no_engine_either():
     few = parts.UnitCoverage(n_measured=6, n_units=40, not_computed=34)
-    part = InfluencePart(coverage=few, engines=(EngineShare.of("refit", 40, 6, {DECIDED: 34}),))
-    told = part.payload(Known(units=40, totals=(40, 13)))  # 13 people have equal records, which a warning tells
+    # 13 people have equal records, which a warning tells
+    (told,), coverage = engines(("refit", 40, 6, {DECIDED: 34}), coverage=few, totals=(40, 13))
 
-    assert told["coverage"]["n_measured"] == 4
-    assert (told["engines"][0]["answered"], told["engines"][0]["handed_on"]) == (None, None)
+    assert coverage["n_measured"] == 4
+    assert (told["answered"], told["handed_on"]) == (None, None)
 
 
 def test_people_whom_an_engine_could_not_answer_for_are_hidden_in_a_run_that_stopped():
-    share_ = EngineShare.of("a", 1000, 4, {"splits tie on their way": 3, DECIDED: 993})
-    (told,) = InfluencePart(coverage=STOPPED, engines=(share_,)).payload(Known(units=1000))["engines"]
+    (told,), _ = engines(("a", 1000, 4, {"splits tie on their way": 3, DECIDED: 993}), coverage=STOPPED)
 
     assert told["answered"] is None
     assert set(told["why"].values()) == {None}
 
 
-def test_what_was_told_is_told_again_as_it_was():
-    share_ = EngineShare.of("a", 1000, 996, {"they tie": 4})
-    once = InfluencePart(engines=(share_,)).payload(Known(units=1000))
-
-    assert InfluencePart.model_validate(once).payload(Known(units=1000)) == once
-
-
 def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others():
-    behind = parts.BehindMembership(
-        members=1000, candidates=960, removed_candidates={"also_in_training": 37, "nearly": 3}
-    )
-    rule = ALL["attack_accuracy"](max=0.6)
-    taken = Measurement(rule.request(), 0.5, 0.4, 0.6, unit="fraction", n=1960, population=1960, behind=behind)
+    removed = {"also_in_training": 37, "nearly": 3}
+    behind = parts.BehindMembership(members=1000, candidates=960, removed_candidates=removed)
+    request = ALL["attack_accuracy"](max=0.6).request()
+    taken = Measurement(request, 0.5, 0.4, 0.6, unit="fraction", n=1960, population=1960, behind=behind)
     subject = {"n_records": 1000, "n_units": 1000, "n_candidates": 1000}
     checked = Precondition("near_overlap", "passed", "", {"checked": 960})
     told = Evidence(subject, (checked,), {taken.request: taken}).payload()
@@ -299,14 +278,12 @@ def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others()
 def test_trainings_do_not_tell_how_many_were_retrained():
     def run(few_of):
         shares = EngineShare.of("tree", 150, 150 - few_of), EngineShare.of("refit", few_of, few_of)
-        trainings = 65 + 13 * few_of
+        trainings, nothing = 65 + 13 * few_of, dict.fromkeys(("remembered", "compared", "different", "noisy"), 0)
         made = parts.RunPart(
             seeds=parts.SeedControl(dependent=True, paired=13),
             plan=parts.TrainingPlan(retrains=trainings, leave_one_out=13 * few_of),
             trace=parts.RunTrace(training_calls=trainings + 8),
-            remembered=parts.Remembered(
-                signable=True, trained=trainings, remembered=0, compared=0, different=0, noisy=0
-            ),
+            remembered=parts.Remembered(signable=True, trained=trainings, **nothing),
         )
         return Evidence({"n_units": 150}, (), {}, run=made, influence=InfluencePart(engines=shares)).payload()["run"]
 
@@ -352,19 +329,16 @@ def test_nobody_and_everybody_are_told_and_one_person_is_not(counts, total, show
 
 
 @pytest.mark.parametrize(
-    ("limits", "interval"),
+    ("ends", "limits", "interval"),
     [
-        ([0.002, 0.003], (np.nextafter(0.003, 1), 0.009)),
-        ([0.006, 0.005], (0.001, 0.005)),
-        ([0.002, 0.02], (np.nextafter(0.002, 1), 0.009)),
+        ((0.004, 0.004), [0.002, 0.003], (np.nextafter(0.003, 1), 0.009)),
+        ((0.004, 0.004), [0.006, 0.005], (0.001, 0.005)),
+        ((0.004, 0.004), [0.002, 0.02], (np.nextafter(0.002, 1), 0.009)),
+        ((0.0406, 0.0414), [0.05], (0.0406, 0.0414)),  # no count
     ],
 )
-def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(limits, interval):
-    assert share(0.004, 0.004, 1000, limits) == interval
-
-
-def test_a_share_that_is_no_count_stays():
-    assert share(0.0406, 0.0414, 1000, [0.05]) == (0.0406, 0.0414)
+def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(ends, limits, interval):
+    assert share(*ends, 1000, limits) == interval
 
 
 @pytest.mark.parametrize("few", [1, 4, 9])
@@ -403,24 +377,21 @@ def test_a_report_that_tells_a_small_count_is_none(runs):
             read({**document, "evidence": wrong})
 
 
-@pytest.mark.parametrize("figure", ["value", "low", "high"])
-@pytest.mark.parametrize("part", ["findings", "measurements"])
-def test_a_report_that_tells_a_small_share_is_none(runs, part, figure):
+@pytest.mark.parametrize(
+    ("part", "key", "value", "says"),
+    [
+        *((part, figure, 4 / 120, "tells a small count of people")
+          for part in ("findings", "measurements") for figure in ("value", "low", "high")),
+        ("measurements", "told_as", [0.0, 1.0], "no report states it"),
+        ("measurements", "limits", [0.0, 1.0], "no report states it"),
+    ],
+)  # fmt: skip
+def test_a_report_that_tells_a_small_share_or_how_it_is_told_is_none(runs, part, key, value, says):
     document = runs.document("shares")
     rows = document["findings"] if part == "findings" else document["evidence"]["measurements"]
-    row = next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])
-    row[figure] = 4 / 120
+    next(r for r in rows if "share_above" in str(r["request"]) and r["low"] != r["high"])[key] = value
 
-    with pytest.raises(SubjectError, match=r"tells a small count of people"):
-        read(document)
-
-
-@pytest.mark.parametrize("name", ["told_as", "limits"])
-def test_no_report_states_how_it_is_told(runs, name):
-    document = runs.document("shares")
-    document["evidence"]["measurements"][0][name] = [0.0, 1.0]
-
-    with pytest.raises(SubjectError, match="no report states it"):
+    with pytest.raises(SubjectError, match=says):
         read(document)
 
 

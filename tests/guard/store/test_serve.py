@@ -19,17 +19,7 @@ from privgate.__main__ import run
 from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.guard_config import AuditLog
 from privgate.policy import Policy
-from privgate.serve import (
-    TAG,
-    WINDOW,
-    CheckRequest,
-    Job,
-    Loop,
-    Server,
-    ServeSettings,
-    make_application,
-    refuse_delivery,
-)
+from privgate.serve import TAG, CheckRequest, Job, Loop, Server, ServeSettings
 from tests.guard.store.served_process import SECRET, Served, serving, until
 
 
@@ -96,10 +86,10 @@ def test_only_fresh_signed_deliveries_count():
         (headers("d1", now, body, b"another"), body, now, "the signature is not valid"),
         ({k: v for k, v in good.items() if "signature" not in k}, body, now, "the signature is not valid"),
         ({}, body, now, "no delivery id or timestamp"),
-        (good, body, now + WINDOW + 1, "the timestamp is too old or ahead"),
-        (good, body, now - WINDOW - 1, "the timestamp is too old or ahead"),
+        (good, body, now + serve.WINDOW + 1, "the timestamp is too old or ahead"),
+        (good, body, now - serve.WINDOW - 1, "the timestamp is too old or ahead"),
     ):
-        assert refuse_delivery(SECRET, given, sent, moment) == why
+        assert serve.refuse_delivery(SECRET, given, sent, moment) == why
 
 
 def test_a_loop_comes_back_when_something_is_due():
@@ -247,7 +237,7 @@ def test_health_notices_a_queue_that_does_not_move(tmp_path, monkeypatch):
     own.settings = replace(own.settings, seconds=10.0)
     loop = Loop(lambda: stuck.wait(600), every=30.0)
     loop.start()
-    served = make_application(own, loop, None)
+    served = serve.make_application(own, loop, None)
     ask = next(route.endpoint for route in served.routes if getattr(route, "path", "") == "/health")
     assert ask().status_code == 200
     own.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
@@ -273,13 +263,8 @@ def model(registry, name, alpha=5.0):
 
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
-    data = TrainingData(
-        X,
-        (X[:, 0] > 0).astype(int),
-        candidates=(X[:10].copy(), np.ones(10, int)),
-        domain=Domain(categories=(3,) * 4),
-        one_record_each=True,
-    )
+    others, domain = (X[:10].copy(), np.ones(10, int)), Domain(categories=(3,) * 4)
+    data = TrainingData(X, (X[:, 0] > 0).astype(int), candidates=others, domain=domain, one_record_each=True)
     recipe = Recipe(CategoricalNB(alpha=alpha, min_categories=3))
     made = log_model(recipe, data, registered_model_name=name, tracking_uri=registry.address, store="artifacts")
     return str(made.registered_model_version)
@@ -297,11 +282,11 @@ def alias(registry, name, called="production"):
 @pytest.mark.server
 @pytest.mark.timeout(1200)  # two whole checks as processes of their own, beside whatever else runs
 def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, name, tmp_path):
-    approved, blocked = name + "-good", name + "-bad"
+    approved, blocked, unknown = name + "-good", name + "-bad", name + "-strange"
     model(registry, approved)
     model(registry, blocked, alpha=1e-9)
-    strange = registry.log(name + "-strange")
-    registry.client.set_model_version_tag(name + "-strange", strange, TAG, "/etc/passwd,production")
+    strange = registry.log(unknown)
+    registry.client.set_model_version_tag(unknown, strange, TAG, "/etc/passwd,production")
     for one in (approved, blocked):
         registry.client.set_model_version_tag(one, "1", TAG, "dtp-1,production")
     audit = AuditLog(tmp_path / "audit.jsonl")
@@ -312,7 +297,7 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         assert alias(registry, blocked) is None
         assert tags(registry, blocked, "1")["privgate.outcome"] == "failed"
         problem = "this server checks by dtp-1"
-        until(lambda: problem in tags(registry, name + "-strange", strange).get("privgate.problem", ""), served)
+        until(lambda: problem in tags(registry, unknown, strange).get("privgate.problem", ""), served)
         until(lambda: served.get("/health") == (200, "ok\n"), served)
 
         # a webhook wakes it, long before its time; a forged one does not
@@ -333,10 +318,10 @@ def test_what_asks_is_checked_signed_and_moved_and_what_fails_is_not(registry, n
         until(lambda: TAG not in tags(registry, approved, "1"), served)
         registry.client.delete_webhook(hook.webhook_id)
     lines = [(e["event"], e["doing"], e["model"]) for e in audit.lines()]
-    about = {name: [said[:2] for said in lines if said[2] == name] for name in (approved, blocked, name + "-strange")}
+    about = {name: [said[:2] for said in lines if said[2] == name] for name in (approved, blocked, unknown)}
     assert about[approved] == [("asked", "promote"), ("approved", "sign"), ("released", "promote")]
     assert about[blocked] == [("asked", "promote"), ("refused", "promote")]
-    assert set(about[name + "-strange"]) == {("refused", "attend")}
+    assert set(about[unknown]) == {("refused", "attend")}
 
 
 @pytest.mark.slow

@@ -82,11 +82,15 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
     uri, n_files, claims = both(f"models:/{name}@production")
     assert (uri, n_files, claims.version) == (f"models:/{name}/{version}", 5, version)
     assert both(f"models:/{name}/{version}", target="staging")[0] == "StatementError"
-    assert both(f"models:/{name}/{unsigned}")[0] == "StatementError"
-    assert both(f"models:/{name}@absent")[0] == "RegistryError"
-    assert both(f"models:/{name}/77")[0] == "RegistryError"
-    assert both("models:/no such model/1")[0] == "RegistryError"
-    assert both(registry.client.get_model_version(name, version).source)[0] == "StatementError"
+    source = registry.client.get_model_version(name, version).source
+    for asked, why in (
+        (f"models:/{name}/{unsigned}", "StatementError"),
+        (source, "StatementError"),
+        (f"models:/{name}@absent", "RegistryError"),
+        (f"models:/{name}/77", "RegistryError"),
+        ("models:/no such model/1", "RegistryError"),
+    ):
+        assert both(asked)[0] == why, asked
     put(registry, name, version, "deep/a b.txt", b"stolen")
     assert both(f"models:/{name}@production")[0] == "DigestMismatchError"
 
@@ -97,12 +101,13 @@ def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     claims = registry.release(name, version, tmp_path)
     location = report_place.location_of(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
-    change(registry, location, f"{place}/report.json", b"{}")
-    assert "not the one that was signed" in both(f"models:/{name}/{version}", target="production")[1]
-    change(registry, location, f"{place}/evidence.dsse.json", b"{")
-    assert "no DSSE envelope" in both(f"models:/{name}/{version}", target="production")[1]
-    change(registry, location, f"{place}/evidence.dsse.json", None, "DELETE")
-    assert "evidence behind the statement" in both(f"models:/{name}/{version}", target="production")[1]
+    for file, content, method, words in (
+        ("report.json", b"{}", "PUT", "not the one that was signed"),
+        ("evidence.dsse.json", b"{", "PUT", "no DSSE envelope"),
+        ("evidence.dsse.json", None, "DELETE", "evidence behind the statement"),
+    ):
+        change(registry, location, f"{place}/{file}", content, method)
+        assert words in both(f"models:/{name}/{version}", target="production")[1]
 
 
 @pytest.mark.quick(2)
@@ -193,36 +198,24 @@ def serving():
         server.server_close()
 
 
-ROW = {
-    "name": "m",
-    "version": "1",
-    "source": "models:/m-1",
-    "creation_timestamp": 5,
-    "tags": [{"key": "a", "value": "b"}],
-}
+ROW = {"name": "m", "version": "1", "source": "models:/m-1", "creation_timestamp": 5,
+       "tags": [{"key": "a", "value": "b"}]}  # fmt: skip
 LISTS = [
-    ({"files": [{"path": "../up", "is_dir": False}]}, None),
-    ({"files": [{"path": "a/b", "is_dir": False}]}, None),
-    ({"files": [{"path": "/etc/passwd", "is_dir": False}]}, None),
-    ({"files": [{"path": "..", "is_dir": True}]}, None),
-    ({"files": [{"path": "twice", "is_dir": False}] * 2}, None),
-    ({"files": [{"path": "x"}]}, "not MLflow's"),
-    ({"files": ["x"]}, "not MLflow's"),
-    ({"files": {}}, "not MLflow's"),
-    ([], "not MLflow's"),
-    (b"<html>log in</html>", "listing"),
-]
+    *(([{"path": path, "is_dir": folder}], None) for path, folder in
+      (("../up", False), ("a/b", False), ("/etc/passwd", False), ("..", True))),
+    ([{"path": "twice", "is_dir": False}] * 2, None),
+    *((files, "not MLflow's") for files in ([{"path": "x"}], ["x"], {})),
+]  # fmt: skip
+ODD = [*(({"files": files}, says) for files, says in LISTS), ([], "not MLflow's"), (b"<html>log in</html>", "listing")]
 
 
 @pytest.mark.quick(4)
-@pytest.mark.parametrize(("listed", "says"), LISTS)
+@pytest.mark.parametrize(("listed", "says"), ODD)
 def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, says, monkeypatch):
-    server, asked = serving(lambda _: (200, listed)), []
+    server, asked, location = serving(lambda _: (200, listed)), [], "mlflow-artifacts:/1/models/m-1/artifacts"
     monkeypatch.setattr(stored_files, "download", lambda *a, **k: asked.append(a) or (_ for _ in ()).throw(KeyError))
     with pytest.raises(RegistryError if says else KeyError, match=says):
-        stored_files.stored_files(
-            rest.RestClient(server.address), "mlflow-artifacts:/1/models/m-1/artifacts"
-        ).__enter__()
+        stored_files.stored_files(rest.RestClient(server.address), location).__enter__()
     assert bool(asked) is (says is None)
 
 
@@ -338,10 +331,7 @@ def test_certificates_count_as_for_mlflows_client(serving, certificate, guard, m
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
         verify("models:/m/1", guard, tracking_uri=address)
-    for variable, value in (
-        ("MLFLOW_TRACKING_SERVER_CERT_PATH", str(certificate)),
-        ("MLFLOW_TRACKING_INSECURE_TLS", "true"),
-    ):
+    for variable, value in (("SERVER_CERT_PATH", str(certificate)), ("INSECURE_TLS", "true")):
         with monkeypatch.context() as patch:
-            patch.setenv(variable, value)
+            patch.setenv(f"MLFLOW_TRACKING_{variable}", value)
             assert rest.RestClient(address).get_model_version("m", "1").version == "1"
