@@ -90,7 +90,6 @@ def _for(  # noqa: PLR0917  private
 
 
 def _from(place: Path, option: click.Option, value: str) -> str:
-    """Return a setting; a path begins at the folder of its file."""
     names_path = isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"}
     if not names_path or "://" in value or value == "none":
         return value
@@ -100,7 +99,6 @@ def _from(place: Path, option: click.Option, value: str) -> str:
 
 
 def _private(key: str) -> bool:
-    """Whether a variable of this name has another meaning already."""
     return key in {"signing_key", "ledger_key", "key"}
 
 

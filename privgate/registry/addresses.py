@@ -135,7 +135,6 @@ def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | Non
 
 
 def _lies_below(prefix: str, uri: str) -> bool:
-    """Whether an address begins with another one, on the very host or in the very bucket that this names."""
     hosts = {urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}
     return len(hosts) == 1 and _begins(prefix, uri)
 
@@ -204,7 +203,6 @@ def _plain(uri: str) -> tuple[str, bool]:
 
 
 def _folder(uri: str) -> Path | None:
-    """Return what a path or file URI means on this machine; None where it names another."""
     if not uri.lower().startswith("file:"):
         return Path(uri).expanduser().resolve()
     parsed = urllib.parse.urlsplit(uri)

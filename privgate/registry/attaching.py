@@ -111,7 +111,6 @@ def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapp
 
 
 def _dataset(subject: Subject) -> Any:
-    """Return the training data as MLflow's run input: a name and a digest, no value of anybody."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     held = subject.digests.get("data", "")
@@ -197,7 +196,6 @@ def _decided_at(verdict: Verdict) -> datetime:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` without characters that Markdown or a terminal would act on."""
     return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
 
 

@@ -39,7 +39,6 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    """Return what libraries raise about a registry; one that is not loaded has raised nothing."""
     found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
     others = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
     for module, name in (*others, *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError"))):

@@ -83,7 +83,6 @@ def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ())
 
 
 def _is_note(content: bytes, rows: Rows) -> bool:
-    """Whether this is what MLflow notes in a copy that it loads: name and version, to every reader of YAML."""
     text = content.decode(errors="replace")
     found = _META.fullmatch(text)
     if found is None or UNPLAIN.search(text):

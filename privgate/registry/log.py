@@ -195,11 +195,7 @@ def _attach(
 
 @contextmanager
 def _as_checked(recipe: Recipe) -> Iterator[None]:
-    """Train as every check does: one thread, one process; sums in another order have another last bit.
-
-    Where a script has autologging on, this training is no version of its own. scikit-learn's settings are those of a
-    new thread, unless a source of the recipe makes them.
-    """
+    """Train as every check does: one thread, one process; sums in another order have another last bit."""
     import sklearn
     from joblib import parallel_config
     from mlflow.utils.autologging_utils import disable_autologging
@@ -223,7 +219,6 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
 
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
-    """Ask the trained model about a few records, before anything is logged; numbers as targets have no classes."""
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
@@ -235,7 +230,6 @@ def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
 
 
 def _accepted(data: TrainingData) -> dict[str, Any] | None:
-    """Return the declared domain, for the served model to refuse all else; None where some people lie outside of it."""
     domain = data.domain
     if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
         return None
@@ -244,7 +238,6 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
 
 
 def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> Release:
-    """Return the release; refuse what no check could judge, and ask what cannot be told, before anything is trained."""
     if why := recipe.refusal:
         raise SubjectError(why)
     if why := recipe.asked(data.y):
@@ -270,7 +263,6 @@ def _document(
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
-    """Return the document with whose the records are and who says so, and its digest."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # of a container without a name for its user
@@ -313,7 +305,6 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
 
 
 def _environment(recipe: Recipe) -> dict[str, Any]:
-    """Return the environment to record; refuse first what could not be loaded again."""
     named_modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
     return native.record(named_modules | sources.imported_names(recipe.snapshot))
 

@@ -177,7 +177,6 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
 
 
 def _storage_now(client: Any, name: str, version: str) -> str | None:
-    """Return where the files of a version lie; None where it is gone, which changes nothing for its copies."""
     try:
         with answering(f"reading models:/{name}/{version}"):
             return str(client.get_model_version_download_uri(name, version))

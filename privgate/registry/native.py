@@ -104,15 +104,10 @@ def _signature(example: Any, asked: Any) -> Any:
 
 
 def _alike(example: Any, asked: Any) -> bool:
-    """Return whether columns keep their types beside the candidates; a schema would refuse others."""
     return not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
 
 
 def _enforceable(dtype: Any) -> bool:
-    """Return whether MLflow's schema accepts the very column that it was read off.
-
-    Not categories, of which it makes text, nor numbers with missing values, nor times of a zone.
-    """
     return isinstance(dtype, np.dtype) or str(dtype).startswith("string")
 
 
@@ -137,11 +132,6 @@ def _log_sklearn(
 
 @contextmanager
 def _code(accepted: Any) -> Iterator[dict[str, Any]]:
-    """Give what is stored beside a model that refuses: the source, and a file where Python would write compiled code.
-
-    Compiled code would be written into the registry's own folder by whoever loads the model from there, and what is
-    verified would not be what was checked.
-    """
     if accepted is None:
         yield {}
         return
@@ -151,7 +141,6 @@ def _code(accepted: Any) -> Iterator[dict[str, Any]]:
 
 
 def _by_name() -> Any:
-    """Return the module of refusals under the name that it has where a copy of it lies beside a model."""
     name = accepted_questions.__name__.rpartition(".")[2]
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, accepted_questions.__file__)

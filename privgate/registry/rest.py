@@ -46,7 +46,6 @@ def _asked_of_environment(tracking_uri: str | None) -> str | None:
 
 
 def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
-    """Ask MLflow where it is loaded anyway: a program may have set its addresses."""
     import mlflow
 
     wanted = tracking_uri or str(mlflow.get_tracking_uri())
@@ -56,7 +55,6 @@ def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
 
 
 def _needs_mlflow() -> bool:
-    """Whether something else than a plain request is configured."""
     return bool(
         os.environ.get("MLFLOW_TRACKING_AUTH")
         or is_set("MLFLOW_TRACKING_AWS_SIGV4")

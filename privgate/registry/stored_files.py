@@ -133,7 +133,6 @@ def _client() -> Any:
 
 @contextmanager
 def _answering(doing: str) -> Iterator[None]:
-    """Turn what boto3 raises into a ``RegistryError`` that says what was being done."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -253,7 +252,6 @@ class ServedFiles:
 
 
 def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
-    """Map in threads: reading waits, and hashing lets other threads run."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(one, items))
 
@@ -300,7 +298,6 @@ def _served(client: Any, location: str) -> ServedFiles | None:
 
 
 def _local(location: str) -> Path | None:
-    """Return the folder of this machine that a location is, read as MLflow reads it; None for any other."""
     parsed = urllib.parse.urlparse(location)
     if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
         return None

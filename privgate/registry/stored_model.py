@@ -183,7 +183,6 @@ class OwnModel:
 
 
 def _served(folder: Path) -> Any:
-    """Return what MLflow serves, and trace nothing: its older versions make a database of traces where they run."""
     import mlflow.pyfunc
     from mlflow.tracing import provider
 
@@ -202,7 +201,6 @@ def _answered(way: Any, X: Any) -> bool:
 
 
 def _as_sent(X: Any, signature: Any) -> Any:
-    """Return records as a client sends them: where a schema asks for text, a column of categories is text."""
     if signature is None or not hasattr(X, "iloc"):
         return X
     kinds = {name: dtype.categories.dtype for name, dtype in X.dtypes.items() if str(dtype) == "category"}

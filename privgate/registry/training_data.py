@@ -77,8 +77,7 @@ def declare_people(data: TrainingData, stated: Any) -> TrainingData:
 
 
 def _named(data: TrainingData) -> TrainingData:
-    """Return data whose digest is known: naming them costs what they are large, and is paid where that is limited."""
-    _ = data.digest
+    _ = data.digest  # costs what the data are large, and is paid where that is limited
     return data
 
 
@@ -112,7 +111,6 @@ def _fetch_allowed(
 
 
 def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
-    """Return where artifacts of a run lie: the run's own address, which somebody chose, too."""
     _, _, named = uri.partition("runs:/")
     run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
     with answering("finding the run that holds the training data"):
@@ -148,7 +146,6 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
 
 
 def _allowed(reference: str) -> str:
-    """Return a loader's reference if the operator allows it: it runs here, with the data's credentials."""
     allowed: Sequence[str] = os.environ.get("PRIVGATE_LOADERS", "").split()
     if reference not in allowed:
         raise SubjectError(
