@@ -84,17 +84,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
 def refuse_written(uri: str, *, tracking_uri: str) -> None:
     """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
 
-    Parameters
-    ----------
-    uri : str
-        Where a run or an experiment says that its artifacts lie.
-    tracking_uri : str
-        The registry that says so.
-
-    Raises
-    ------
-    RegistryError
-        It is neither the registry's own nor listed; nothing was sent.
+    ``RegistryError``: it is neither the registry's own nor listed; nothing was sent.
     """
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):

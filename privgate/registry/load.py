@@ -84,19 +84,9 @@ class _Document(_Part):
 
 
 def check(document: Mapping[str, Any], sentence: str) -> None:
-    """Refuse a document whose values are not of the kind that reading them takes for granted.
+    """Refuse a recipe.json whose values are not of the kind that reading them takes for granted.
 
-    Parameters
-    ----------
-    document : mapping
-        Read from recipe.json.
-    sentence : str
-        What cannot be read, for the message.
-
-    Raises
-    ------
-    SubjectError
-        A key is missing, or its value is of another kind; names the first one.
+    ``SubjectError``: ``sentence``, and the first key that is missing or whose value is of another kind.
     """
     try:
         _Document.model_validate(document)
@@ -128,15 +118,10 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
 
 
 def release(document: Mapping[str, Any], sentence: str) -> Release:
-    """Return the release that the document declares.
-
-    ``SubjectError``: it is none.
-    """
+    """Return the release that the document declares, or raise a ``SubjectError``."""
     with strict_json.reading(sentence, SubjectError):
         return Release.from_payload(dict(document["release"]))
 
-
-# Loading a subject from the registry alone: everything verified by digest, nothing executed.
 
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []
@@ -305,19 +290,8 @@ def recomputed(
 ) -> dict[str, str]:
     """Return digests of model and recipe, and of the data where they are stored and this user may read them.
 
-    Parameters
-    ----------
-    uri : str
-        For messages.
-    files : StoredFiles
-        The served folder.
-    table : mapping of path -> sha256
-        Of every file there, as they were just read.
-
-    Raises
-    ------
-    DigestMismatchError
-        Files, recipe or data are not what was recorded.
+    ``files`` is the served folder, ``table`` the digests of all of it, as just read. ``DigestMismatchError``: files,
+    recipe or data are not what was recorded.
     """
     own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}

@@ -43,23 +43,10 @@ def log(
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
-    Parameters
-    ----------
-    model : any
-        A scikit-learn estimator keeps its own flavor if one of its functions is what is declared: ``predict_proba``
-        for exact probabilities, ``predict`` for labels. Anything else is stored by cloudpickle behind MLflow's generic
-        interface, which hands out the declared release.
-    name : str
-        Name of the logged model.
-    example : container
-        A few records, for the column names and types of the signature only: no value of them is stored.
-    asked : container
-        Records and candidates, as a check sends them: a schema that refuses one of them is not stored.
-    requirements : list of str
-        Pip requirements; given so that MLflow need not load the model to infer them.
-    own_classes : bool
-        The model may hold classes of a script, which only cloudpickle can store.
-    serving : Serving
+    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else is stored
+    by cloudpickle behind MLflow's generic interface, which hands out the declared release; so are ``own_classes`` of a
+    script. ``example`` gives names and types of columns alone; a schema that refuses a record of ``asked`` is not
+    stored.
     """
     if function := _function(model, serving):
         signature = _signature(example, asked) if _alike(example, asked) else None
@@ -240,18 +227,7 @@ _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 
 
 def record(imported: Iterable[str]) -> dict[str, Any]:
-    """Return the Python version and the installed versions of what a recipe imports.
-
-    Parameters
-    ----------
-    imported : iterable of str
-        Top-level module names.
-
-    Returns
-    -------
-    dict
-        ``{"python": "3.11.9", "packages": {distribution: version}}``; modules of no installed distribution are absent.
-    """
+    """Return ``{"python": "3.11.9", "packages": {distribution: version}}`` of what a recipe imports."""
     names = {*providing(imported), *_BASE}
     versions = {name: version for name in sorted(names) if (version := installed(name)) is not None}
     return {"python": platform.python_version(), "packages": versions}

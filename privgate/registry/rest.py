@@ -112,8 +112,7 @@ def _authorization() -> str:
 
 # Reading a model version over HTTP without MLflow, whose import takes longer than everything else in a verification.
 #
-# Address and credentials are those of MLflow's client (``http_settings``). Names that it escapes or refuses are left
-# to it, so that both ways give the same answers.
+# Names that MLflow's client escapes or refuses are left to it, so that both ways give the same answers.
 
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 _MOST_FILES = 100_000  # of a model
@@ -165,13 +164,7 @@ class RestRun:
 
 
 class RestClient:
-    """What a verification asks a registry, by the methods of MLflow's client.
-
-    Parameters
-    ----------
-    tracking_uri : str
-        From ``http_settings.address_for``.
-    """
+    """What a verification asks a registry, by the methods of MLflow's client, at the address of ``address_for``."""
 
     def __init__(self, tracking_uri: str) -> None:
         self.tracking_uri = tracking_uri

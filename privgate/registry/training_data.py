@@ -197,23 +197,8 @@ class Kept:
 def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
     """Store the data, or find them where they are, and give what is read back: that is to be trained on.
 
-    Parameters
-    ----------
-    data : TrainingData
-        Data with a source or a loader are never copied anywhere: only a reference and their digest leave.
-    store : str or Path, optional
-        Folder or URI to write them below; "artifacts" uploads them with the run.
-    uri : str, optional
-        Folder that ``TrainingData.save`` wrote, anywhere MLflow can download from; nothing is uploaded then.
-    tracking_uri : str, optional
-        Where ``uri`` is resolved.
-
-    Raises
-    ------
-    UsageError
-        Nobody said where they may be kept.
-    DigestMismatchError
-        What lies there is not the data given.
+    Data with a source or a loader are never copied anywhere: only a reference and their digest leave. ``UsageError``:
+    nobody said where they may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
