@@ -1,6 +1,5 @@
 """The command line: parse, call, print, exit. One file a command family, imported when it is called."""
 
-import functools
 import os
 from importlib import import_module
 from pathlib import Path
@@ -115,15 +114,13 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     command = cli.get_command(ctx, name)
     if command is None:
         return
-    every = functools.partial(_every, ctx)
+
+    def every() -> dict[str, Any]:  # imports them all
+        return {known: cli.get_command(ctx, known) for known in COMMANDS}
+
     made, used = config.defaults(name, command, os.environ, Path(), every)
     ctx.default_map = {name: made}
     if made.get("quiet"):  # the file may ask for it
         console.end()
     if used:
         click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)
-
-
-def _every(ctx: click.Context) -> dict[str, click.Command]:
-    found = ((name, cli.get_command(ctx, name)) for name in COMMANDS)
-    return {name: command for name, command in found if command is not None}

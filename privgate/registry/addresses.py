@@ -15,7 +15,7 @@ from pathlib import Path
 from privgate.errors import RegistryError, SubjectError
 from privgate.subject.sources import check_path
 
-# Which addresses are read on a stranger's word: whoever logs a model says where its data and files lie.
+# Whoever logs a model says where its data and files lie.
 #
 # The checker, the signer and the verifier read them outside any box, from their own place in the network and with
 # their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
@@ -43,10 +43,7 @@ _WORLD = ipaddress.IPv6Network("2000::/3")
 
 
 def refuse_data(uri: str) -> None:
-    """Refuse an address of training data that nobody allowed to be read.
-
-    ``SubjectError``: says what to set.
-    """
+    """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
     scheme, plain = _plain(uri)
     listed = _listed()
     stored = listed is None and (scheme in {"", "file"} or _is_store(uri))

@@ -9,12 +9,10 @@ from pathlib import Path
 from privgate import digest
 from privgate.errors import DigestMismatchError, SubjectError
 
-# ========================================= ======================================================================
 # ``privgate/recipe.json`` in the served folder: recipe, data reference, digests, environment, release
 # ``privgate/src/<digest>/…`` in the served folder: the recipe's source snapshot, in import layout
 # ``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
 # ``privgate_data/<digest>/…`` the training data where ``store="artifacts"``; an artifact of the *run*
-# ========================================= ======================================================================
 #
 # Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below
 # ``privgate/``. ``files`` covers every file of the served folder, without exception; it is what a statement signs.

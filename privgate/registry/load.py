@@ -17,7 +17,7 @@ from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import layout, training_data
 from privgate.registry import native as environment
-from privgate.registry.client import connect, download, remember_address
+from privgate.registry.client import ADDRESSES, connect, download
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.stored_files import StoredFiles, stored_files
@@ -114,13 +114,8 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
     for key in needed.get(document["data"]["kind"], ()):
         if not document["data"].get(key):
             raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")
-    release(document, sentence)
-
-
-def release(document: Mapping[str, Any], sentence: str) -> Release:
-    """Return the release that the document declares, or raise a ``SubjectError``."""
     with strict_json.reading(sentence, SubjectError):
-        return Release.from_payload(dict(document["release"]))
+        Release.from_payload(dict(document["release"]))
 
 
 # the copies live as long as this process: workers open models and import sources from them
@@ -149,7 +144,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """
     client = connect(tracking_uri)
     target = named(client, uri)
-    remember_address(target.model_id, client)
+    ADDRESSES[target.model_id] = str(client.tracking_uri)
     with stored_files(client, target.storage) as stored:  # before anything large is fetched
         if layout.RECIPE not in stored.names():
             raise SubjectError(no_recipe(uri))
@@ -210,7 +205,11 @@ def _pickled(files: Iterable[Path]) -> Iterator[str]:
 def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:
     recorded = document["environment"]
     differences = environment.differences(recorded)
-    agrees = Precondition("environment", "passed", "the recorded environment is the present one")
+    found = Precondition("environment", "passed", "the recorded environment is the present one")
+    if differences:
+        more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
+        sentence = f"the environment is not the recorded one: {'; '.join(differences[:5])}{more}"
+        found = Precondition("environment", "warned", sentence, {"differences": differences})
     return {
         "model_id": target.model_id,
         "source": target.source,
@@ -219,18 +218,8 @@ def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, A
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},
-        "preconditions": [_differs(differences) if differences else agrees],
+        "preconditions": [found],
     }
-
-
-def _differs(differences: list[str]) -> Precondition:
-    return Precondition(
-        "environment",
-        "warned",
-        f"the environment is not the recorded one: {'; '.join(differences[:5])}"
-        + (f" and {len(differences) - 5} more" if len(differences) > 5 else ""),
-        {"differences": differences},
-    )
 
 
 def no_recipe(uri: str) -> str:

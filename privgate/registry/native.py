@@ -21,8 +21,6 @@ from privgate.subject.libraries import providing, skops_io
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
-# Storing a trained model by the flavor that opens it natively again, such that MLflow serves what is declared.
-
 
 @dataclass(frozen=True, eq=False)
 class Serving:
@@ -49,7 +47,9 @@ def log(
     stored.
     """
     if function := _function(model, serving):
-        signature = _signature(example, asked) if _alike(example, asked) else None
+        # a schema would refuse candidates beside which a column has another type
+        alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
+        signature = _signature(example, asked) if alike else None
         options = {"name": name, "signature": signature, "pip_requirements": requirements}
         accepted, options["pyfunc_predict_fn"] = serving.accepted, function
         return _log_sklearn(model, None if own_classes else _skops_types(model), accepted, options)
@@ -79,7 +79,9 @@ def _signature(example: Any, asked: Any) -> Any:
     # a schema would turn texts into a frame, which no text pipeline reads
     if isinstance(example, list) or getattr(example, "ndim", 2) == 1:
         return None
-    if hasattr(example, "iloc") and not all(_enforceable(dtype) for dtype in example.dtypes):
+    # nor does it accept categories, numbers with missing values or times of a zone, off which it was read
+    kinds = example.dtypes if hasattr(example, "iloc") else ()
+    if not all(isinstance(kind, np.dtype) or str(kind).startswith("string") for kind in kinds):
         return None
     try:
         made = infer_signature(example)
@@ -88,14 +90,6 @@ def _signature(example: Any, asked: Any) -> Any:
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
     return None if any(isinstance(kind, AnyType) for kind in made.inputs.input_types()) else made
-
-
-def _alike(example: Any, asked: Any) -> bool:
-    return not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
-
-
-def _enforceable(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) or str(dtype).startswith("string")
 
 
 def _log_sklearn(

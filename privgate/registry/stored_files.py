@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -25,22 +25,6 @@ from privgate.registry.rest import OddNameError, RestClient, artifact_root
 _AT_ONCE = 8  # downloads
 _CHUNK = 1 << 20  # bytes
 _MOST_FILES = 100_000  # of a model
-
-
-class StoredFiles(Protocol):
-    """Files below a location, wherever they lie."""
-
-    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file."""
-
-    def names(self) -> list[str]:
-        """Return the paths of all files, sorted."""
-
-    def read(self, path: str) -> bytes:
-        """Return a file's bytes."""
-
-    def copy_to(self, folder: Path) -> None:
-        """Write every file below ``folder``, which is empty."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +86,7 @@ class RemoteFiles:
                     written.write(chunk)
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes.
-
-        ``SubjectError``: the file is longer than any report.
-        """
+        """Return a file's bytes. ``SubjectError``: the file is longer than any report."""
         content = bytearray()
         with answering(f"reading {path} at {self.location}"):
             for chunk in self.chunks(path):
@@ -175,6 +156,9 @@ class BucketFiles(RemoteFiles):
             body = self._s3.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"]
             while chunk := body.read(_CHUNK):
                 yield chunk
+
+
+StoredFiles = FolderFiles | RemoteFiles
 
 
 def _client() -> Any:

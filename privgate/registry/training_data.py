@@ -24,8 +24,6 @@ from privgate.subject import storing
 from privgate.subject.data import TrainingData
 from privgate.subject.sources import check_path
 
-# Training data that a recipe refers to: fetched from where this gate may read, verified, and read.
-
 _WEB = ("http:", "https:")
 
 
@@ -156,8 +154,6 @@ def _allowed(reference: str) -> str:
     return reference
 
 
-# Where the training data is kept, and how a recipe refers to it; ``data_read`` reads what it refers to.
-
 Reference = dict[str, Any]
 
 #: ``store=``: upload with the run
@@ -229,10 +225,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
 
 
 def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
-    """Refuse data in memory of which nobody has said where they may be kept.
-
-    ``UsageError``: says what can be given.
-    """
+    """Refuse data in memory of which nobody has said where they may be kept. ``UsageError``: says what can be given."""
     if data.loader is None and data.source is None and store is None and uri is None:
         raise UsageError(
             "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
@@ -282,10 +275,7 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
 
 
 def refuse_new_labels(data: TrainingData) -> None:
-    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability.
-
-    ``SubjectError``: there are some.
-    """
+    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
     new = ~np.isin(data.candidates[1], data.classes())
