@@ -89,10 +89,7 @@ def attach(
 
 
 def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
-    """Refuse a subject whose report could not be attached, before anything is trained.
-
-    ``RegistryError``: the artifacts of its run lie neither with the registry nor where the operator says.
-    """
+    """Refuse, before anything is trained, a subject whose report would lie neither with the registry nor as listed."""
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
         reports.refuse_elsewhere(connect(tracking_uri or ADDRESSES.get(model_id)), model_id)

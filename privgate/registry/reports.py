@@ -94,11 +94,13 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
         wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
         if policy is not None:
             wanted = [p for p in wanted if p.partition("/")[0] == layout.path_part(policy)]
-        try:
-            found = [strict_json.loads(stored.read(place := path), LARGE) for path in wanted]
-        except DocumentError as exc:
-            raise SubjectError(f"{place} attached to {uri} {exc}") from exc
-    documents = [d for d in found if isinstance(d, dict)]
+        documents = []
+        for path in wanted:
+            try:
+                document = strict_json.loads(stored.read(path), LARGE)
+            except DocumentError as exc:
+                raise SubjectError(f"{path} attached to {uri} {exc}") from exc
+            documents += [document] if isinstance(document, dict) else []
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
         raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
