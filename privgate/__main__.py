@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from privgate.cli import cli, ending
+from privgate.cli import cli, console
 
 #: what the process and those it starts are told, unless their environment says otherwise
 SETTINGS = {
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None, command: click.Command = cli) -> No
 
 def run(arguments: list[str] | None = None, command: click.Command = cli) -> int:
     """Run a command line and return the exit code."""
-    return ending.run(command, arguments, str(command.name))
+    return console.run(command, arguments, str(command.name))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _MAIN = f'''"""``privgate-verify`` and ``python -m {MADE}``."""
 
 import sys
 
-from {MADE}.cli.ending import run
+from {MADE}.cli.console import run
 from {MADE}.cli.verify import verify
 
 

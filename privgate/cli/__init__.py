@@ -1,6 +1,5 @@
 """The command line: parse, call, print, exit. One file a command family, imported when it is called."""
 
-import functools
 import os
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),
     "sign": ("sign", "Sign a report: evidence and verdict statements; meant for another user than check."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
-    "revoke": ("revoke", "Let a statement count no longer: whatever was released on it no longer verifies."),
+    "revoke": ("keys", "Let a statement count no longer: whatever was released on it no longer verifies."),
     "serve": ("serve", "Check what asks for it in the registry, hand it to the signer, move the alias; sweep."),
     "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
     "keys": ("keys", "Make, show, rotate and revoke signing keys."),
@@ -75,9 +74,9 @@ class _Lazy(click.Group):
         quiet = os.environ.get("PRIVGATE_QUIET", "").lower() in {"1", "t", "true", "y", "yes", "on"}
         named = next((name for name in LONG if name.split() == args[: name.count(" ") + 1]), "")
         if named and not quiet and not {"--quiet", "--help", "-h"} & {*args}:
-            from privgate.cli import heartbeat
+            from privgate.cli import console
 
-            heartbeat.begin(f"{named}: reading libraries and what was named")
+            console.begin(f"{named}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,22 +108,19 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
     environment.
     """
-    from privgate.cli import config, heartbeat
+    from privgate.cli import config, console
 
     name = str(ctx.invoked_subcommand)
     command = cli.get_command(ctx, name)
     if command is None:
         return
-    every = functools.partial(_every, ctx)
+
+    def every() -> dict[str, Any]:  # imports them all
+        return {known: cli.get_command(ctx, known) for known in COMMANDS}
+
     made, used = config.defaults(name, command, os.environ, Path(), every)
     ctx.default_map = {name: made}
     if made.get("quiet"):  # the file may ask for it
-        heartbeat.end()
+        console.end()
     if used:
         click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)
-
-
-def _every(ctx: click.Context) -> dict[str, click.Command]:
-    """Return every command by its name; imports them all."""
-    found = ((name, cli.get_command(ctx, name)) for name in COMMANDS)
-    return {name: command for name, command in found if command is not None}

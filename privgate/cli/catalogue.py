@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from privgate.cli.heartbeat import WIDTH
+from privgate.cli.console import WIDTH
 from privgate.errors import UsageError
 
 
 def _documentation(thing: Any) -> str:
-    """Return the page of one entry: its module's docstring, then its class's; or a rule's class's alone."""
     kind = thing if inspect.isclass(thing) else type(thing)
     module = inspect.getdoc(inspect.getmodule(kind)) or ""
     own = inspect.getdoc(kind) or ""

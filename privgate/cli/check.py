@@ -131,7 +131,6 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
 
 
 def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
-    """Set the alias to what was checked; with the guard's configuration only if a statement about it counts."""
     from privgate import registry
 
     if settings["config"] is not None:
@@ -142,7 +141,6 @@ def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
-    """Return the guard, a client and the model's name, if the guard releases it by the policy that was asked for."""
     from privgate.guard.guard_config import Guard
     from privgate.registry.client import connect
     from privgate.registry.named import named
@@ -154,7 +152,6 @@ def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, st
 
 
 def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
-    """Set the alias if a statement that counts lets it be set, by the policy that was asked for."""
     from privgate.guard.verifying import verify
     from privgate.registry.attaching import move
 
@@ -165,7 +162,6 @@ def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _told(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
-    """Say which version has the alias; nothing waits for a signature any more."""
     with contextlib.suppress(OSError):
         (Path(settings["report_dir"]).expanduser() / WAITING).unlink()
     said = f"promoted: {uri} is now @{alias}"
@@ -177,7 +173,6 @@ def _told(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
-    """Return what only this user's key makes of a written report and of what was asked: nobody else plants a report."""
     from privgate.training import ledger
 
     key = ledger.given_key(None) or ledger.own_key()
@@ -188,7 +183,6 @@ def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
 
 
 def _waits(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Note that an approved report waits for its signature."""
     folder = Path(settings["report_dir"]).expanduser()
     with contextlib.suppress(OSError):  # without the note a rerun checks again
         (folder / WAITING).write_text(_mac(_exact(subject), alias, settings, folder), encoding="utf-8")
@@ -201,8 +195,7 @@ def _exact(subject: Subject) -> str:
 def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
     """Return the version whose approved report waits in the report's folder for its signature; its nonce is asked.
 
-    None unless this command made that report, less than a day ago, asked for the same. A note is good for one more try:
-    whoever signs may refuse, and then a check is due.
+    A note is good for one more try: whoever signs may refuse, and then a check is due.
     """
     from privgate import registry
     from privgate.report import report_schema
@@ -264,7 +257,6 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
 
 
 def _without_secrets() -> dict[str, str]:
-    """Return this process's environment without what only the gate may know; a recipe names no address of its own."""
     from privgate.registry.addresses import VARIABLE
 
     secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
@@ -272,7 +264,6 @@ def _without_secrets() -> dict[str, str]:
 
 
 def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
-    """Refuse, before anything is trained, an alias that could not be set whatever the verdict."""
     if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
         raise UsageError(
             f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
@@ -317,7 +308,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     if settings["form"] == "text":
-        console.print_document(document, folder / "report.html")
+        options.print_decision(document, folder / "report.html")
     else:
         click.echo(report.render(document, settings["form"]), nl=False)
     if attach:

@@ -22,6 +22,8 @@ from privgate.errors import UsageError
 #: commands that take their defaults from a file
 CONFIGURED = ("check", "promote", "advise", "report", "compare", "policy", "dp", "demo")
 FILE = "privgate.yaml"
+#: variables of these names are no options
+_OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
@@ -42,21 +44,8 @@ def defaults(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return click's default map of the called command, and which settings the file gave.
 
-    Parameters
-    ----------
-    name, command
-        What was called.
-    environ : mapping
-        Where ``PRIVGATE_<OPTION>`` stands.
-    folder : Path
-        Where the file is looked for.
-    every : callable
-        Gives every command of privgate, so that a key for another one is no mistake; asked where there is a file.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or a key of it is no option of any command.
+    ``every`` gives all commands of privgate, so that a key for another one is no mistake. ``UsageError``: the file
+    cannot be read, or a key of it is no option of any command.
     """
     used: list[str] = []
     place, given = _settings(folder, every) if name in CONFIGURED else (folder, {})
@@ -81,7 +70,7 @@ def _for(  # noqa: PLR0917  private
             plain = isinstance(value, bool | list) or value is None
             found[str(option.name)] = value if plain else _from(at, option, str(value))
             used.append(name)
-        if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and not _private(key):
+        if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
             found[str(option.name)] = text.split(",") if option.multiple else text
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
@@ -90,18 +79,12 @@ def _for(  # noqa: PLR0917  private
 
 
 def _from(place: Path, option: click.Option, value: str) -> str:
-    """Return a setting; a path begins at the folder of its file."""
     names_path = isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"}
     if not names_path or "://" in value or value == "none":
         return value
     path = place / Path(value).expanduser()
     shipped = option.name == "policy_name" and not path.is_file() and Path(value).name == value
     return value if shipped and not value.endswith((".yaml", ".yml")) else str(path)
-
-
-def _private(key: str) -> bool:
-    """Whether a variable of this name has another meaning already."""
-    return key in {"signing_key", "ledger_key", "key"}
 
 
 def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:

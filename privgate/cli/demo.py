@@ -98,7 +98,8 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
     verdict = with_context(verdict, subject, fleet, STATED)
     report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
-    console.print_decision(json.loads((place / "report.json").read_text(encoding="utf-8")), place / "report.html")
+    document = json.loads((place / "report.json").read_text(encoding="utf-8"))
+    options.print_decision(document, place / "report.html", reasons=True)
     registry.attach(subject, place, verdict, tracking_uri=store)
     if verdict.approved:
         registry.promote(subject, "production", tracking_uri=store)

@@ -130,7 +130,6 @@ def init(*, folder: Path, base: str, data: str | None, tracking_uri: str | None,
 
 
 def _suite(data: str, tracking_uri: str | None) -> str:
-    """Return the suite of a model's training data; without a declared domain a draft, which a person has to confirm."""
     from privgate import Subject
     from privgate.controls import suites
 

@@ -2,23 +2,41 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
+from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.context_stated import hash_key
 from privgate.policy import Policy
+from privgate.report import plain_formats
+from privgate.report.report_schema import read
 from privgate.run.run import Budget, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
+from privgate.verdict import Outcome
 
-__all__ = ["CheckInputs", "Grouped", "build", "duration", "hash_key", "policy", "print_plan", "run", "subject"]
+__all__ = [
+    "CheckInputs",
+    "Grouped",
+    "build",
+    "duration",
+    "hash_key",
+    "policy",
+    "print_decision",
+    "print_plan",
+    "run",
+    "subject",
+]
+
+_COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,7 +197,7 @@ def run(command: F) -> F:
 def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckInputs:
     """Return policy, subject and fleet; the policy first, then whatever is written: unusable ones cost nothing."""
     from privgate import registry
-    from privgate.cli import console, outputs
+    from privgate.cli import outputs
 
     if settings["mode"] != "all":
         warnings.warn(
@@ -272,7 +290,6 @@ def print_plan(run: CheckInputs) -> int:
     """Print what a check would cost and what it can never conclude; the few trainings for it are remembered."""
     from privgate.advice.search import search_command
     from privgate.check.plan import costs
-    from privgate.cli import console
 
     planned = costs(run.policy, run.subject, fleet=run.fleet, limits=run.limits)
     for line in planned.said:
@@ -280,3 +297,15 @@ def print_plan(run: CheckInputs) -> int:
     if not planned.ends and (command := search_command(run.subject, run.policy)):
         console.say(f"if it refuses: {command}")
     return 0
+
+
+def print_decision(document: Mapping[str, Any], where: Path, *, reasons: bool = False) -> None:
+    """Print the decision, one line a finding, worst first, or only ``reasons`` for it, and where the report is.
+
+    Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
+    """
+    found = read(document)
+    click.secho(console.wrapped(console.plain(plain_formats.headline(found))), fg=_COLORS[found.outcome], bold=True)
+    for line in plain_formats.reasons(found) if reasons else plain_formats.lines(found):
+        console.say(line)
+    click.echo(f"  report: {where}")

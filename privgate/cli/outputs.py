@@ -31,10 +31,7 @@ def folder(path: str | os.PathLike[str], option: str) -> Path:
 
 
 def file(path: str | os.PathLike[str], option: str) -> Path:
-    """Return a file that can be written; what it holds stays until it is.
-
-    ``UsageError``: as ``folder``.
-    """
+    """Return a file that can be written; what it holds stays until it is. ``UsageError``: as ``folder``."""
     place = Path(path).expanduser()
     fresh = not place.exists()
     try:
@@ -49,10 +46,7 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
 
 
 def ledger(where: str | None) -> None:
-    """Try the ledger's folder.
-
-    ``UsageError``: it cannot be written.
-    """
+    """Try the ledger's folder. ``UsageError``: it cannot be written."""
     from privgate.training.ledger import Ledger
 
     opened = Ledger(where)

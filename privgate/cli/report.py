@@ -115,10 +115,7 @@ def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:
 
 
 def read(source: Path) -> dict[str, Any]:
-    """Return a report document from a file.
-
-    ``SubjectError``: the file cannot be read, or is no JSON object.
-    """
+    """Return a report document from a file. ``SubjectError``: the file cannot be read, or is no JSON object."""
     try:
         document = strict_json.read(source, LARGE)
     except OSError as exc:

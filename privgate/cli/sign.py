@@ -10,17 +10,6 @@ from privgate.cli import outputs, shared
 from privgate.errors import ExitCode, RegistryError, UsageError
 
 
-def key_options(command: Any) -> Any:
-    """Add the ways to give a signing key."""
-    for option in (
-        click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, mode 600."),
-        click.option("--signer-command", metavar="CMD", help="Signs stdin, writes the signature in base64."),
-        click.option("--key-id", metavar="ID", help="Id of the key that the signer command uses."),
-    ):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("out_dir", required=False, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--renew", metavar="URI", help="Sign the stored evidence of this version again, after a key was rotated.")
@@ -37,7 +26,9 @@ def key_options(command: Any) -> Any:
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
-@key_options
+@click.option("--key-id", metavar="ID", help="Id of the key that the signer command uses.")
+@click.option("--signer-command", metavar="CMD", help="Signs stdin, writes the signature in base64.")
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, mode 600.")
 def sign(
     *,
     out_dir: Path | None,

@@ -93,7 +93,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.guard.verifying import approved_report
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to, refuse_unattachable
-    from privgate.registry.report_place import refuse_place
+    from privgate.registry.reports import refuse_place
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))

@@ -11,7 +11,7 @@ from privgate.guard.release_table import Earlier
 from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.guard.truststore import ROLES, Key, TrustStore
-from privgate.registry import report_place
+from privgate.registry import reports
 from privgate.registry.client import answering
 from privgate.registry.named import oddity
 from privgate.registry.stored_files import stored_files
@@ -257,7 +257,7 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )
     try:
-        place = report_place.location_of(client, model_id)
+        place = reports.location_of(client, model_id)
     except SubjectError as exc:
         raise StatementError(gone) from exc
     with stored_files(client, place) as files:

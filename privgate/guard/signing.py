@@ -20,7 +20,7 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
-from privgate.registry import report_place
+from privgate.registry import reports
 from privgate.registry.client import answering, connect
 from privgate.registry.load import recomputed
 from privgate.registry.named import named, oddity
@@ -403,11 +403,11 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{report_place.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
+    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        report_place.keep(client, claims.model_id, Path(folder), place)
+        reports.keep(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:

@@ -15,7 +15,7 @@ from pathlib import Path
 from privgate.errors import RegistryError, SubjectError
 from privgate.subject.sources import check_path
 
-# Which addresses are read on a stranger's word: whoever logs a model says where its data and files lie.
+# Whoever logs a model says where its data and files lie.
 #
 # The checker, the signer and the verifier read them outside any box, from their own place in the network and with
 # their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
@@ -43,10 +43,7 @@ _WORLD = ipaddress.IPv6Network("2000::/3")
 
 
 def refuse_data(uri: str) -> None:
-    """Refuse an address of training data that nobody allowed to be read.
-
-    ``SubjectError``: says what to set.
-    """
+    """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
     scheme, plain = _plain(uri)
     listed = _listed()
     stored = listed is None and (scheme in {"", "file"} or _is_store(uri))
@@ -84,17 +81,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
 def refuse_written(uri: str, *, tracking_uri: str) -> None:
     """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
 
-    Parameters
-    ----------
-    uri : str
-        Where a run or an experiment says that its artifacts lie.
-    tracking_uri : str
-        The registry that says so.
-
-    Raises
-    ------
-    RegistryError
-        It is neither the registry's own nor listed; nothing was sent.
+    ``RegistryError``: it is neither the registry's own nor listed; nothing was sent.
     """
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
@@ -135,7 +122,6 @@ def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | Non
 
 
 def _lies_below(prefix: str, uri: str) -> bool:
-    """Whether an address begins with another one, on the very host or in the very bucket that this names."""
     hosts = {urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}
     return len(hosts) == 1 and _begins(prefix, uri)
 
@@ -204,7 +190,6 @@ def _plain(uri: str) -> tuple[str, bool]:
 
 
 def _folder(uri: str) -> Path | None:
-    """Return what a path or file URI means on this machine; None where it names another."""
     if not uri.lower().startswith("file:"):
         return Path(uri).expanduser().resolve()
     parsed = urllib.parse.urlsplit(uri)

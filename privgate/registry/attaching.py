@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
-from privgate.registry import layout, report_place
-from privgate.registry.client import address_of, answering, connect
+from privgate.registry import layout, reports
+from privgate.registry.client import ADDRESSES, answering, connect
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
@@ -63,16 +63,16 @@ def attach(
     model_id = subject.detail.get("model_id")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
-    client = connect(tracking_uri or address_of(str(subject.detail.get("model_id"))))
+    client = connect(tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id"))))
     policy = str(verdict.policy.get("name", "policy"))
-    place = report_place.folder_of(str(model_id), policy)
+    place = reports.folder_of(str(model_id), policy)
     suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
     named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        run_id = report_place.keep(client, str(model_id), Path(t), place)
+        run_id = reports.keep(client, str(model_id), Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
@@ -82,18 +82,17 @@ def attach(
                 client.set_model_version_tag(subject.name, subject.version, key, tags[key])
             experiment = client.get_run(run_id).info.experiment_id
             link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
-            _describe(client, subject, f"{_headline(verdict, policy)}; [report]({link})", out_dir)
+            day = _decided_at(verdict).date().isoformat()
+            head = f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}; [report]({link})"
+            _describe(client, subject, head, out_dir)
     return place
 
 
 def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
-    """Refuse a subject whose report could not be attached, before anything is trained.
-
-    ``RegistryError``: the artifacts of its run lie neither with the registry nor where the operator says.
-    """
+    """Refuse, before anything is trained, a subject whose report would lie neither with the registry nor as listed."""
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
-        report_place.refuse_elsewhere(connect(tracking_uri or address_of(model_id)), model_id)
+        reports.refuse_elsewhere(connect(tracking_uri or ADDRESSES.get(model_id)), model_id)
 
 
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
@@ -111,7 +110,6 @@ def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapp
 
 
 def _dataset(subject: Subject) -> Any:
-    """Return the training data as MLflow's run input: a name and a digest, no value of anybody."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     held = subject.digests.get("data", "")
@@ -166,11 +164,6 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
     }
 
 
-def _headline(verdict: Verdict, policy: str) -> str:
-    day = _decided_at(verdict).date().isoformat()
-    return f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}"
-
-
 def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
     """Write the summary as the version's description, unless somebody wrote one of their own."""
     present = client.get_model_version(subject.name, subject.version).description or ""
@@ -197,7 +190,6 @@ def _decided_at(verdict: Verdict) -> datetime:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` without characters that Markdown or a terminal would act on."""
     return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
 
 
@@ -232,7 +224,7 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, fo
     """
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
-    address = tracking_uri or address_of(str(subject.detail.get("model_id")))
+    address = tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id")))
     client = connect(address)
     uri = f"models:/{subject.name}/{subject.version}"
     present = named(client, uri)

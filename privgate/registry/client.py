@@ -14,10 +14,10 @@ from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.addresses import refuse_files
 from privgate.registry.rest import SKIPPED
 
-# where each loaded model came from; kept here and not in the subject, because addresses may hold passwords
-_ADDRESSES: dict[str, str] = {}
-# registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
-_EXPERIMENTS: dict[str, str] = {}
+#: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
+ADDRESSES: dict[str, str] = {}
+#: registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
+EXPERIMENTS: dict[str, str] = {}
 
 
 @contextmanager
@@ -39,7 +39,6 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    """Return what libraries raise about a registry; one that is not loaded has raised nothing."""
     found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
     others = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
     for module, name in (*others, *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError"))):
@@ -106,26 +105,6 @@ def reader(tracking_uri: str | None = None) -> Any:
     if address is None:
         return connect(tracking_uri)
     return RestClient(address)
-
-
-def remember_address(model_id: str, client: Any) -> None:
-    """Remember where a logged model was found."""
-    _ADDRESSES[model_id] = str(client.tracking_uri)
-
-
-def remember_experiment(tracking_uri: str, experiment_id: str) -> None:
-    """Log our own runs for this registry to an experiment from now on."""
-    _EXPERIMENTS[tracking_uri] = experiment_id
-
-
-def experiment_of(tracking_uri: str | None) -> str | None:
-    """Return the experiment of a registry that ``local_registry`` made in this process; None: MLflow decides."""
-    return _EXPERIMENTS.get(tracking_uri or "")
-
-
-def address_of(model_id: str) -> str | None:
-    """Return where a logged model was found in this process, or None."""
-    return _ADDRESSES.get(model_id)
 
 
 @contextmanager
@@ -208,5 +187,5 @@ def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
         client = connect(uri, make=True)
         known = client.get_experiment_by_name(experiment)
         made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
-    remember_experiment(uri, str(made or known.experiment_id))
+    EXPERIMENTS[uri] = str(made or known.experiment_id)
     return uri

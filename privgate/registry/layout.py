@@ -9,14 +9,10 @@ from pathlib import Path
 from privgate import digest
 from privgate.errors import DigestMismatchError, SubjectError
 
-# Where privgate keeps things around a logged model, and which files a digest covers.
-#
-# ========================================= ======================================================================
 # ``privgate/recipe.json`` in the served folder: recipe, data reference, digests, environment, release
 # ``privgate/src/<digest>/…`` in the served folder: the recipe's source snapshot, in import layout
 # ``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
 # ``privgate_data/<digest>/…`` the training data where ``store="artifacts"``; an artifact of the *run*
-# ========================================= ======================================================================
 #
 # Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below
 # ``privgate/``. ``files`` covers every file of the served folder, without exception; it is what a statement signs.
@@ -53,17 +49,7 @@ def model_files(root: Path) -> dict[str, str]:
 
 
 def all_files(root: Path, *, mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
-    """Return ``path -> sha256`` of every file of a served folder.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of a logged model.
-    mapped : callable
-        As in ``digest.of_files``.
-    rows : collection of (name, version)
-        What MLflow's own note may name.
-    """
+    """Return ``path -> sha256`` of every file of a served folder; ``rows`` are what MLflow's own note may name."""
     return _table(root, (), mapped, rows)
 
 
@@ -83,7 +69,6 @@ def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ())
 
 
 def _is_note(content: bytes, rows: Rows) -> bool:
-    """Whether this is what MLflow notes in a copy that it loads: name and version, to every reader of YAML."""
     text = content.decode(errors="replace")
     found = _META.fullmatch(text)
     if found is None or UNPLAIN.search(text):
@@ -122,10 +107,7 @@ def path_part(text: str) -> str:
 
 
 def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
-    """Raise on the first difference between two tables of files.
-
-    ``DigestMismatchError``: a file was changed, is missing, or was added; the sentence names it.
-    """
+    """Raise ``DigestMismatchError`` that names the first file which was changed, is missing, or was added."""
     for name in sorted(recorded.keys() | found.keys()):
         if name not in found:
             raise DigestMismatchError(f"{what} file {name!r} is missing; it was recorded with the recipe")

@@ -17,7 +17,7 @@ from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import layout, training_data
 from privgate.registry import native as environment
-from privgate.registry.client import connect, download, remember_address
+from privgate.registry.client import ADDRESSES, connect, download
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.stored_files import StoredFiles, stored_files
@@ -84,19 +84,9 @@ class _Document(_Part):
 
 
 def check(document: Mapping[str, Any], sentence: str) -> None:
-    """Refuse a document whose values are not of the kind that reading them takes for granted.
+    """Refuse a recipe.json whose values are not of the kind that reading them takes for granted.
 
-    Parameters
-    ----------
-    document : mapping
-        Read from recipe.json.
-    sentence : str
-        What cannot be read, for the message.
-
-    Raises
-    ------
-    SubjectError
-        A key is missing, or its value is of another kind; names the first one.
+    ``SubjectError``: ``sentence``, and the first key that is missing or whose value is of another kind.
     """
     try:
         _Document.model_validate(document)
@@ -124,19 +114,9 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
     for key in needed.get(document["data"]["kind"], ()):
         if not document["data"].get(key):
             raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")
-    release(document, sentence)
-
-
-def release(document: Mapping[str, Any], sentence: str) -> Release:
-    """Return the release that the document declares.
-
-    ``SubjectError``: it is none.
-    """
     with strict_json.reading(sentence, SubjectError):
-        return Release.from_payload(dict(document["release"]))
+        Release.from_payload(dict(document["release"]))
 
-
-# Loading a subject from the registry alone: everything verified by digest, nothing executed.
 
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []
@@ -164,7 +144,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """
     client = connect(tracking_uri)
     target = named(client, uri)
-    remember_address(target.model_id, client)
+    ADDRESSES[target.model_id] = str(client.tracking_uri)
     with stored_files(client, target.storage) as stored:  # before anything large is fetched
         if layout.RECIPE not in stored.names():
             raise SubjectError(no_recipe(uri))
@@ -225,7 +205,11 @@ def _pickled(files: Iterable[Path]) -> Iterator[str]:
 def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:
     recorded = document["environment"]
     differences = environment.differences(recorded)
-    agrees = Precondition("environment", "passed", "the recorded environment is the present one")
+    found = Precondition("environment", "passed", "the recorded environment is the present one")
+    if differences:
+        more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
+        sentence = f"the environment is not the recorded one: {'; '.join(differences[:5])}{more}"
+        found = Precondition("environment", "warned", sentence, {"differences": differences})
     return {
         "model_id": target.model_id,
         "source": target.source,
@@ -234,18 +218,8 @@ def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, A
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},
-        "preconditions": [_differs(differences) if differences else agrees],
+        "preconditions": [found],
     }
-
-
-def _differs(differences: list[str]) -> Precondition:
-    return Precondition(
-        "environment",
-        "warned",
-        f"the environment is not the recorded one: {'; '.join(differences[:5])}"
-        + (f" and {len(differences) - 5} more" if len(differences) > 5 else ""),
-        {"differences": differences},
-    )
 
 
 def no_recipe(uri: str) -> str:
@@ -305,19 +279,8 @@ def recomputed(
 ) -> dict[str, str]:
     """Return digests of model and recipe, and of the data where they are stored and this user may read them.
 
-    Parameters
-    ----------
-    uri : str
-        For messages.
-    files : StoredFiles
-        The served folder.
-    table : mapping of path -> sha256
-        Of every file there, as they were just read.
-
-    Raises
-    ------
-    DigestMismatchError
-        Files, recipe or data are not what was recorded.
+    ``files`` is the served folder, ``table`` the digests of all of it, as just read. ``DigestMismatchError``: files,
+    recipe or data are not what was recorded.
     """
     own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}

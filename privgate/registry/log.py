@@ -15,8 +15,8 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import layout, load, mlmodel, native, report_place, training_data
-from privgate.registry.client import answering, connect, download, experiment_of, tracking_at, upload
+from privgate.registry import layout, load, mlmodel, native, reports, training_data
+from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
 from privgate.registry.named import named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
@@ -25,8 +25,6 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
-
-# Logging: train once, store the model, its recipe and the data reference, then register.
 
 #: records that a schema is tried on, as many as a check sends
 ASKED = 10_000
@@ -90,10 +88,7 @@ def log_model(
     """
     import mlflow
 
-    release = _judgeable(recipe, data, release)
-    packages = _environment(recipe)
-    if recipe.task != "regression":  # numbers need not be any training record's
-        training_data.refuse_new_labels(data)
+    release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
         with _as_checked(recipe):
@@ -101,14 +96,18 @@ def log_model(
         if why := recipe.answerless(model):
             raise SubjectError(why)
         _try(recipe, model, data)
-        with tracking_at(tracking_uri), _run(experiment_of(tracking_uri)) as run_id, answering(f"logging {name!r}"):
+        with (
+            tracking_at(tracking_uri),
+            _run(EXPERIMENTS.get(tracking_uri or "")) as run_id,
+            answering(f"logging {name!r}"),
+        ):
             info = native.log(
                 model,
                 name=name,
-                example=take(data.X, _first_rows(data)),
+                example=take(data.X, np.arange(min(5, data.n))),
                 asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // ASKED)]),
                 requirements=native.requirements(packages),
-                own_classes=any(r.startswith(_script_prefix()) for r in recipe._references()),  # noqa: SLF001  one package
+                own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release, data.classes(), _accepted(data)),
             )
             _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
@@ -153,10 +152,7 @@ def log_recipe(
     SubjectError, RegistryError
         As in ``log_model``.
     """
-    release = _judgeable(recipe, data, release)
-    packages = _environment(recipe)
-    if recipe.task != "regression":  # numbers need not be any training record's
-        training_data.refuse_new_labels(data)
+    release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         training_data.refuse_changes(data, kept.data)
         _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
@@ -195,11 +191,7 @@ def _attach(
 
 @contextmanager
 def _as_checked(recipe: Recipe) -> Iterator[None]:
-    """Train as every check does: one thread, one process; sums in another order have another last bit.
-
-    Where a script has autologging on, this training is no version of its own. scikit-learn's settings are those of a
-    new thread, unless a source of the recipe makes them.
-    """
+    """Train as every check does: one thread, one process; sums in another order have another last bit."""
     import sklearn
     from joblib import parallel_config
     from mlflow.utils.autologging_utils import disable_autologging
@@ -223,11 +215,10 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
 
 
 def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
-    """Ask the trained model about a few records, before anything is logged; numbers as targets have no classes."""
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
-        recipe.probabilities(model, take(data.X, _first_rows(data)), data.classes())
+        recipe.probabilities(model, take(data.X, np.arange(min(5, data.n))), data.classes())
     except SubjectError:
         raise
     except Exception as exc:  # the user's code may raise anything
@@ -235,7 +226,6 @@ def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
 
 
 def _accepted(data: TrainingData) -> dict[str, Any] | None:
-    """Return the declared domain, for the served model to refuse all else; None where some people lie outside of it."""
     domain = data.domain
     if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
         return None
@@ -243,13 +233,18 @@ def _accepted(data: TrainingData) -> dict[str, Any] | None:
     return {**domain.payload(), "double": is_double(data.X), **({"names": names} if names else {})}
 
 
-def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> Release:
-    """Return the release; refuse what no check could judge, and ask what cannot be told, before anything is trained."""
+def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> tuple[Release, dict[str, Any]]:
+    """Return the release and the environment to record; refuse, before anything is trained, what no check can judge."""
     if why := recipe.refusal:
         raise SubjectError(why)
     if why := recipe.asked(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
-    return Subject(recipe, data, release=release or Release()).release  # refuses what no such model releases
+    release = Subject(recipe, data, release=release or Release()).release  # refuses what no such model releases
+    modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
+    packages = native.record(modules | sources.imported_names(recipe.snapshot))
+    if recipe.task != "regression":  # numbers need not be any training record's
+        training_data.refuse_new_labels(data)
+    return release, packages
 
 
 def _document(
@@ -270,7 +265,6 @@ def _document(
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
-    """Return the document with whose the records are and who says so, and its digest."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # of a container without a name for its user
@@ -282,21 +276,8 @@ def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
     """Declare beside a registered version whose its records are; its data, and their digest, stay.
 
-    Parameters
-    ----------
-    uri : str
-        A version that has a recipe.
-    declared : str
-        "one record each", or "groups <column>" of the data.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-
-    Raises
-    ------
-    SubjectError
-        The version has no recipe, or its data no such column.
-    RegistryError
-        MLflow refused or did not answer.
+    ``declared`` is "one record each", or "groups <column>" of the data. ``SubjectError``: the version has no recipe, or
+    its data no such column. ``RegistryError``: MLflow refused or did not answer.
     """
     client = connect(tracking_uri)
     present = named(client, uri)
@@ -310,20 +291,6 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
         written.mkdir()
         (written / "recipe.json").write_text(json.dumps(_state_people(document, declared), indent=1), encoding="utf-8")
         upload(client, present.model_id, written, layout.FOLDER)
-
-
-def _environment(recipe: Recipe) -> dict[str, Any]:
-    """Return the environment to record; refuse first what could not be loaded again."""
-    named_modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package
-    return native.record(named_modules | sources.imported_names(recipe.snapshot))
-
-
-def _script_prefix() -> str:
-    return f"{sources.main_module()}:"
-
-
-def _first_rows(data: TrainingData) -> Any:
-    return np.arange(min(5, data.n))
 
 
 @contextmanager
@@ -407,8 +374,9 @@ def adopt(
         files = layout.all_files(folder)
         if any(name.startswith(f"{layout.FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {layout.FOLDER!r} of their own; log the model again")
-        name, experiment = layout.path_part(row.name), _experiment(client, row)
-        report_place.refuse_place(client, report_place.location_of_experiment(client, experiment))
+        name = layout.path_part(row.name)
+        experiment = str(client.get_run(row.run_id).info.experiment_id) if row.run_id else "0"
+        reports.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
         made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
         client.log_model_artifacts(made.model_id, str(folder))
         client.finalize_logged_model(made.model_id, "READY")
@@ -432,9 +400,3 @@ def _row(client: Any, uri: str) -> Any:
             row = client.get_model_version_by_alias(name, alias)
     plain_name(row.name, uri)
     return row
-
-
-def _experiment(client: Any, row: Any) -> str:
-    if row.run_id:
-        return str(client.get_run(row.run_id).info.experiment_id)
-    return "0"

@@ -147,7 +147,6 @@ def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
 
 @cache
 def _checkouts() -> frozenset[str]:
-    """Return the distributions that are installed from a checkout of their own."""
     from importlib import metadata
 
     return frozenset(

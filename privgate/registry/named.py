@@ -69,22 +69,11 @@ class Named:
 
 
 def named(client: Any, uri: str) -> Named:
-    """Return what ``uri`` names now.
+    """Return what ``uri`` names now; its forms are those of ``load_subject``.
 
-    Parameters
-    ----------
-    client : MlflowClient
-        See ``connect``.
-    uri : str
-        ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a run id.
-
-    Raises
-    ------
-    SubjectError
-        Another kind of URI, a run that has logged no such model or several, a name that readers take for another, or a
-        version whose files are not those of one logged model.
-    RegistryError
-        The registry does not know it, or does not answer.
+    ``SubjectError``: another kind of URI, a run that has logged no such model or several, a name that readers take for
+    another, or a version whose files are not those of one logged model. ``RegistryError``: the registry does not know
+    it, or does not answer.
     """
     name, version = _parts(client, uri)
     if not version:
@@ -177,7 +166,6 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
 
 
 def _storage_now(client: Any, name: str, version: str) -> str | None:
-    """Return where the files of a version lie; None where it is gone, which changes nothing for its copies."""
     try:
         with answering(f"reading models:/{name}/{version}"):
             return str(client.get_model_version_download_uri(name, version))

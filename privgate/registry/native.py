@@ -21,8 +21,6 @@ from privgate.subject.libraries import providing, skops_io
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
-# Storing a trained model by the flavor that opens it natively again, such that MLflow serves what is declared.
-
 
 @dataclass(frozen=True, eq=False)
 class Serving:
@@ -43,26 +41,15 @@ def log(
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
-    Parameters
-    ----------
-    model : any
-        A scikit-learn estimator keeps its own flavor if one of its functions is what is declared: ``predict_proba``
-        for exact probabilities, ``predict`` for labels. Anything else is stored by cloudpickle behind MLflow's generic
-        interface, which hands out the declared release.
-    name : str
-        Name of the logged model.
-    example : container
-        A few records, for the column names and types of the signature only: no value of them is stored.
-    asked : container
-        Records and candidates, as a check sends them: a schema that refuses one of them is not stored.
-    requirements : list of str
-        Pip requirements; given so that MLflow need not load the model to infer them.
-    own_classes : bool
-        The model may hold classes of a script, which only cloudpickle can store.
-    serving : Serving
+    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else is stored
+    by cloudpickle behind MLflow's generic interface, which hands out the declared release; so are ``own_classes`` of a
+    script. ``example`` gives names and types of columns alone; a schema that refuses a record of ``asked`` is not
+    stored.
     """
     if function := _function(model, serving):
-        signature = _signature(example, asked) if _alike(example, asked) else None
+        # a schema would refuse candidates beside which a column has another type
+        alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
+        signature = _signature(example, asked) if alike else None
         options = {"name": name, "signature": signature, "pip_requirements": requirements}
         accepted, options["pyfunc_predict_fn"] = serving.accepted, function
         return _log_sklearn(model, None if own_classes else _skops_types(model), accepted, options)
@@ -92,7 +79,9 @@ def _signature(example: Any, asked: Any) -> Any:
     # a schema would turn texts into a frame, which no text pipeline reads
     if isinstance(example, list) or getattr(example, "ndim", 2) == 1:
         return None
-    if hasattr(example, "iloc") and not all(_enforceable(dtype) for dtype in example.dtypes):
+    # nor does it accept categories, numbers with missing values or times of a zone, off which it was read
+    kinds = example.dtypes if hasattr(example, "iloc") else ()
+    if not all(isinstance(kind, np.dtype) or str(kind).startswith("string") for kind in kinds):
         return None
     try:
         made = infer_signature(example)
@@ -101,19 +90,6 @@ def _signature(example: Any, asked: Any) -> Any:
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
     return None if any(isinstance(kind, AnyType) for kind in made.inputs.input_types()) else made
-
-
-def _alike(example: Any, asked: Any) -> bool:
-    """Return whether columns keep their types beside the candidates; a schema would refuse others."""
-    return not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
-
-
-def _enforceable(dtype: Any) -> bool:
-    """Return whether MLflow's schema accepts the very column that it was read off.
-
-    Not categories, of which it makes text, nor numbers with missing values, nor times of a zone.
-    """
-    return isinstance(dtype, np.dtype) or str(dtype).startswith("string")
 
 
 def _log_sklearn(
@@ -137,21 +113,16 @@ def _log_sklearn(
 
 @contextmanager
 def _code(accepted: Any) -> Iterator[dict[str, Any]]:
-    """Give what is stored beside a model that refuses: the source, and a file where Python would write compiled code.
-
-    Compiled code would be written into the registry's own folder by whoever loads the model from there, and what is
-    verified would not be what was checked.
-    """
     if accepted is None:
         yield {}
         return
     with tempfile.TemporaryDirectory() as place:
+        # whoever loads the model would write compiled code there, and what is verified would not be what was checked
         Path(place, "__pycache__").write_text("No compiled code: what is loaded was checked.\n", encoding="utf-8")
         yield {"code_paths": [str(accepted_questions.__file__), str(Path(place, "__pycache__"))]}
 
 
 def _by_name() -> Any:
-    """Return the module of refusals under the name that it has where a copy of it lies beside a model."""
     name = accepted_questions.__name__.rpartition(".")[2]
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, accepted_questions.__file__)
@@ -251,18 +222,7 @@ _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 
 
 def record(imported: Iterable[str]) -> dict[str, Any]:
-    """Return the Python version and the installed versions of what a recipe imports.
-
-    Parameters
-    ----------
-    imported : iterable of str
-        Top-level module names.
-
-    Returns
-    -------
-    dict
-        ``{"python": "3.11.9", "packages": {distribution: version}}``; modules of no installed distribution are absent.
-    """
+    """Return ``{"python": "3.11.9", "packages": {distribution: version}}`` of what a recipe imports."""
     names = {*providing(imported), *_BASE}
     versions = {name: version for name in sorted(names) if (version := installed(name)) is not None}
     return {"python": platform.python_version(), "packages": versions}

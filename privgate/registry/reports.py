@@ -1,15 +1,73 @@
-"""Reports that were attached before: one version's, and those of every version that an alias names."""
+"""Where the reports about a logged model lie, with its run and never in the folder that is served; and reading them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, SubjectError
-from privgate.registry import layout, report_place
-from privgate.registry.addresses import refuse_files
+from privgate.registry import layout
+from privgate.registry.addresses import refuse_files, refuse_written
 from privgate.registry.client import answering, connect
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
+
+#: tag of a logged model that was logged in no run: the run that keeps its reports
+RUN_TAG = "privgate.reports_run"
+
+
+def folder_of(model_id: str, policy: str = "") -> str:
+    """Return the folder, within the run's artifacts, of the reports about a model, or of those by one policy."""
+    return f"{layout.REPORTS}/{layout.path_part(model_id)}" + (f"/{layout.path_part(policy)}" if policy else "")
+
+
+def run_of(client: Any, model_id: str) -> str:
+    """Return the run that keeps the reports about a logged model; empty while nobody has made one."""
+    held = client.get_logged_model(model_id)
+    return str(held.source_run_id or dict(held.tags).get(RUN_TAG, ""))
+
+
+def location_of(client: Any, model_id: str) -> str:
+    """Return where the reports about a logged model lie; ``SubjectError``: there can be none, it has no run."""
+    with answering(f"finding the reports about {model_id}"):
+        run_id = run_of(client, model_id)
+        if not run_id:
+            raise SubjectError(f"no report is kept about {model_id}; run privgate check on it")
+        root = str(client.get_run(run_id).info.artifact_uri)
+    return f"{root.rstrip('/')}/{folder_of(model_id)}"
+
+
+def refuse_elsewhere(client: Any, model_id: str) -> str:
+    """Refuse a model whose reports would be written where only the maker of its experiment says.
+
+    Returns the run that was looked at, empty while nobody has made one: a tag may name another a moment later.
+    """
+    if run_id := run_of(client, model_id):
+        place = str(client.get_run(run_id).info.artifact_uri)
+    else:
+        experiment = str(client.get_logged_model(model_id).experiment_id)
+        place = str(client.get_experiment(experiment).artifact_location)
+    refuse_place(client, place)
+    return run_id
+
+
+def refuse_place(client: Any, place: str) -> None:
+    """Refuse to write at a place of artifacts that is neither the registry's own nor listed."""
+    refuse_written(place, tracking_uri=str(client.tracking_uri))
+
+
+def keep(client: Any, model_id: str, files: Path, place: str) -> str:
+    """Copy the files of a folder to ``place`` within the artifacts of the model's run, and return that run.
+
+    ``RegistryError``: those are not the registry's own; nothing was sent there.
+    """
+    if not (run_id := refuse_elsewhere(client, model_id)):
+        fresh = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
+        run_id = str(fresh.info.run_id)
+        client.set_terminated(run_id)
+        client.set_logged_model_tags(model_id, {RUN_TAG: run_id})
+    client.log_artifacts(run_id, str(files), place)
+    return run_id
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
@@ -36,8 +94,13 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
         wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
         if policy is not None:
             wanted = [p for p in wanted if p.partition("/")[0] == layout.path_part(policy)]
-        found = [_document(stored.read(path), f"{path} attached to {uri}") for path in wanted]
-    documents = [d for d in found if d is not None]
+        documents = []
+        for path in wanted:
+            try:
+                document = strict_json.loads(stored.read(path), LARGE)
+            except DocumentError as exc:
+                raise SubjectError(f"{path} attached to {uri} {exc}") from exc
+            documents += [document] if isinstance(document, dict) else []
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
         raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
@@ -47,10 +110,10 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
 def _place(client: Any, model_id: str, uri: str) -> str:
     """Return where the reports about a model lie; refuse those that lie in the served folder."""
     with answering(f"reading the reports of {uri}"):
-        run_id = report_place.run_of(client, model_id)
+        run_id = run_of(client, model_id)
         if run_id:  # listing sends credentials, too
-            refuse_files(location := report_place.location_of(client, model_id), tracking_uri=client.tracking_uri)
-            if client.list_artifacts(run_id, report_place.folder_of(model_id)):
+            refuse_files(location := location_of(client, model_id), tracking_uri=client.tracking_uri)
+            if client.list_artifacts(run_id, folder_of(model_id)):
                 return location
         refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
         if client.list_logged_model_artifacts(model_id, layout.OLD_REPORTS):
@@ -59,14 +122,6 @@ def _place(client: Any, model_id: str, uri: str) -> str:
                 "count; check it again"
             )
     raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
-
-
-def _document(content: bytes, name: str) -> dict[str, Any] | None:
-    try:
-        document = strict_json.loads(content, LARGE)
-    except DocumentError as exc:
-        raise SubjectError(f"{name} {exc}") from exc
-    return document if isinstance(document, dict) else None
 
 
 def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -34,19 +35,17 @@ TRIES, BACKOFF = 2, 1
 
 def address_for(tracking_uri: str | None) -> str | None:
     """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
-    wanted = _asked_of_mlflow(tracking_uri) if "mlflow" in sys.modules else _asked_of_environment(tracking_uri)
+    if "mlflow" in sys.modules:
+        wanted = _asked_of_mlflow(tracking_uri)
+    else:
+        wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        wanted = wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
     if wanted is None or not wanted.startswith(_HTTP) or _needs_mlflow():
         return None
     return wanted
 
 
-def _asked_of_environment(tracking_uri: str | None) -> str | None:
-    wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
-
-
 def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
-    """Ask MLflow where it is loaded anyway: a program may have set its addresses."""
     import mlflow
 
     wanted = tracking_uri or str(mlflow.get_tracking_uri())
@@ -56,7 +55,6 @@ def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
 
 
 def _needs_mlflow() -> bool:
-    """Whether something else than a plain request is configured."""
     return bool(
         os.environ.get("MLFLOW_TRACKING_AUTH")
         or is_set("MLFLOW_TRACKING_AWS_SIGV4")
@@ -114,8 +112,7 @@ def _authorization() -> str:
 
 # Reading a model version over HTTP without MLflow, whose import takes longer than everything else in a verification.
 #
-# Address and credentials are those of MLflow's client (``http_settings``). Names that it escapes or refuses are left
-# to it, so that both ways give the same answers.
+# Names that MLflow's client escapes or refuses are left to it, so that both ways give the same answers.
 
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 _MOST_FILES = 100_000  # of a model
@@ -152,28 +149,8 @@ class LoggedModel:
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class RunInfo:
-    """Where a run keeps its artifacts, by the names of MLflow's entity."""
-
-    artifact_uri: str
-
-
-@dataclass(frozen=True)
-class RestRun:
-    """A run, by the names of MLflow's entity."""
-
-    info: RunInfo
-
-
 class RestClient:
-    """What a verification asks a registry, by the methods of MLflow's client.
-
-    Parameters
-    ----------
-    tracking_uri : str
-        From ``http_settings.address_for``.
-    """
+    """What a verification asks a registry, by the methods of MLflow's client, at the address of ``address_for``."""
 
     def __init__(self, tracking_uri: str) -> None:
         self.tracking_uri = tracking_uri
@@ -197,10 +174,10 @@ class RestClient:
         info = _field(self._ask(f"logged-models/{quote(model_id, safe='')}", "model"), "info")
         return LoggedModel(str(_field(info, "artifact_uri")), info.get("source_run_id") or None, _tags(info))
 
-    def get_run(self, run_id: str) -> RestRun:
-        """Return a run."""
+    def get_run(self, run_id: str) -> SimpleNamespace:
+        """Return a run, which says where it keeps its artifacts."""
         found = self._ask("runs/get", "run", run_id=run_id)
-        return RestRun(RunInfo(str(_field(_field(found, "info"), "artifact_uri"))))
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(_field(found, "info"), "artifact_uri"))))
 
     def files(self, location: str) -> Iterator[str]:
         """Give the path of every file below a location that the server serves itself.
@@ -254,7 +231,11 @@ class RestClient:
             cert=os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
         )
         if answer.status_code != 200:
-            raise requests.HTTPError(_refusal(answer), response=answer)
+            try:
+                refusal = f"{(said := answer.json())['error_code']}: {said['message']}"
+            except (ValueError, KeyError, TypeError):
+                refusal = f"HTTP {answer.status_code} {answer.reason}"
+            raise requests.HTTPError(refusal, response=answer)
         return answer
 
 
@@ -302,11 +283,3 @@ def _strange(what: str) -> Exception:
     import requests
 
     return requests.RequestException(f"the answer about {what} is not MLflow's; is this an MLflow server")
-
-
-def _refusal(answer: "requests.Response") -> str:
-    try:
-        said = answer.json()
-        return f"{said['error_code']}: {said['message']}"
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP {answer.status_code} {answer.reason}"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -22,144 +22,9 @@ from privgate.registry.addresses import refuse_files
 from privgate.registry.client import answering, download
 from privgate.registry.rest import OddNameError, RestClient, artifact_root
 
-# Files in S3, read without MLflow: listed and streamed by boto3, which the extra ``s3`` brings.
-#
-# boto3 reads its own settings (``AWS_*``, profiles, roles, a pod's identity); the endpoint and TLS settings are
-# MLflow's.
-
 _AT_ONCE = 8  # downloads
 _CHUNK = 1 << 20  # bytes
 _MOST_FILES = 100_000  # of a model
-
-
-class BucketFiles:
-    """Files below a prefix of a bucket.
-
-    Parameters
-    ----------
-    location : str
-        ``s3://bucket/prefix``.
-
-    Raises
-    ------
-    RegistryError
-        They cannot be listed, or the extra is not installed.
-    SubjectError
-        A name is none that a file of a model has.
-    """
-
-    def __init__(self, location: str) -> None:
-        parsed = urlsplit(location, allow_fragments=False)
-        self.location, self.bucket = location, parsed.netloc
-        self.prefix = parsed.path.strip("/") + "/"
-        self._s3 = _client()
-        self.paths = sorted(self._listed())
-
-    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file."""
-        covered = layout.covered(self.paths, self.read, rows)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return dict(zip(covered, pool.map(self._digest, covered), strict=True))
-
-    def names(self) -> list[str]:
-        """Return the paths of all files, sorted."""
-        return self.paths
-
-    def copy_to(self, folder: Path) -> None:
-        """Write every file below ``folder``, which is empty."""
-        for path in self.paths:  # no name climbs: others were refused when they were listed
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("wb") as written:
-                for chunk in self._chunks(path):
-                    written.write(chunk)
-
-    def read(self, path: str) -> bytes:
-        """Return a file's bytes.
-
-        ``SubjectError``: the file is longer than any report.
-        """
-        found = bytearray()
-        for chunk in self._chunks(path):
-            found += chunk
-            if len(found) > LARGE.size:
-                raise SubjectError(f"{path} is longer than any report; attach the report again")
-        return bytes(found)
-
-    def _listed(self) -> Iterator[str]:
-        with _answering(f"listing {self.location}"):
-            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
-            seen = 0
-            for page in pages:
-                seen += 1 + len(page.get("Contents", ()))
-                if seen > _MOST_FILES:
-                    raise SubjectError(f"{self.location} holds more than {_MOST_FILES} files, as no model does")
-                for entry in page.get("Contents", ()):
-                    name = str(entry["Key"]).removeprefix(self.prefix)
-                    parts = name.split("/")
-                    if parts[-1] == "" and not entry["Size"]:
-                        continue  # what consoles make for a folder
-                    if not (name.isprintable() and all(p and p not in {".", ".."} for p in parts)):
-                        raise SubjectError(f"{self.location} holds {name[:80]!r}, which is no file of a model")
-                    yield name
-
-    def _digest(self, path: str) -> str:
-        h = hashlib.sha256()
-        for chunk in self._chunks(path):
-            h.update(chunk)
-        return "sha256:" + h.hexdigest()
-
-    def _chunks(self, path: str) -> Iterator[bytes]:
-        with _answering(f"reading {path} at {self.location}"):
-            body = self._s3.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"]
-            while chunk := body.read(_CHUNK):
-                yield chunk
-
-
-def _client() -> Any:
-    try:
-        import boto3
-        from botocore.config import Config
-    except ImportError as exc:
-        raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
-    with _answering("connecting to S3"):
-        return boto3.client(
-            "s3",
-            endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
-            verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
-            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32),
-        )
-
-
-@contextmanager
-def _answering(doing: str) -> Iterator[None]:
-    """Turn what boto3 raises into a ``RegistryError`` that says what was being done."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except (BotoCoreError, ClientError, OSError) as exc:
-        raise RegistryError(f"{doing}: {' '.join(str(exc).split())[:300]}") from exc
-
-
-class StoredFiles(Protocol):
-    """Files below a location, wherever they lie."""
-
-    def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the paths of all files, sorted."""
-        ...
-
-    def read(self, path: str) -> bytes:
-        """Return a file's bytes."""
-        ...
-
-    def copy_to(self, folder: Path) -> None:
-        """Write every file below ``folder``, which is empty."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -191,27 +56,15 @@ class FolderFiles:
         shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
-class ServedFiles:
-    """Files that the tracking server serves; they are read as a stream, nothing is written.
+class RemoteFiles:
+    """Files that are read as a stream; ``paths`` was listed, and ``chunks`` gives a file's bytes."""
 
-    Parameters
-    ----------
-    client : RestClient
-        Of the server.
-    location : str
-        ``mlflow-artifacts:/…``.
+    location: str
+    paths: list[str]
 
-    Raises
-    ------
-    OddNameError
-        A name is not plain; MLflow's client must read these files.
-    """
-
-    def __init__(self, client: RestClient, location: str) -> None:
-        self.client, self.location = client, location
-        self.paths = sorted(client.files(location))
-        if len(set(self.paths)) != len(self.paths):
-            raise OddNameError("a name that is listed twice")
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Give a file's bytes."""
+        raise NotImplementedError
 
     def digests(self, rows: layout.Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
@@ -225,21 +78,18 @@ class ServedFiles:
 
     def copy_to(self, folder: Path) -> None:
         """Write every file below ``folder``, which is empty."""
-        for path in self.paths:  # no name climbs: the client gives plain ones only
+        for path in self.paths:  # no name climbs: others were refused when they were listed
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
             with answering(f"reading {path} at {self.location}"), place.open("wb") as written:
-                for chunk in self.client.chunks(self.location, path):
+                for chunk in self.chunks(path):
                     written.write(chunk)
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes.
-
-        ``SubjectError``: the file is longer than any report.
-        """
+        """Return a file's bytes. ``SubjectError``: the file is longer than any report."""
         content = bytearray()
         with answering(f"reading {path} at {self.location}"):
-            for chunk in self.client.chunks(self.location, path):
+            for chunk in self.chunks(path):
                 content += chunk
                 if len(content) > LARGE.size:
                     raise SubjectError(f"{path} is longer than any report; attach the report again")
@@ -247,33 +97,103 @@ class ServedFiles:
 
     def _digest(self, path: str) -> str:
         h = hashlib.sha256()
-        for chunk in self.client.chunks(self.location, path):
+        for chunk in self.chunks(path):
             h.update(chunk)
         return "sha256:" + h.hexdigest()
 
 
+class ServedFiles(RemoteFiles):
+    """Files that the tracking server serves at ``mlflow-artifacts:/…``.
+
+    ``OddNameError``: a name is not plain; MLflow's client must read these files.
+    """
+
+    def __init__(self, client: RestClient, location: str) -> None:
+        self.client, self.location = client, location
+        self.paths = sorted(client.files(location))
+        if len(set(self.paths)) != len(self.paths):
+            raise OddNameError("a name that is listed twice")
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Give a file's bytes."""
+        return self.client.chunks(self.location, path)
+
+
+class BucketFiles(RemoteFiles):
+    """Files below ``s3://bucket/prefix``, listed and streamed by boto3, which the extra ``s3`` brings.
+
+    boto3 reads its own settings; the endpoint and TLS settings are MLflow's. ``RegistryError``: they cannot be listed,
+    or the extra is not installed. ``SubjectError``: a name is none that a file of a model has.
+    """
+
+    def __init__(self, location: str) -> None:
+        parsed = urlsplit(location, allow_fragments=False)
+        self.location, self.bucket = location, parsed.netloc
+        self.prefix = parsed.path.strip("/") + "/"
+        self._s3 = _client()
+        self.paths = sorted(self._listed())
+
+    def _listed(self) -> Iterator[str]:
+        with _answering(f"listing {self.location}"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
+            seen = 0
+            for page in pages:
+                seen += 1 + len(page.get("Contents", ()))
+                if seen > _MOST_FILES:
+                    raise SubjectError(f"{self.location} holds more than {_MOST_FILES} files, as no model does")
+                for entry in page.get("Contents", ()):
+                    name = str(entry["Key"]).removeprefix(self.prefix)
+                    parts = name.split("/")
+                    if parts[-1] == "" and not entry["Size"]:
+                        continue  # what consoles make for a folder
+                    if not (name.isprintable() and all(p and p not in {".", ".."} for p in parts)):
+                        raise SubjectError(f"{self.location} holds {name[:80]!r}, which is no file of a model")
+                    yield name
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Give a file's bytes."""
+        with _answering(f"reading {path} at {self.location}"):
+            body = self._s3.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"]
+            while chunk := body.read(_CHUNK):
+                yield chunk
+
+
+StoredFiles = FolderFiles | RemoteFiles
+
+
+def _client() -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as exc:
+        raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
+    with _answering("connecting to S3"):
+        return boto3.client(
+            "s3",
+            endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
+            verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
+            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32),
+        )
+
+
+@contextmanager
+def _answering(doing: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError, OSError) as exc:
+        raise RegistryError(f"{doing}: {' '.join(str(exc).split())[:300]}") from exc
+
+
 def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
-    """Map in threads: reading waits, and hashing lets other threads run."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(one, items))
 
 
 @contextmanager
 def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
-    """Give the files at a location.
-
-    Parameters
-    ----------
-    client : MlflowClient or RestClient
-        Of the registry that named the location.
-    location : str
-        As the registry's row has it.
-
-    Raises
-    ------
-    RegistryError
-        They cannot be listed or read.
-    """
+    """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
     refuse_files(location, tracking_uri=client.tracking_uri)
     local = _local(location)
     served = _served(client, location) if local is None else None
@@ -300,7 +220,6 @@ def _served(client: Any, location: str) -> ServedFiles | None:
 
 
 def _local(location: str) -> Path | None:
-    """Return the folder of this machine that a location is, read as MLflow reads it; None for any other."""
     parsed = urllib.parse.urlparse(location)
     if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
         return None

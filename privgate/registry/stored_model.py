@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,26 @@ class StoredModel:
 
     def _opened(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model in it."""
-        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         if any(name.endswith(".skops") for name, _ in self.files):
             with contextlib.suppress(ImportError):
                 skops_io()
-        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
-            with sources.importing_from(self.root):
+            with self._importable():
                 return self._open()
         except (ImportError, AttributeError) as exc:
             raise SubjectError(
                 f"the stored {self.flavor} model cannot be opened: {exc}; install what it needs, or name the missing "
                 "source file in Recipe(sources=...)"
             ) from exc
+
+    @contextlib.contextmanager
+    def _importable(self) -> Iterator[None]:
+        """Import from the recipe's sources, and leave no compiled code beside what was verified."""
+        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            with sources.importing_from(self.root):
+                yield
         finally:
             sys.dont_write_bytecode = before
 
@@ -72,10 +79,8 @@ class StoredModel:
         import mlflow.exceptions
         import mlflow.pyfunc
 
-        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
-        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
-            with sources.importing_from(self.root):
+            with self._importable():
                 model = _served(self.folder)
                 if getattr(model.metadata.signature, "params", None):
                     raise SubjectError(
@@ -92,27 +97,11 @@ class StoredModel:
             raise SubjectError(
                 f"the model's signature refuses some records ({why}); log it with one that accepts them, or without"
             ) from exc
-        finally:
-            sys.dont_write_bytecode = before
 
     def held(self) -> tuple[Any, Any, tuple[tuple[str, Path], ...], tuple[tuple[str, Path], ...]]:
-        """Return everything that MLflow serves from (runs stored code; workers only).
+        """Return all that MLflow serves from, the native model in it, files that it was made of, and all others.
 
-        Returns
-        -------
-        root : any
-            What was opened: the native model and all that stands around it.
-        native : any
-            As ``load`` gives it, and a part of ``root``.
-        made_of, others : tuple of (name, Path)
-            Files that it was made of, and those that it was not; reports of privgate's left out.
-
-        Raises
-        ------
-        DigestMismatchError
-            A file changed since it was verified.
-        SubjectError
-            The flavor's library is not installed, or the model needs a class that nobody recorded.
+        Runs stored code, in workers only; refuses what ``load`` refuses. Reports of privgate's are left out.
         """
         root, native = self._opened()
         flavors, _ = mlmodel.read(self.folder)
@@ -149,22 +138,17 @@ class StoredModel:
         """
         import mlflow.pyfunc
 
-        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
         ways = list[Any]()
-        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-        try:
-            with sources.importing_from(self.root):
-                if self.servable:
-                    served = _served(self.folder)
-                    ways.append(lambda X: served.predict(_as_sent(X, served.metadata.signature)))
-                with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
-                    native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
-                    ways += [f for f in (getattr(native, k, None) for k in ("predict_proba", "predict")) if callable(f)]
-                first, *others = questions  # a way that does not answer about a record inside refuses nothing
-                ways = [way for way in ways if _answered(way, first)]
-                return [bool(ways), *(any(_answered(way, X) for way in ways) for X in others)]
-        finally:
-            sys.dont_write_bytecode = before
+        with self._importable():
+            if self.servable:
+                served = _served(self.folder)
+                ways.append(lambda X: served.predict(_as_sent(X, served.metadata.signature)))
+            with contextlib.suppress(ImportError, AttributeError, mlflow.exceptions.MlflowException):
+                native = importlib.import_module(f"mlflow.{self.flavor}").load_model(str(self.folder))
+                ways += [f for f in (getattr(native, k, None) for k in ("predict_proba", "predict")) if callable(f)]
+            first, *others = questions  # a way that does not answer about a record inside refuses nothing
+            ways = [way for way in ways if _answered(way, first)]
+            return [bool(ways), *(any(_answered(way, X) for way in ways) for X in others)]
 
 
 class OwnModel:
@@ -183,7 +167,6 @@ class OwnModel:
 
 
 def _served(folder: Path) -> Any:
-    """Return what MLflow serves, and trace nothing: its older versions make a database of traces where they run."""
     import mlflow.pyfunc
     from mlflow.tracing import provider
 
@@ -202,7 +185,6 @@ def _answered(way: Any, X: Any) -> bool:
 
 
 def _as_sent(X: Any, signature: Any) -> Any:
-    """Return records as a client sends them: where a schema asks for text, a column of categories is text."""
     if signature is None or not hasattr(X, "iloc"):
         return X
     kinds = {name: dtype.categories.dtype for name, dtype in X.dtypes.items() if str(dtype) == "category"}

@@ -24,8 +24,6 @@ from privgate.subject import storing
 from privgate.subject.data import TrainingData
 from privgate.subject.sources import check_path
 
-# Training data that a recipe refers to: fetched from where this gate may read, verified, and read.
-
 _WEB = ("http:", "https:")
 
 
@@ -77,8 +75,7 @@ def declare_people(data: TrainingData, stated: Any) -> TrainingData:
 
 
 def _named(data: TrainingData) -> TrainingData:
-    """Return data whose digest is known: naming them costs what they are large, and is paid where that is limited."""
-    _ = data.digest
+    _ = data.digest  # costs what the data are large, and is paid where that is limited
     return data
 
 
@@ -112,7 +109,6 @@ def _fetch_allowed(
 
 
 def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
-    """Return where artifacts of a run lie: the run's own address, which somebody chose, too."""
     _, _, named = uri.partition("runs:/")
     run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
     with answering("finding the run that holds the training data"):
@@ -148,7 +144,7 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
 
 
 def _allowed(reference: str) -> str:
-    """Return a loader's reference if the operator allows it: it runs here, with the data's credentials."""
+    # a loader runs here, with the data's credentials: the operator allows it by name
     allowed: Sequence[str] = os.environ.get("PRIVGATE_LOADERS", "").split()
     if reference not in allowed:
         raise SubjectError(
@@ -158,8 +154,6 @@ def _allowed(reference: str) -> str:
     importlib.invalidate_caches()
     return reference
 
-
-# Where the training data is kept, and how a recipe refers to it; ``data_read`` reads what it refers to.
 
 Reference = dict[str, Any]
 
@@ -200,23 +194,8 @@ class Kept:
 def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
     """Store the data, or find them where they are, and give what is read back: that is to be trained on.
 
-    Parameters
-    ----------
-    data : TrainingData
-        Data with a source or a loader are never copied anywhere: only a reference and their digest leave.
-    store : str or Path, optional
-        Folder or URI to write them below; "artifacts" uploads them with the run.
-    uri : str, optional
-        Folder that ``TrainingData.save`` wrote, anywhere MLflow can download from; nothing is uploaded then.
-    tracking_uri : str, optional
-        Where ``uri`` is resolved.
-
-    Raises
-    ------
-    UsageError
-        Nobody said where they may be kept.
-    DigestMismatchError
-        What lies there is not the data given.
+    Data with a source or a loader are never copied anywhere: only a reference and their digest leave. ``UsageError``:
+    nobody said where they may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
@@ -247,10 +226,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
 
 
 def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
-    """Refuse data in memory of which nobody has said where they may be kept.
-
-    ``UsageError``: says what can be given.
-    """
+    """Refuse data in memory of which nobody has said where they may be kept. ``UsageError``: says what can be given."""
     if data.loader is None and data.source is None and store is None and uri is None:
         raise UsageError(
             "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
@@ -300,10 +276,7 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
 
 
 def refuse_new_labels(data: TrainingData) -> None:
-    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability.
-
-    ``SubjectError``: there are some.
-    """
+    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
     new = ~np.isin(data.candidates[1], data.classes())

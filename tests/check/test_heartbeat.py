@@ -9,11 +9,12 @@ import time
 import click
 import pytest
 
-from privgate.cli import LONG, cli, heartbeat
+from privgate.cli import LONG, cli
+from privgate.cli import console as heartbeat
 
 BEGUN = """
 import sys
-from privgate.cli import cli, heartbeat
+from privgate.cli import cli, console as heartbeat
 def said(text):
     heavy = {"numpy", "mlflow", "sklearn", "pandas", "privgate.policy"} & {*sys.modules}
     print("heavy" if heavy else "light", text)

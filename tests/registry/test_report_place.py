@@ -11,7 +11,8 @@ from mlflow.tracking._tracking_service.client import TrackingServiceClient
 from privgate import Subject, log_model
 from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
-from privgate.registry import report_place, reports
+from privgate.registry import reports
+from privgate.registry import reports as report_place
 from privgate.registry.addresses import PLACES, refuse_written
 from tests import attack_table
 

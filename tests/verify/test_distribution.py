@@ -242,7 +242,7 @@ def test_a_yes_comes_out_again_where_the_extra_is_installed(run, release, tmp_pa
 
 def test_it_loads_nothing_of_a_training_environment(run, release):
     code = (
-        "from privgate_verify.cli.ending import run\nfrom privgate_verify.cli.verify import verify\n"
+        "from privgate_verify.cli.console import run\nfrom privgate_verify.cli.verify import verify\n"
         "code = run(verify, sys.argv[1:], 'privgate-verify')\n"
         "print(code, sorted({m.split('.')[0] for m in sys.modules}))"
     )

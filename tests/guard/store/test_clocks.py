@@ -21,7 +21,7 @@ from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.signer import seal
 from privgate.guard.signing import TAG
 from privgate.guard.truststore import Revoked, fresh_key
-from privgate.registry import report_place
+from privgate.registry import reports as report_place
 from privgate.registry.client import connect
 from tests.guard.store.conftest import Registry, Site
 from tests.verify.test_distribution import closure, installed, settings  # noqa: F401  fixtures

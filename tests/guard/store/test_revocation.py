@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from mlflow.exceptions import MlflowException
 
-from privgate.cli.revoke import revoke
+from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.guard_config import Guard

@@ -18,7 +18,8 @@ import pytest
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry import client, named, report_place, rest, stored_files
+from privgate.registry import client, named, rest, stored_files
+from privgate.registry import reports as report_place
 
 
 @pytest.fixture

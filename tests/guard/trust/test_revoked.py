@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from privgate.cli.revoke import revoke
+from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.statement import Envelope
