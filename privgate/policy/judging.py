@@ -1,7 +1,7 @@
 """Judging: evidence in, findings out; pure."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Pr
 from privgate.evidence.telling import sampled
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.policy_part import Audit
+from privgate.policy.rules import about
 from privgate.policy.rules.rule_base import Cause, Rule, next_step
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
@@ -300,3 +301,21 @@ def _seeds(run: RunPart) -> int:
         # where nothing reads a seed, all of them give the same model
         return sys.maxsize if run.seeds.unread else run.seeds.compared
     return 0 if run.trace is None else len(run.trace.seeds)
+
+
+def find_scope(findings: Sequence[Finding]) -> str:
+    """Return of which questions alone an approval speaks, "direct" or "beside"; empty where it says more.
+
+    A rule on people's own records was judged, and none that limits everybody over all questions was met.
+    """
+    asked = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
+    own = [f for f in asked if "over=domain" not in f.request]
+    if not own or met_for_everybody(findings):
+        return ""
+    return "beside" if all("over=beside" in f.request for f in own) else "direct"
+
+
+def met_for_everybody(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the met rules that limit every person over all questions; a quantile or a share leaves some out."""
+    met = [f for f in findings if about(f.metric).over_all_queries and f.outcome is Outcome.PASSED and not f.waiver]
+    return [f for f in met if f.unit == "nats" and "quantile" not in f.request and "share" not in f.request]

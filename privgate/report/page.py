@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from privgate.errors import SubjectError
 from privgate.evidence.figures import fold, number
-from privgate.report import front, two_reports
+from privgate.report import page_one, two_reports, words
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sentences import say
@@ -51,7 +51,7 @@ def render(doc: ReportDocument | Comparison) -> str:
     if isinstance(doc, Comparison):
         page = environment().get_template("comparison.html")
         return str(page.render(title=two_reports.title(doc), parts=two_reports.blocks(doc)))
-    told = {"front": front.view(doc), "sections": sections(doc), "doc": doc}
+    told = {"front": page_one.view(doc), "sections": [*words.particulars(doc), *sections(doc)], "doc": doc}
     return str(environment().get_template("report.html").render(**told))
 
 
@@ -92,7 +92,7 @@ def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
     named = doc.subject if doc else SubjectFacts()
     called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and "schema" not in row}
     base = {
-        "model": front.subject(named.model_copy(update=called)),
+        "model": page_one.subject(named.model_copy(update=called)),
         "alias": plain(row.get("alias"), 40),
         "href": _href(row.get("href")),
     }
@@ -100,13 +100,12 @@ def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
         state = "report unusable" if problem else "never checked"
         told = {"tone": "bad", "verdict": state.capitalize(), "note": problem, "order": 0}
         return {**base, **told, "policy": "", "expires": "", "worst": "", "checked": ""}
-    page = front.view(doc)
     late = _late(doc.expires, now)
     released = doc.approved and not late
     return {
         **base,
-        "tone": page["tone"] if not late else "bad",
-        "verdict": page["decision"] + (", expired" if late else ""),
+        "tone": "bad" if late else "watch" if doc.observed else page_one.TONES[doc.outcome],
+        "verdict": words.capital(words.decide(doc).text) + (", expired" if late else ""),
         "note": "",
         "order": 3 if released and doc.outcome is Outcome.PASSED else (2 if released else 1),
         "policy": plain(doc.policy.name, 40),

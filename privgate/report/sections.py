@@ -6,7 +6,7 @@ from privgate import vocabulary
 from privgate.evidence import ArtifactPart, InfluencePart, RunPart, RunTrace
 from privgate.evidence.figures import fold, number
 from privgate.policy.rules import about
-from privgate.report import assertions, attack_sections, front, guarantees, two_reports, unit_section, words
+from privgate.report import assertions, attack_sections, guarantees, page_one, two_reports, unit_section, words
 from privgate.report.blocks import Block, Code, Facts, Heading, List, Section, TableBlock, Text
 from privgate.report.report_schema import SCHEMA, DomainFacts, RecipeFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
@@ -33,8 +33,8 @@ def findings(doc: ReportDocument) -> Section:
         ]  # fmt: skip
         heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
         blocks.append(TableBlock("All waivers", heads, listed))
-    full = front.steps(doc)
-    if full != front.view(doc)["steps"]:
+    full = page_one.steps(doc)
+    if len(full) > 1:
         blocks += [Heading("What to do next, in full"), List(full)]
     return Section("findings", "All findings", blocks or [Text("No rule was judged.")])
 
@@ -230,8 +230,8 @@ def trace(doc: ReportDocument) -> Section:
     blocks: list[Block] = [Facts([i for i in items if i[1]], wide=True), Facts([f for f in facts if f[1]])]
     if trace.command:
         blocks.append(Code("To run this check again", plain(trace.command, 500)))
-    if front.verify(doc):
-        blocks.append(Code("To verify the statement attached to this version", front.verify(doc)))
+    if page_one.verify(doc):
+        blocks.append(Code("To verify the statement attached to this version", page_one.verify(doc)))
     return Section("trace", "Trace", blocks)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privgate.evidence.figures import number
-from privgate.report import assertions, charts, front, words
+from privgate.report import assertions, charts, page_one, words
 from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, numbers
 from privgate.report.report_schema import (
     COMPARISON,
@@ -62,7 +62,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named(doc: ReportDocument) -> ComparedReport:
     subject = {"name": doc.subject.name, "version": doc.subject.version, "policy": doc.policy.name}
-    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decision(doc), decided_at=doc.decided_at)
+    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decide(doc).text, decided_at=doc.decided_at)
 
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
@@ -174,7 +174,7 @@ def _summary(found: Comparison) -> str:
 
 def title(comparison: Comparison) -> str:
     """Return what is compared with what."""
-    return f"{front.subject(comparison.new)} against {front.subject(comparison.old)}"
+    return f"{page_one.subject(comparison.new)} against {page_one.subject(comparison.old)}"
 
 
 _QUANTILES: Mapping[Quantile, str] = {
