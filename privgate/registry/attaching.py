@@ -84,7 +84,7 @@ def attach(
             experiment = client.get_run(run_id).info.experiment_id
             link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
             day = _decided_at(verdict).date().isoformat()
-            head = f"{_MARK}{verdict.decision.text} under policy {_plain(policy)} on {day}; [report]({link})"
+            head = f"{_MARK}{verdict.decision.text}, by policy {_plain(policy)}, on {day}; [report]({link})"
             _describe(client, subject, head, out_dir)
     return place
 

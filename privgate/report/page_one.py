@@ -124,13 +124,13 @@ def reason(doc: ReportDocument) -> str:
 
 
 def deciding(doc: ReportDocument) -> list[Assertion]:
-    """Return what decided: whatever is as bad as the verdict, rules before conditions."""
+    """Return what decided, conditions that block first, because no figure counts without them."""
     every = assertions.of(doc)
     decided = [a for a in every if a.outcome is doc.outcome]
+    if not doc.outcome.releases:
+        return sorted(decided, key=lambda a: not a.condition)
     rules = [a for a in decided if not a.condition]
-    if doc.outcome is Outcome.WARNED and not rules:
-        return [a for a in every if not a.condition and a.outcome is Outcome.PASSED] or decided
-    return rules or decided
+    return rules or [a for a in every if not a.condition and a.outcome is Outcome.PASSED] or decided
 
 
 def _facts(doc: ReportDocument) -> Iterator[tuple[str, str]]:
@@ -262,14 +262,17 @@ def _room(f: Finding) -> float:
 
 
 def steps(doc: ReportDocument, room: int = 900) -> list[str]:
-    """Return what to do next: the gate's plan with effect and cost as far as there is room, else each rule's advice."""
-    lines = [_step(step, room) for step in doc.next_steps]
-    advice = [plain(f.advice, 400) for f in [*words.preconditions(doc), *words.rules(doc)] if f.advice]
+    """Return what to do next: what conditions ask that block, the gate's plan with effect and cost, rules' advice."""
+    held = words.preconditions(doc)
+    blocking = [f.advice or f.message.partition("; ")[2] for f in held if not f.outcome.releases]
+    lines = [_stop(capital(whole(prose(advice, 400), room))) for advice in blocking if advice]
+    lines += [_step(step, room) for step in doc.next_steps]
     searched = any("advise" in line for line in lines)
-    for text in dict.fromkeys(advice):
+    for text in dict.fromkeys(plain(f.advice, 400) for f in [*held, *words.rules(doc)] if f.advice):
         if not (text.startswith(WAY_OUT) and searched):
             lines.append(_stop(capital(whole(prose(text, 400), room))))
         searched |= text.startswith(WAY_OUT)
+    lines = list(dict.fromkeys(lines))
     if lines and not doc.approved:
         return lines
     kept = doc.evidence.run.remembered

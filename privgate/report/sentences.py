@@ -168,7 +168,7 @@ SENTENCES: Mapping[str, str] = {
     # facts
     "fact.subject": "Model",
     "fact.people": "People in the data",
-    "fact.others": "People outside, to compare",
+    "fact.others": "Candidates, to compare with",
     "each.one": ", one record each",
     "each.several": ", {records} records",
     "none": "none",
