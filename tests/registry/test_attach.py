@@ -96,7 +96,7 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     tags = client.get_logged_model(model_id).tags
     assert tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
     assert tags["privgate.outcome"] == "passed"
-    assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02; [report](#/exp")
+    assert version.description.startswith("privgate: approved, by policy ../dtp-1, on 2026-01-02; [report](#/exp")
     assert version.description.endswith("summary.md")
     assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
     assert Subject.load(f"models:/{name}/1").digests == subject.digests

@@ -62,7 +62,7 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
     version = client.get_model_version("credit", "1")
     assert version.tags["privgate"].startswith("approved, with 3 warnings, dtp-1, ")
     assert version.description.startswith("privgate: approved, with 3 warnings, by policy dtp-1")
-    assert "| Rule |" in version.description
+    assert "| Question |" in version.description
 
     at_most = {"privgate/outcome": MetricThreshold(threshold=1, greater_is_better=False)}
     mlflow.validate_evaluation_results(at_most, found)

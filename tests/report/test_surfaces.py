@@ -10,7 +10,6 @@ from privgate import report
 from privgate.outcome import SCOPES, Decision
 from privgate.policy.judging import find_scope
 from privgate.registry import attaching
-from privgate.report.report_schema import read
 from privgate.verdict import Outcome
 
 OUTCOMES = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.FAILED)
