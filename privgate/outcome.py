@@ -34,7 +34,7 @@ class Outcome(StrEnum):
         return self in (Outcome.PASSED, Outcome.WARNED)
 
 
-#: what people read in place of a stored value; docs/words.md
+#: what people read in place of a stored value; docs/reference.md
 _WORDS: Mapping[Outcome, str] = {
     Outcome.PASSED: "approved",
     Outcome.WARNED: "approved with a warning",

@@ -175,7 +175,7 @@ def test_every_target_of_make_every_extra_and_every_module_that_is_shown_exists(
 
 
 def test_the_shell_completes_what_the_page_says():
-    page = PAGES["docs/installing.md"]
+    page = PAGES["docs/tutorial.md"]
 
     assert "_PRIVGATE_COMPLETE=bash_source privgate" in page
     source = BashComplete(cli, {}, "privgate", "_PRIVGATE_COMPLETE").source()

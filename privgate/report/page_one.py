@@ -103,7 +103,8 @@ def subject(s: SubjectFacts | ComparedReport) -> str:
 
 def policy(doc: ReportDocument) -> str:
     """Return the policy's name and version."""
-    return f"{plain(doc.policy.name, 40) or say('policy.unnamed')} {plain(doc.policy.version, 20)}".strip()
+    name, version = plain(doc.policy.name, 40) or say("policy.unnamed"), plain(doc.policy.version, 20)
+    return f"{name} v{version}" if version else name
 
 
 def reason(doc: ReportDocument) -> str:

@@ -20,7 +20,7 @@ from privgate.report.unit_rows import FigureName, UnitsSummary
 #: rate of false accusations up to which the second picture looks
 _LOW_RATES = 0.1
 _NAMED_RATE = 0.01
-_HEIGHT = 2.6
+_HEIGHT = 2.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ def _draw_influence(doc: ReportDocument) -> Picture:
         caption = say("picture.worst", count=len(shown), total=number(units.n))
     else:
         steps = _rank(units, figure)
-        caption = say("picture.everybody", total=number(units.n))
+        drawn = units.n < doc.subject.n_units
+        caption = say("picture.drawn" if drawn else "picture.everybody", total=number(units.n))
     caption += f" {say('picture.limit')}" if math.isfinite(limit) else ""
     finite = [v for _, v in steps if math.isfinite(v)]
     if not finite:
@@ -101,7 +102,7 @@ def _draw_attack(doc: ReportDocument) -> Picture:
     ran = [(a, a.figures) for a in words.attacks(doc) if a.figures is not None and a.figures.roc]
     if not ran:
         return Picture(title, "", say("picture.no_attack"))
-    attack, found = max(ran, key=lambda r: _find_rate(r[1], _LOW_RATES))
+    attack, found = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])
     caption = say("picture.best", attack=plain(attack.title or attack.name, 40), count=len(ran))
     with Drawing("low-rates", title, caption, height=_HEIGHT) as d:
         points = [(0.0, 0.0), *((p[0], p[1]) for p in found.roc if p[0] <= _LOW_RATES)]

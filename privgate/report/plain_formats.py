@@ -45,17 +45,6 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
 
 
-def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
-    """Yield a line a finding, worst first; a precondition that holds is not worth one."""
-    for a in sorted(assertions.of(doc), key=lambda a: words.badness(a.finding)):
-        if (a.outcome is Outcome.PASSED and a.condition) or (a.outcome is Outcome.NOT_NEEDED and not a.measured):
-            continue
-        title = say("row.title", title=a.asked) if a.condition else a.asked
-        yield f"  {_MARKS[a.outcome]} {title}: {a.sentence}"
-        if advice and a.finding.advice:
-            yield f"      {prose(a.finding.advice)}"
-
-
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
 

@@ -65,6 +65,7 @@ SENTENCES: Mapping[str, str] = {
     "picture.influence": "How much does one person move an answer?",
     "picture.attack": "Can an attacker tell who was in the data?",
     "picture.everybody": "All {total} people, largest influence first.",
+    "picture.drawn": "{total} people drawn at random, largest influence first.",
     "picture.worst": "The {count} largest of {total} people, largest first.",
     "picture.limit": "Dashed: the limit.",
     "picture.no_people": "No person was left out, so there is nothing to draw.",
