@@ -184,7 +184,7 @@ class AttackAccuracy(MembershipRule):
 
     about = _attack(
         "attack_accuracy",
-        "Attack accuracy (guessing: 50 %)",
+        "Attack accuracy",
         measured_by="membership.attack_measures:accuracy",
         reaches="0.5 (guessing) to 1 (always right)",
         guessing=0.5,
@@ -260,6 +260,11 @@ class AttackTpr(MembershipRule):
     metric: Literal["attack_tpr"] = "attack_tpr"
     at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
     max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
+
+    @property
+    def title(self) -> str:
+        """Name the rate of false accusations."""
+        return f"Members found at {percent(self.at_fpr)} false accusations"
 
     def meaning(self, measurement: Measurement) -> str:
         """Return the rate in people."""

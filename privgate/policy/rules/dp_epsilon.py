@@ -29,7 +29,7 @@ from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 
 METRIC = Metric(
     "dp_epsilon",
-    "Differential-privacy guarantee",
+    "Privacy claim",
     measured_by="claims.epsilon:measure_epsilon",
     question="claim",
     reaches="0 (learns nothing) to infinity (no guarantee); nats",

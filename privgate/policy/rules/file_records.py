@@ -33,7 +33,7 @@ from privgate.verdict import Finding, Outcome
 
 METRIC = Metric(
     "file_records",
-    "Records of the training data in the file",
+    "Training records in the file",
     measured_by="file.measure:count_records",
     question="file",
     reaches="0 (none was found) to all records",

@@ -75,7 +75,7 @@ class LeaveOneOutRule(Rule):
     @property
     def title(self) -> str:
         """Say of whom a share is one: it is no influence of anybody."""
-        return f"Share of people {self.beyond}" if self.aggregate == "share_above" else self.about.title
+        return "People with high influence" if self.aggregate == "share_above" else self.about.title
 
     @property
     @abstractmethod
