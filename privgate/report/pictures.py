@@ -20,7 +20,9 @@ from privgate.report.unit_rows import FigureName, UnitsSummary
 #: rate of false accusations up to which the second picture looks
 _LOW_RATES = 0.1
 _NAMED_RATE = 0.01
-_HEIGHT = 2.1
+_HEIGHT = 2.3
+#: points; half the page's width shrinks them
+_LETTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ def _draw_influence(doc: ReportDocument) -> Picture:
     if math.isnan(limit):
         limit = min(_high_influence(doc), default=math.nan)
     if units is None or not units.worst:
-        return Picture(title, "", say("picture.no_people"))
+        numbers = doc.evidence.influence is not None and doc.evidence.influence.sensitivity is not None
+        return Picture(title, "", say("picture.numbers" if numbers else "picture.no_people"))
     if not units.everybody:
         shown = [getattr(w, figure) for w in units.worst]
         steps = [(k, v) for k, v in enumerate([*shown, shown[-1]])]
@@ -110,8 +113,11 @@ def _draw_attack(doc: ReportDocument) -> Picture:
         at = _find_rate(found, _NAMED_RATE)
         d.axes.plot([0, _LOW_RATES], [0, _LOW_RATES], color=SOFT, linestyle=(0, (1, 1.5)))
         d.axes.step([p[0] for p in points], [p[1] for p in points], where="post", color=SERIES[0])
-        d.axes.plot([_NAMED_RATE], [at], marker="o", color=SERIES[0], clip_on=False)
-        d.axes.annotate(percent(at), (_NAMED_RATE, at), xytext=(6, 5), textcoords="offset points")
+        if any(0 < false <= _NAMED_RATE for false, _ in points):  # finer rates than a sample's would tell few people
+            d.axes.plot([_NAMED_RATE], [at], marker="o", color=SERIES[0], clip_on=False)
+            d.axes.annotate(
+                percent(at), (_NAMED_RATE, at), xytext=(6, 5), textcoords="offset points", fontsize=_LETTERS
+            )
         d.axes.set_xlim(0, _LOW_RATES)
         d.axes.set_ylim(0, min(max(0.2, 1.1 * points[-1][1]), 1.02))
         _ticks(d.axes.xaxis, {rate: percent(rate) for rate in (_NAMED_RATE, _LOW_RATES)})
@@ -129,4 +135,4 @@ def _without_words(svg: str) -> str:
 
 
 def _ticks(axis: Any, named: dict[float, str]) -> None:
-    axis.set_ticks(list(named), list(named.values()))
+    axis.set_ticks(list(named), list(named.values()), fontsize=_LETTERS)

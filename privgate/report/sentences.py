@@ -69,6 +69,7 @@ SENTENCES: Mapping[str, str] = {
     "picture.worst": "The {count} largest of {total} people, largest first.",
     "picture.limit": "Dashed: the limit.",
     "picture.no_people": "No person was left out, so there is nothing to draw.",
+    "picture.numbers": "Of a regressor the evidence has figures, and no drawing.",
     "picture.unlimited": "No person's influence has a known limit.",
     "picture.no_attack": "No attack was run, so there is nothing to draw.",
     "picture.best": "Members found, over people falsely accused; best of {count} attacks: {attack}. Dotted: guessing.",
