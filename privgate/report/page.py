@@ -42,6 +42,7 @@ def environment() -> Any:
     )
     env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
     env.globals["say"] = say
+    env.filters["kind"] = lambda block: type(block).__name__
     env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
     return env
 

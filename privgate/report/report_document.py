@@ -19,9 +19,9 @@ from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, Evidence, encode
 from privgate.policy.rules import about
 from privgate.report import words
+from privgate.report.people import Pseudonyms, summary
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
-from privgate.report.unit_rows import Pseudonyms, summary
 from privgate.verdict import Verdict
 from privgate.version import __version__
 

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import Evidence, EvidenceDocument, NextStep
-from privgate.evidence.telling import EvidenceModel, Json, Number
-from privgate.report.unit_rows import FigureName, Quantiles, UnitsSummary
+from privgate.evidence.telling import EvidenceModel, Json, Number, Part
 from privgate.verdict import Finding, Outcome, Verdict
 
 # What a report says of the subject, the policy and who asked: parts of the report document.
@@ -156,6 +155,81 @@ class WaiverRow(EvidenceModel):
     approver: str
     expires: str
     ceiling: Number
+
+
+# The per-person table as a reader may see it: a part of the report document.
+
+FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
+Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
+
+
+def _all_quantiles(found: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
+    if len(found) != len(get_args(Quantile)):
+        raise ValueError(f"needs the quantiles {', '.join(get_args(Quantile))}")
+    return found
+
+
+Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
+
+
+class FigureSummary(EvidenceModel):
+    """One figure over all people."""
+
+    edges: tuple[Number, ...] = Field(description="Edges of the bins, nats; one more than counts.")
+    counts: tuple[Part, ...] = Field(description="People in each bin; null where suppressed.")
+    unbounded: Part = Field(description="People without a finite figure; null where suppressed.")
+    quantiles: Quantiles
+
+    @model_validator(mode="after")
+    def _one_count_a_bin(self) -> Self:
+        if len(self.edges) < 2 or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("needs one count a bin and one edge more")
+        return self
+
+
+class AboveLimit(EvidenceModel):
+    """How many units lie above a limit of the policy."""
+
+    figure: FigureName
+    limit: Number = Field(description="Nats.")
+    count: Part
+    between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
+
+
+class WorstUnit(EvidenceModel):
+    """One of the units with the largest figures, under its keyed hash (HMAC-SHA256); nats."""
+
+    unit: str
+    pdtp: Number
+    dtp_lower: Number
+    dtp_upper: Number
+    error: Number
+    noise_floor: Number
+    seeds: int
+    engine: str
+    status: str
+
+
+class UnitsSummary(EvidenceModel):
+    """The per-person table as a reader may see it."""
+
+    n: int = Field(description="People in the table.")
+    key_id: str = Field(description="Which key made the hashes; tells nothing about the key.")
+    small_cell: int = Field(description="Counts from 1 to one less are suppressed.")
+    figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
+    above: tuple[AboveLimit, ...]
+    worst: tuple[WorstUnit, ...]
+    next_worst: tuple[str, ...] = Field(
+        default=(), description="Others of the worst, in no order: their figures would tell a small count."
+    )
+    close: Part = Field(default=None, description="People measured closely, where not all were.")
+    everybody: bool = Field(default=True, description="Everybody was measured closely: there is a distribution.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.everybody and (not self.worst or set(self.figures) != set(get_args(FigureName))):
+            raise ValueError("needs every figure and the worst people where everybody was measured")
+        return self
 
 
 # What changed from one report to another: a document of its own, and a part of the report's.
