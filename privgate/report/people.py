@@ -100,7 +100,13 @@ WORST = 10
 CLOSE = 1e-3
 #: bins of a histogram before they are joined
 _BINS = 24
-_FIGURES = ("pdtp", "dtp_lower", "dtp_upper")
+#: figures of the per-person table, in words; the direct one first
+NAMES: Mapping[FigureName, str] = {
+    "pdtp": "PDTP, direct queries",
+    "dtp_lower": "DTP, largest change seen",
+    "dtp_upper": "DTP, upper limit by theorem",
+}
+_FIGURES = tuple(NAMES)
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 _ROW = (*_FIGURES, "error", "noise_floor", "seeds", "engine", "status")
 
@@ -205,13 +211,6 @@ def _decides(records: Records, limits: Sequence[tuple[str, float]]) -> str:
 
 # What the page shows of it.
 
-#: figures of the per-person table, in words
-NAMES: Mapping[FigureName, str] = {
-    "pdtp": "PDTP, direct queries",
-    "dtp_lower": "DTP, largest change seen",
-    "dtp_upper": "DTP, upper limit by theorem",
-}
-
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
@@ -221,7 +220,10 @@ def section(doc: ReportDocument) -> Section | None:
         limit, figure = limit_of(doc)
         coverage = influence and influence.coverage
         if units.everybody:
-            blocks += [facts(_describe(units)), *_histograms_of(units, figure, limit)]
+            # the direct figure is drawn too, where it says something else
+            both: dict[FigureName, FigureSummary] = {n: units.figures[n] for n in dict.fromkeys((figure, _FIGURES[0]))}
+            drawn = [n for n in both if n == figure or both[n] != both[figure]]
+            blocks += [facts(_describe(units)), *(_histogram(n, both[n], units, limit) for n in drawn)]
         elif coverage and coverage.not_computed:
             told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
             said = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
@@ -259,13 +261,6 @@ def _describe(units: UnitsSummary) -> list[tuple[str, str]]:
         told.append((NAMES[name], said))
     above = [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above]
     return [*told, *((name, f"{some} of {number(units.n)}") for name, some in above)]
-
-
-def _histograms_of(units: UnitsSummary, figure: FigureName, limit: float) -> list[Block]:
-    """Return the drawing of the figure that is limited, and of the direct one where that says something else."""
-    names: list[FigureName] = [figure]
-    names += ["pdtp"] if units.figures["pdtp"] != units.figures[figure] else []
-    return [_histogram(name, units.figures[name], units, limit) for name in names]
 
 
 def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> Chart:

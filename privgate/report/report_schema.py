@@ -302,7 +302,7 @@ class Comparison(EvidenceModel):
     causes: tuple[Cause, ...]
 
 
-# The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models.
+# The report document: what ``report.json`` holds.
 
 T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
@@ -338,15 +338,13 @@ def read(document: Any) -> ReportDocument:
     ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
     it tells a number that may not be told.
     """
-    _known(document, SCHEMA, "a report")
-    made = _checked(ReportDocument, document)
+    made = _check(ReportDocument, document, SCHEMA, "a report")
     with strict_json.reading("the report is broken", SubjectError):
         again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
         place = next(_untold({k: document[k] for k in again}, again), "")
     if place:
-        raise SubjectError(
-            f"the report is broken: {place} tells a small count of people; privgate wrote no such report"
-        )
+        told = "tells a small count of people; privgate wrote no such report"
+        raise SubjectError(f"the report is broken: {place} {told}")
     return made
 
 
@@ -367,31 +365,25 @@ def _untold(given: Any, told: Any, place: str = "") -> Iterator[str]:
 
 def read_comparison(document: Any) -> Comparison:
     """Return a comparison that was read from JSON; raises as ``read`` does."""
-    _known(document, COMPARISON, "a comparison")
-    return _checked(Comparison, document)
+    return _check(Comparison, document, COMPARISON, "a comparison")
 
 
-def _known(document: Any, schema: str, what: str) -> None:
-    found = document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}"
-    if found == schema:
-        return
-    if isinstance(found, str) and found.startswith(schema.rpartition("/")[0]):
+def _check(model: type[T], document: Any, schema: str, what: str) -> T:
+    found = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
+    wrote = "pass the report.json that privgate wrote"
+    if found != schema and found.startswith(schema.rpartition("/")[0]):
         raise SubjectError(
             f"another version of privgate wrote this: its schema is {found[:60]!r}, this version reads {schema!r}; "
             "render it with the version that wrote it, or check the model again"
         )
-    raise SubjectError(f"not {what} of privgate (schema {str(found)[:60]!r}); pass the report.json that privgate wrote")
-
-
-def _checked(model: type[T], document: Any) -> T:
+    if found != schema:
+        raise SubjectError(f"not {what} of privgate (schema {found[:60]!r}); {wrote}")
     try:
         return model.model_validate(document)
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
         place = ".".join(str(p) for p in first["loc"])[:120]
-        raise SubjectError(
-            f"the report is broken: {place}: {first['msg'][:200]}; pass the report.json that privgate wrote"
-        ) from exc
+        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc
 
 
 class _Untitled(GenerateJsonSchema):

@@ -150,7 +150,7 @@ SENTENCES: Mapping[str, str] = {
     "why.more": "{count} more rules below.",
     "sure.none": "No figure decided this: a condition does not hold, or a figure is missing.",
     "sure.exact": "Exact, or within the error bounds that the evidence lists.",
-    "sure.proof": "Exact, or limited by a certificate whose conditions the evidence lists.",
+    "sure.proof": "Limited by a theorem, whose conditions the evidence lists.",
     "sure.below": "What was seen is certain; no upper limit is known.",
     "sure.interval": "Intervals hold at {level} % confidence.",
     "sure.point": "Some figures are estimates without an interval; they approve and refuse nothing.",
