@@ -10,7 +10,7 @@ from privgate import report as reports
 from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
-from privgate.report import assertions, report_schema, unit_section, words
+from privgate.report import assertions, people, report_schema, words
 from privgate.report.blocks import Chart
 from privgate.verdict import Outcome, Verdict
 
@@ -94,7 +94,7 @@ def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
 def plot(verdict: Verdict) -> Picture:
     """Return the distribution over people, or the worst ones where not everybody was measured."""
     doc = report_schema.read(reports.document(verdict, hash_key=own_key()))
-    section = unit_section.section(doc)
+    section = people.section(doc)
     charts = [b for b in section.blocks if isinstance(b, Chart)] if section else []
     if not charts:
         raise MeasurementError("no rule needed the per-person table, so there is nothing to draw")

@@ -137,26 +137,25 @@ class MembershipPart(EvidenceModel):
             if figures := attack["figures"]:
                 figures["roc"] = thin(figures["roc"])
                 if attack["scope"] == "model" and known.members and known.candidates:
-                    _found(figures, known.members, known.candidates)
+                    _hide_rates(figures, known.members, known.candidates)
                 for name in ("classes", "groups"):
                     for side, total in (("members", known.members), ("candidates", known.candidates)):
-                        _rest(figures[name], side, total)
+                        _hide_rest(figures[name], side, total)
         return made
 
 
-def _found(figures: dict[str, Any], members: int, others: int) -> None:
+def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
     """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
-    figures["roc"] = [
-        point
-        for point in figures["roc"]
-        if not any(Count(round(v * n), n).hidden for v, n in zip(point, (others, members), strict=True))
+    few = [
+        any(Count(round(v * n), n).hidden for v, n in zip(p, (others, members), strict=True)) for p in figures["roc"]
     ]
+    figures["roc"] = [point for point, hidden in zip(figures["roc"], few, strict=True) if not hidden]
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None:
             rate["value"] = share(rate["value"], rate["value"], members)[1]
 
 
-def _rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
+def _hide_rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
     """Hide the smallest count where all together would leave a small rest: that of the cells too small to show."""
     given = [c for c in shown if c[side] is not None]
     if given and Count(total - sum(c[side] for c in given)).hidden:
@@ -263,15 +262,15 @@ class ArtifactPart(EvidenceModel):
         """What a look at a file's bytes showed, the end of a sentence."""
         if self.problem:
             return f"could not be looked at: {self.problem}; it may hold every record"
-        first = f" ({self.carried[0].where})" if self.carried else ""
         if self.least:
+            first = f" ({self.carried[0].where})" if self.carried else ""
             return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
-        if self.most and not self.size:
-            unread = f": {self.unknown[0]}" if self.unknown else ""
-            return f"was not read whole, and no record was found in the rest{unread}"
+        unread = self.unknown[0] if self.unknown and self.most else ""
         if self.size:
-            more = "".join(f"; it may hold some: {text}" for text in self.unknown[:1] if self.most)
+            more = f"; it may hold some: {unread}" if unread else ""
             return f"holds no record that was found in what could be read ({self.read_said}){more}"
+        if self.most:
+            return f"was not read whole, and no record was found in the rest{f': {unread}' if unread else ''}"
         return "holds no record of the training data that could be found"
 
 

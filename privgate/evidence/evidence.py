@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from privgate.evidence.attack_facts import ArtifactPart, AttributesPart, MembershipPart, RobustPart
-from privgate.evidence.claim_facts import ClaimsPart
-from privgate.evidence.influence_facts import InfluencePart, RunPart
+from privgate.evidence.facts import ClaimsPart, InfluencePart, RunPart
 from privgate.evidence.measurement import BehindMembership, Measurement, Precondition, Request
 from privgate.evidence.telling import EvidenceModel, Json, Known, encode, told
 
@@ -63,14 +62,9 @@ class EvidenceDocument(EvidenceModel):
 class Evidence:
     """All that was found out about one subject; judging needs nothing else. ``EvidenceDocument`` says what is what.
 
-    Parameters
-    ----------
-    measurements : mapping Request -> Measurement
-        One for each request, no exceptions.
-    records : mapping column -> array of shape (n_units,)
-        Columns of ``COLUMNS`` and possibly more; empty when no rule needed leave-one-out.
-    cases : tuple of cases.Kept, which a judge need not load
-        What theorems' limits rest on: personal data, which stay beside the per-person table.
+    ``measurements`` has one for each request, no exceptions. ``records`` has a column of shape (n_units,) for each of
+    ``COLUMNS`` and possibly more; it is empty when no rule needed leave-one-out. ``cases`` (of ``cases.Kept``) are what
+    theorems' limits rest on: personal data, which stay beside the per-person table.
     """
 
     subject: Mapping[str, Json]
@@ -95,13 +89,13 @@ class Evidence:
         what is told comes to the same end.
         """
         known = self.known(floors, limits)
-        parts = {name: getattr(self, name) for name in ("run", "influence", "membership", "claims")}
-        parts |= {n: p for n in ("attributes", "artifact", "robust") if (p := getattr(self, n)) is not None}
+        parts = {n: getattr(self, n) for n in list(EvidenceDocument.model_fields)[3:]}
+        kept = {n: p for n, p in parts.items() if p is not None or EvidenceDocument.model_fields[n].is_required()}
         return {
             "subject": encode(self.subject),
             "preconditions": [p.payload(known) for p in self.preconditions],
             "measurements": [m.payload(known) for m in self.measurements.values()],
-            **{name: None if part is None else part.payload(known) for name, part in parts.items()},
+            **{name: part and part.payload(known) for name, part in kept.items()},
         }
 
     def known(self, floors: Sequence[int], limits: Mapping[str, Sequence[float]]) -> Known:

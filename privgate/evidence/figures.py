@@ -38,17 +38,9 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 def number(value: Any, *, digits: int = 3, against: float = math.nan) -> str:
     """Return a number for people: ``digits`` significant ones, more if it would look equal to ``against``.
 
-    Parameters
-    ----------
-    value : float or "inf", "-inf", "nan"
-        Anything that is no number reads "not measured".
-    digits : int
-        Significant digits.
-    against : float
-        The limit beside which it will stand; 1.00004 must not be printed as 1 next to a limit of 1.
+    ``against`` is the limit beside which it will stand: 1.00004 must not be printed as 1 next to a limit of 1. What is
+    no number reads "not measured".
 
-    Examples
-    --------
     >>> number(1.00004, against=1.0), number("inf"), number(48842), number(1e-5)
     ('1.00004', 'unlimited', '48,842', '1×10⁻⁵')
     """
@@ -79,8 +71,6 @@ def real(value: Any) -> float:
 def fold(nats: Any) -> str:
     """Return a change in nats as a factor: ``"2.72-fold"``.
 
-    Examples
-    --------
     >>> fold(1.0), fold(7.4)
     ('2.72-fold', '1,636-fold')
     """
@@ -111,8 +101,6 @@ def percent_at_most(fraction: float, digits: int = 2) -> str:
 def figure(x: float, unit: str, *, against: float = math.nan) -> str:
     """Return a number with its unit; nats as a factor first, fractions as percentages.
 
-    Examples
-    --------
     >>> figure(1.0, "nats"), figure(0.5, "fraction"), figure(12, "records")
     ('2.72-fold (1 nat)', '50 %', '12 records')
     """

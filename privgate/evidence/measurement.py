@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
-from privgate.evidence.claim_facts import AuditRuns
+from privgate.evidence.facts import AuditRuns
 from privgate.evidence.telling import (
     Count,
     EvidenceModel,
@@ -23,13 +23,12 @@ from privgate.evidence.telling import (
     told,
 )
 
-# What stands behind one number, by question: the fields that rules read beside value and interval.
-#
-# Every field may be absent: a measurement that could not be taken has none of them, and no absence makes a pass.
-
 
 class Behind(EvidenceModel):
-    """What stands behind a measurement; only what was really set is written."""
+    """What stands behind a measurement, by question: fields that rules read beside value and interval.
+
+    Every field may be absent, and only what was set is written: no absence makes a pass.
+    """
 
     def payload(self, known: Known | None = None, total: int | None = None) -> dict[str, Json]:
         """Return JSON values of what was set, counts told beside a total; infinities and NaN become text."""
@@ -50,19 +49,9 @@ class Behind(EvidenceModel):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What became of one expectation; counts only.
+    """What became of one expectation, by its type and column or its author's name; ``met`` is False for an error too.
 
-    Parameters
-    ----------
-    name : str
-        Its type and column, or the name that its author gave it in ``meta``.
-    met : bool
-        False also for an error.
-    error : str
-        Why it could not be evaluated; empty if it could.
-    severity : {"critical", "warning", "info"}
-    unexpected, percent : int, float
-        Records that violate it, and their percentage of those it speaks of.
+    ``unexpected`` and ``percent``: records that violate it, and their percentage of those it speaks of.
     """
 
     name: str
@@ -73,10 +62,9 @@ class Expectation:
     percent: Number = 0.0
 
     def __str__(self) -> str:
-        if self.error:
-            return f"{self.name}: {self.error}"
-        if not self.unexpected:
-            return self.name
+        """Return its name, with why it could not be evaluated, or how many records violate it."""
+        if self.error or not self.unexpected:
+            return f"{self.name}: {self.error}" if self.error else self.name
         count = Count(self.unexpected)
         share = "" if count.hidden else f" ({self.percent:.3g} %)"  # the same count as a share
         return f"{self.name}: {count} records{share}"

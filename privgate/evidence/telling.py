@@ -17,24 +17,14 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, 
 
 #: counts of people below this are not shown
 SMALL_CELL = 10
-
-
 #: least and largest count
 Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many people or records, of a total that every reader knows.
+    """So many people or records, ``of`` a total that every reader knows; None where there is none.
 
-    Parameters
-    ----------
-    n : int
-    of : int, optional
-        The total; absent where there is none, or nobody knows it.
-
-    Examples
-    --------
     >>> [str(Count(*c)) for c in ((4,), (996, 1000), (40, 1000), (0, 1000), (5, 8))]
     ['1 to 9', '991 to 999', '40', '0', '1 to 8']
     >>> Count(4, 1000).told, Count(996, 1000).told, Count(40, 1000).told
@@ -51,7 +41,7 @@ class Count:
 
     @property
     def told(self) -> int | None:
-        """What JSON holds: None where it is hidden."""
+        """What JSON holds of it."""
         return None if self.hidden else self.n
 
     @property
@@ -76,8 +66,6 @@ def told(n: int | None, of: int | None = None) -> int | None:
 def cells(counts: Iterable[int]) -> list[int | None]:
     """Return counts that add up to a total: small ones as None, never exactly one of them alone beside another count.
 
-    Examples
-    --------
     >>> cells([400, 30, 0, 3])
     [400, None, 0, None]
     """
@@ -89,12 +77,8 @@ def cells(counts: Iterable[int]) -> list[int | None]:
 
 
 def nested(counts: Sequence[int], total: int) -> list[int | None]:
-    """Return counts of which each contains the smaller ones, without those from which a small difference follows.
+    """Return counts that each contain the smaller ones, without those that tell how few lie between two of them.
 
-    How many lie above 1 nat and how many above 1.1 tell how many lie between.
-
-    Examples
-    --------
     >>> nested([400, 395, 20, 3], 1000)
     [400, None, 20, None]
     """
@@ -107,12 +91,8 @@ def nested(counts: Sequence[int], total: int) -> list[int | None]:
 
 
 def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> int:
-    """Return a sample's size, rounded down where it leaves a small rest of a total: who was left out of it is nobody's.
+    """Return a sample's size, rounded down where it leaves a small rest of a total, not below ``floors`` of a policy.
 
-    What is rounded keeps its side of ``floors``, the least that a policy asks for.
-
-    Examples
-    --------
     >>> at_least(298, [300]), at_least(298, [300], [295]), at_least(250, [300]), at_least(2, [4])
     (291, 295, 250, 1)
     """
@@ -125,8 +105,6 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
 def part_of(count: int, n: int, of: int) -> tuple[Range, Range]:
     """Return where a count of ``n`` people and ``n`` itself are said to lie; readers know that ``of`` were asked.
 
-    Examples
-    --------
     >>> part_of(40, 100, 100), part_of(4, 98, 100)
     (((40, 40), (100, 100)), ((1, 9), (91, 99)))
     """
@@ -136,8 +114,6 @@ def part_of(count: int, n: int, of: int) -> tuple[Range, Range]:
 def sampled(n: int, of: int) -> str:
     """Return in words how many of how many were looked at.
 
-    Examples
-    --------
     >>> sampled(4, 280), sampled(298, 300), sampled(300, 300)
     ('4 of 280 people measured', 'at least 291 of 300 people measured', '300 of 300 people measured')
     """
@@ -146,12 +122,8 @@ def sampled(n: int, of: int) -> str:
 
 
 def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
-    """Return the interval of a share of people whose ends tell no small count, on the same side of every limit.
+    """Return the interval of a share of people, a count of a known number: no end tells a small one or passes a limit.
 
-    A share of a known number is a count.
-
-    Examples
-    --------
     >>> share(0.004, 0.004, 1000, [0.01]), share(0.004, 0.004, 1000, [0.005]), share(0.04, 0.04, 1000, [0.05])
     ((0.001, 0.009), (0.001, 0.005), (0.04, 0.04))
     """

@@ -1,97 +1,104 @@
 """What a section of the report is made of; the page template lays these out and nothing else."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from privgate.evidence.figures import number
+from privgate.report.text import LONGEST, plain
+
+#: how a cell that is set flush right begins
+_FIGURE = re.compile(r"(?!\d{4}-)[−\d]|unlimited|not measured|suppressed")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A paragraph; ``tone`` is "" or "note"."""
+class Text(NamedTuple):
+    """A paragraph, or of tone "note" a remark in small print."""
 
     text: str
     tone: str = ""
-    kind: str = field(default="text", init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Names with values, in order; ``wide`` for long values."""
 
     items: Sequence[tuple[str, str]]
     wide: bool = False
-    kind: str = field(default="facts", init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TableBlock:
-    """A table with a caption; the first column names the row."""
+class TableBlock(NamedTuple):
+    """A table with a caption; the first column names the row, and each row is as long as ``columns``."""
 
     caption: str
     columns: Sequence[str]
-    #: each as long as ``columns``
     rows: Sequence[Sequence[str]]
-    #: columns set flush right
-    numeric: Sequence[int] = ()
     #: if set, the table opens on request under this label, and is not printed
     folded: str = ""
-    kind: str = field(default="table", init=False)
+
+    @property
+    def numeric(self) -> list[int]:
+        """Columns that hold figures alone, which are set flush right."""
+        return [i for i in range(1, len(self.columns)) if all(_FIGURE.match(row[i]) for row in self.rows)]
 
 
-def numbers(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], first: int = 1) -> TableBlock:
-    """Return the numbers behind a chart; from column ``first`` on they are numeric."""
-    return TableBlock(caption, columns, rows, range(first, len(columns)), "Numbers of this chart")
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A drawing with what it says in one sentence and the numbers behind it."""
+class Chart(NamedTuple):
+    """A drawing by ``privgate.report.charts``, what it says here in one sentence, and the numbers behind it."""
 
     #: unique on the page; prefix of all ids within the drawing
     name: str
     title: str
-    #: one sentence: what the chart shows here
     reading: str
-    #: drawn by ``privgate.report.charts``; the only text that reaches the page unescaped
+    #: the only text that reaches the page unescaped
     svg: str
-    #: the same numbers
     table: TableBlock
-    kind: str = field(default="chart", init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """Text to copy: a command, a digest."""
 
     label: str
     text: str
-    kind: str = field(default="code", init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """A heading within a section."""
 
     text: str
-    kind: str = field(default="heading", init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(NamedTuple):
     """A list of sentences."""
 
     items: Sequence[str]
-    kind: str = field(default="list", init=False)
 
 
 Block = Text | Facts | TableBlock | Chart | Code | Heading | List
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A numbered section of the evidence."""
+class Section(NamedTuple):
+    """A numbered section of the evidence by its anchor; one without data is not shown."""
 
-    #: the anchor
     name: str
     title: str
-    #: never empty: a section without data is not shown
     blocks: Sequence[Block]
+
+
+def cell(value: Any) -> str:
+    """Return a value as a table shows it: text cut, numbers short, and None, a hidden count, as suppressed."""
+    if value is None:
+        return "suppressed"
+    return plain(value, 2 * LONGEST) if isinstance(value, str) else number(value)
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], folded: str = "") -> TableBlock:
+    """Return a table of raw values."""
+    return TableBlock(caption, columns, [[cell(value) for value in row] for row in rows], folded)
+
+
+def numbers(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> TableBlock:
+    """Return the numbers behind a chart."""
+    return table(caption, columns, rows, "Numbers of this chart")
+
+
+def facts(items: Iterable[tuple[str, Any]], *, wide: bool = False) -> Facts:
+    """Return names with raw values; what is empty is left out."""
+    return Facts([(name, cell(value)) for name, value in items if value != ""], wide)

@@ -17,8 +17,6 @@ from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.verdict import Outcome
 
-# The HTML report: one file, no scripts, nothing fetched; page one decides, the rest proves.
-
 _FOLDER = Path(__file__).parent / "templates"
 
 
@@ -32,16 +30,11 @@ def environment() -> Any:
         # sections have cut foreign text already; our own paragraphs are longer
         return value if isinstance(value, Markup) else plain(value, 4000)
 
-    env = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    env = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=shown,
+                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
     env.globals["say"] = say
+    env.filters["kind"] = lambda block: type(block).__name__
     env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
     return env
 
@@ -55,11 +48,8 @@ def render(doc: ReportDocument | Comparison) -> str:
     return str(environment().get_template("report.html").render(**told))
 
 
-# The overview: every production model on one page, with verdict, policy, expiry, worst unit, last check.
-
-
 def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
-    """Return one HTML page over many models, those that need attention first.
+    """Return one self-contained HTML page over many models, those that need attention first.
 
     Parameters
     ----------
@@ -69,45 +59,38 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
         not belong to it). A report document by itself is a row too.
     now : str
         RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
-
-    Returns
-    -------
-    str
-        A self-contained page; the same rows give the same bytes.
     """
     lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    told = {"lines": lines, "now": moment(now), "summary": _summary(lines)}
+    attention, models = sum(r["order"] < 2 for r in lines), "model version" if len(lines) == 1 else "model versions"
+    state = f"; {number(attention)} not approved, expired or never checked" if attention else ", all approved"
+    said = f"{number(len(lines))} {models}{state}." if lines else "No model version was found."
+    told = {"lines": lines, "now": moment(now), "summary": said}
     return str(environment().get_template("index.html").render(**told))
 
 
 def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
-    given = row if "schema" in row else row.get("document")
-    problem = plain(row.get("problem"), 200)
-    doc = None
+    alone = "schema" in row
+    given, problem, doc = row if alone else row.get("document"), plain(row.get("problem"), 200), None
     if given and not problem:
         try:
             doc = read(given)
         except SubjectError as exc:
             problem = plain(exc, 200)
-    named = doc.subject if doc else SubjectFacts()
-    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and "schema" not in row}
-    base = {
-        "model": page_one.subject(named.model_copy(update=called)),
-        "alias": plain(row.get("alias"), 40),
-        "href": _href(row.get("href")),
-    }
+    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and not alone}
+    named = (doc.subject if doc else SubjectFacts()).model_copy(update=called)
+    line = {"model": page_one.subject(named), "alias": plain(row.get("alias"), 40), "href": _href(row.get("href"))}
     if doc is None:
-        state = "report unusable" if problem else "never checked"
-        told = {"tone": "bad", "verdict": state.capitalize(), "note": problem, "order": 0}
-        return {**base, **told, "policy": "", "expires": "", "worst": "", "checked": ""}
+        state = "Report unusable" if problem else "Never checked"
+        told = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
+        return {**line, **told, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
     late = _late(doc.expires, now)
     released = doc.approved and not late
     return {
-        **base,
+        **line,
         "tone": "bad" if late else "watch" if doc.observed else page_one.TONES[doc.outcome],
         "verdict": words.capital(words.decide(doc).text) + (", expired" if late else ""),
         "note": "",
-        "order": 3 if released and doc.outcome is Outcome.PASSED else (2 if released else 1),
+        "order": 1 + released + (released and doc.outcome is Outcome.PASSED),
         "policy": plain(doc.policy.name, 40),
         "expires": moment(doc.expires) or "no statement",
         "worst": _worst(doc),
@@ -129,31 +112,16 @@ def _late(expires: str, now: str) -> bool:
     if not expires or not now:
         return False
     try:
-        return _moment(expires) <= _moment(now)
+        end, today = (datetime.fromisoformat(text) for text in (expires, now))
     except ValueError:
         return True
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    end, today = (when if when.tzinfo else when.replace(tzinfo=UTC) for when in (end, today))
+    return end <= today
 
 
 def _href(value: Any) -> str:
     """Return a relative address, percent-encoded; anything with a scheme, host or way up is dropped."""
     text = str(value or "")
-    if not text or ":" in text or text.startswith(("/", "\\")) or ".." in text.split("/"):
+    if ":" in text or text.startswith(("/", "\\")) or ".." in text.split("/"):
         return ""
     return quote(text)
-
-
-def _summary(lines: list[dict[str, Any]]) -> str:
-    if not lines:
-        return "No model version was found."
-    attention = sum(r["order"] < 2 for r in lines)
-    total = f"{number(len(lines))} model version{'' if len(lines) == 1 else 's'}"
-    return (
-        f"{total}; {number(attention)} not approved, expired or never checked."
-        if attention
-        else f"{total}, all approved."
-    )

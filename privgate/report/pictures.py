@@ -10,12 +10,11 @@ from typing import Any
 from privgate.evidence import AttackFigures
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import unit_section, words
+from privgate.report import people, words
 from privgate.report.charts import LIMIT, SERIES, SOFT, Drawing
-from privgate.report.report_schema import ReportDocument
+from privgate.report.report_schema import FigureName, ReportDocument, UnitsSummary
 from privgate.report.sentences import say
 from privgate.report.text import plain
-from privgate.report.unit_rows import FigureName, UnitsSummary
 
 #: rate of false accusations up to which the second picture looks
 _LOW_RATES = 0.1
@@ -42,7 +41,7 @@ def draw(doc: ReportDocument) -> list[Picture]:
 
 def _draw_influence(doc: ReportDocument) -> Picture:
     title, units = say("picture.influence"), doc.units
-    limit, figure = unit_section.limit_of(doc)
+    limit, figure = people.limit_of(doc)
     if math.isnan(limit):
         limit = min(_high_influence(doc), default=math.nan)
     if units is None or not units.worst:

@@ -16,12 +16,12 @@ import numpy as np
 from privgate import cases
 from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
-from privgate.evidence import COLUMNS, Count, Evidence, encode
+from privgate.evidence import COLUMNS, Count, encode
 from privgate.policy.rules import about
 from privgate.report import words
+from privgate.report.people import Pseudonyms, summary
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
-from privgate.report.unit_rows import Pseudonyms, summary
 from privgate.verdict import Verdict
 from privgate.version import __version__
 
@@ -29,33 +29,17 @@ from privgate.version import __version__
 
 
 def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the report of a verdict as JSON values, the only source of everything rendered.
+    """Return the report of a verdict as JSON values, valid under ``privgate/schemas/report-v2.json``.
 
-    Parameters
-    ----------
-    verdict : Verdict
-        With its evidence and per-person table.
-    hash_key : bytes
-        Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
-    baseline : mapping, optional
-        Report of the version approved before; what changed since is then part of this report. One that cannot be read
-        is warned of.
-
-    Returns
-    -------
-    dict
-        Valid under ``privgate/schemas/report-v2.json``; holds no unit name, no label of a unit, no feature value.
-
-    Raises
-    ------
-    UsageError
-        The key is too short.
+    It holds no person's name, no label of one and no feature value. ``hash_key`` makes the hashes that stand for names;
+    at least 16 bytes, kept by the controller, else ``UsageError``. What changed since ``baseline``, the report of the
+    version approved before, becomes part of it; one that cannot be read is warned of.
     """
     evidence = verdict.evidence
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
     detail = encode(verdict.detail)
-    told = verdict.told()
+    told, covered = verdict.told(), evidence.influence and evidence.influence.coverage
     doc: dict[str, Any] = {
         "schema": SCHEMA,
         "privgate": __version__,
@@ -73,7 +57,8 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f, where.get(f["request"], "")) for f in told["findings"]],
         "evidence": _evidence(told["evidence"], names),
-        "units": summary(evidence.records, names, _limits(verdict), everybody=_everybody(evidence)),
+        # the riskiest few are no distribution
+        "units": summary(evidence.records, names, _limits(verdict), everybody=not (covered and covered.not_computed)),
     }
     made = read({**doc, "decision": "", "level": ""})
     doc |= {"decision": words.decide(made).text, "level": words.level(made)}
@@ -102,12 +87,12 @@ def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any
 
 
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the subject without the ends of an inferred feature box: they are values of single people."""
+    """Return the subject without listed questions and inferred ends of features: they are values of single people."""
     told = dict(encode(subject))
-    domain = told.get("domain")
-    if isinstance(domain, Mapping) and domain.get("queries"):
+    domain = told.get("domain") or {}
+    if domain.get("queries"):
         told["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
-    if isinstance(domain, Mapping) and domain.get("inferred") and domain.get("box"):
+    if domain.get("inferred") and domain.get("box"):
         told["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
     return told
 
@@ -116,28 +101,14 @@ def _without_positions(detail: Any) -> Any:
     """Return a precondition's detail without lists of whole numbers, which are rows of the data, and without files."""
     if not isinstance(detail, Mapping):
         return detail
-    return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and not _is_positions(v)}
-
-
-def _is_positions(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(v, int) and not isinstance(v, bool) for v in value)
-
-
-def _everybody(evidence: Evidence) -> bool:
-    """Return whether every unit was measured by itself, so that there is a distribution to show."""
-    coverage = evidence.influence and evidence.influence.coverage
-    return not (coverage and coverage.not_computed)  # the riskiest few are no distribution
+    rows = {k for k, v in detail.items() if isinstance(v, list) and any(type(i) is int for i in v)}
+    return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and k not in rows}
 
 
 def _limits(verdict: Verdict) -> list[tuple[str, float]]:
-    """Return the limits that rules set on single units: (column of the per-person table, nats)."""
-    found = [
-        (column, f.limit)
-        for f in verdict.findings
-        for column in about(f.metric).columns
-        if f.unit == "nats" and math.isfinite(f.limit)
-    ]
-    return list(dict.fromkeys(found))
+    """Return the limits that rules set on single people: (column of the per-person table, nats)."""
+    held = [f for f in verdict.findings if f.unit == "nats" and math.isfinite(f.limit)]
+    return [(column, f.limit) for f in held for column in about(f.metric).columns]
 
 
 def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
@@ -173,19 +144,9 @@ def is_comparison(document: object) -> bool:
 def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the word of the field
     """Return one format of a report, from its JSON alone; the same document gives the same text.
 
-    Parameters
-    ----------
-    document : mapping
-        What ``document`` or ``compare`` returned, or ``report.json`` holds.
-    format : {"html", "markdown", "junit", "text", "json"}
-        What to render.
-
-    Raises
-    ------
-    UsageError
-        The format is unknown.
-    SubjectError
-        The document is broken, or another version of privgate wrote it.
+    ``document`` is what ``document`` or ``compare`` returned, or what ``report.json`` holds; ``SubjectError``: it is
+    broken, or another version of privgate wrote it. ``format`` is html, markdown, junit, text or json, else
+    ``UsageError``.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
@@ -196,7 +157,7 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
         told = read_comparison(document)
     else:
         told = read(document)
-    if format == "json":
+    if format == "json":  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
     return renderer(told)
@@ -224,13 +185,10 @@ def write(
 
     Parameters
     ----------
-    verdict : Verdict
     out_dir : path
-        Folder, made if absent; files of an earlier report are replaced.
-    hash_key : bytes
-        Key of the hashes that stand for records and people; at least 16 bytes, kept by the controller.
-    baseline : mapping, optional
-        Report of the version approved before, to say what changed since.
+        Folder, made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
+    hash_key, baseline
+        As of ``document``.
     raw_unit_names : bool
         Write names of records and people into ``records.parquet`` as they are: that file is then personal data.
 
@@ -239,13 +197,6 @@ def write(
     list of Path
         ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
         Expectations' validation result of each suite that the policy names.
-
-    Raises
-    ------
-    UsageError
-        The key is too short.
-    OSError
-        The folder cannot be written; files of an earlier report are then untouched.
     """
     doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
@@ -253,7 +204,7 @@ def write(
     names = None if raw_unit_names else Pseudonyms(hash_key)
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
         new = Path(scratch)
-        _text(new / DOCUMENT, dumps(doc))
+        _text(new / DOCUMENT, render(doc, "json"))
         records(verdict, names).to_parquet(new / RECORDS, index=False)
         written = {format_: name for format_, (_, name) in FORMATS.items() if name}
         for format_, name in written.items():
@@ -279,11 +230,6 @@ def validations(verdict: Verdict) -> dict[str, str]:
         f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
         for i, (stem, result) in enumerate(found, start=1)
     }
-
-
-def dumps(doc: Mapping[str, Any]) -> str:
-    """Return the document as ``report.json`` holds it: ASCII, because a terminal obeys what it is shown."""
-    return render(doc, "json")
 
 
 def records(verdict: Verdict, names: Pseudonyms | None) -> Any:

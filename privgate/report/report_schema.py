@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import Evidence, EvidenceDocument, NextStep
-from privgate.evidence.telling import EvidenceModel, Json, Number
-from privgate.report.unit_rows import FigureName, Quantiles, UnitsSummary
+from privgate.evidence.telling import EvidenceModel, Json, Number, Part
 from privgate.verdict import Finding, Outcome, Verdict
 
 # What a report says of the subject, the policy and who asked: parts of the report document.
@@ -158,6 +157,81 @@ class WaiverRow(EvidenceModel):
     ceiling: Number
 
 
+# The per-person table as a reader may see it: a part of the report document.
+
+FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
+Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
+
+
+def _all_quantiles(found: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
+    if len(found) != len(get_args(Quantile)):
+        raise ValueError(f"needs the quantiles {', '.join(get_args(Quantile))}")
+    return found
+
+
+Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
+
+
+class FigureSummary(EvidenceModel):
+    """One figure over all people."""
+
+    edges: tuple[Number, ...] = Field(description="Edges of the bins, nats; one more than counts.")
+    counts: tuple[Part, ...] = Field(description="People in each bin; null where suppressed.")
+    unbounded: Part = Field(description="People without a finite figure; null where suppressed.")
+    quantiles: Quantiles
+
+    @model_validator(mode="after")
+    def _one_count_a_bin(self) -> Self:
+        if len(self.edges) < 2 or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("needs one count a bin and one edge more")
+        return self
+
+
+class AboveLimit(EvidenceModel):
+    """How many units lie above a limit of the policy."""
+
+    figure: FigureName
+    limit: Number = Field(description="Nats.")
+    count: Part
+    between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
+
+
+class WorstUnit(EvidenceModel):
+    """One of the units with the largest figures, under its keyed hash (HMAC-SHA256); nats."""
+
+    unit: str
+    pdtp: Number
+    dtp_lower: Number
+    dtp_upper: Number
+    error: Number
+    noise_floor: Number
+    seeds: int
+    engine: str
+    status: str
+
+
+class UnitsSummary(EvidenceModel):
+    """The per-person table as a reader may see it."""
+
+    n: int = Field(description="People in the table.")
+    key_id: str = Field(description="Which key made the hashes; tells nothing about the key.")
+    small_cell: int = Field(description="Counts from 1 to one less are suppressed.")
+    figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
+    above: tuple[AboveLimit, ...]
+    worst: tuple[WorstUnit, ...]
+    next_worst: tuple[str, ...] = Field(
+        default=(), description="Others of the worst, in no order: their figures would tell a small count."
+    )
+    close: Part = Field(default=None, description="People measured closely, where not all were.")
+    everybody: bool = Field(default=True, description="Everybody was measured closely: there is a distribution.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.everybody and (not self.worst or set(self.figures) != set(get_args(FigureName))):
+            raise ValueError("needs every figure and the worst people where everybody was measured")
+        return self
+
+
 # What changed from one report to another: a document of its own, and a part of the report's.
 
 COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
@@ -228,7 +302,7 @@ class Comparison(EvidenceModel):
     causes: tuple[Cause, ...]
 
 
-# The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models.
+# The report document: what ``report.json`` holds.
 
 T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
@@ -264,15 +338,13 @@ def read(document: Any) -> ReportDocument:
     ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
     it tells a number that may not be told.
     """
-    _known(document, SCHEMA, "a report")
-    made = _checked(ReportDocument, document)
+    made = _check(ReportDocument, document, SCHEMA, "a report")
     with strict_json.reading("the report is broken", SubjectError):
         again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
         place = next(_untold({k: document[k] for k in again}, again), "")
     if place:
-        raise SubjectError(
-            f"the report is broken: {place} tells a small count of people; privgate wrote no such report"
-        )
+        told = "tells a small count of people; privgate wrote no such report"
+        raise SubjectError(f"the report is broken: {place} {told}")
     return made
 
 
@@ -293,31 +365,25 @@ def _untold(given: Any, told: Any, place: str = "") -> Iterator[str]:
 
 def read_comparison(document: Any) -> Comparison:
     """Return a comparison that was read from JSON; raises as ``read`` does."""
-    _known(document, COMPARISON, "a comparison")
-    return _checked(Comparison, document)
+    return _check(Comparison, document, COMPARISON, "a comparison")
 
 
-def _known(document: Any, schema: str, what: str) -> None:
-    found = document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}"
-    if found == schema:
-        return
-    if isinstance(found, str) and found.startswith(schema.rpartition("/")[0]):
+def _check(model: type[T], document: Any, schema: str, what: str) -> T:
+    found = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
+    wrote = "pass the report.json that privgate wrote"
+    if found != schema and found.startswith(schema.rpartition("/")[0]):
         raise SubjectError(
             f"another version of privgate wrote this: its schema is {found[:60]!r}, this version reads {schema!r}; "
             "render it with the version that wrote it, or check the model again"
         )
-    raise SubjectError(f"not {what} of privgate (schema {str(found)[:60]!r}); pass the report.json that privgate wrote")
-
-
-def _checked(model: type[T], document: Any) -> T:
+    if found != schema:
+        raise SubjectError(f"not {what} of privgate (schema {found[:60]!r}); {wrote}")
     try:
         return model.model_validate(document)
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
         place = ".".join(str(p) for p in first["loc"])[:120]
-        raise SubjectError(
-            f"the report is broken: {place}: {first['msg'][:200]}; pass the report.json that privgate wrote"
-        ) from exc
+        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc
 
 
 class _Untitled(GenerateJsonSchema):

@@ -1,17 +1,37 @@
 """The evidence, section by section; a section without data is not shown."""
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from privgate import vocabulary
-from privgate.evidence import ArtifactPart, InfluencePart, RunPart, RunTrace
-from privgate.evidence.figures import fold, number
+from privgate.evidence import (
+    AgainstPdtp,
+    ArtifactPart,
+    AttackFigures,
+    AttackResult,
+    AttributesPart,
+    ClaimsPart,
+    Estimate,
+    GuaranteeBound,
+    InfluencePart,
+    MembershipPart,
+    RobustPart,
+    RunTrace,
+    SelfTest,
+)
+from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, attack_sections, guarantees, page_one, two_reports, unit_section, words
-from privgate.report.blocks import Block, Code, Facts, Heading, List, Section, TableBlock, Text
-from privgate.report.report_schema import SCHEMA, DomainFacts, RecipeFacts, ReportDocument, SubjectFacts
+from privgate.report import assertions, charts, methods, page_one, people, two_reports, words
+from privgate.report.blocks import Block, Chart, Code, Heading, List, Section, Text, facts, numbers, table
+from privgate.report.charts import Curve
+from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, shown
 from privgate.run.needs import Need
+
+#: an attack that ran, with what it achieved
+Ran = tuple[AttackResult, AttackFigures]
 
 
 def findings(doc: ReportDocument) -> Section:
@@ -19,39 +39,35 @@ def findings(doc: ReportDocument) -> Section:
     told = [a for a in assertions.of(doc) if not a.condition]
     named = {a.finding.rule: a.asked for a in told}
     rows = [
-        (a.asked, a.result, a.sentence, words.capital(prose(a.finding.meaning)), plain(a.finding.rule, 80),
-         plain(a.finding.mode, 20))
+        (a.asked, a.result, a.sentence, words.capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode)
         for a in told
-    ]  # fmt: skip
+    ]
     columns = ("Rule", "Result", "What was found", "What it means", "Id in the policy", "Mode")
-    blocks: list[Block] = [TableBlock("Rules, worst first", columns, rows)] if rows else []
+    blocks: list[Block] = [table("Rules, worst first", columns, rows) if rows else Text("No rule was judged.")]
     if doc.waivers:
         listed = [
-            (named.get(w.rule) or plain(w.rule, 80), plain(w.status, 40), plain(w.reason, 300), number(w.ceiling),
-             *(plain(v, 300) for v in (w.requester, w.approver)), moment(w.expires))
+            (named.get(w.rule) or w.rule, w.status, w.reason, w.ceiling, w.requester, w.approver, moment(w.expires))
             for w in doc.waivers
-        ]  # fmt: skip
+        ]
         heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
-        blocks.append(TableBlock("All waivers", heads, listed))
-    full = page_one.steps(doc)
-    if len(full) > 1:
+        blocks.append(table("All waivers", heads, listed))
+    if len(full := page_one.steps(doc)) > 1 or not doc.approved:
         blocks += [Heading("What to do next, in full"), List(full)]
-    return Section("findings", "All findings", blocks or [Text("No rule was judged.")])
+    return Section("findings", "All findings", blocks)
 
 
-def model(doc: ReportDocument) -> Section | None:
+def model(doc: ReportDocument) -> Section:
     """Return the model's facts and what the deployed model hands out."""
     s = doc.subject
-    told = (
-        ("Records", s.n_records),
-        ("People", s.n_units),
-        ("Labels", s.n_classes),
-        ("Candidates outside the data", s.n_candidates),
-    )
-    items = [(name, number(count)) for name, count in told if count]
+    counts = {"Records": s.n_records, "People": s.n_units, "Labels": s.n_classes}
+    counts |= {"Candidates outside the data": s.n_candidates}
+    items = [(name, number(count)) for name, count in counts.items() if count]
     items += [("Answers", "numbers, one a question")] if s.task == "regression" else []
-    items += [*_recipe(s.recipe or RecipeFacts()), *_released(s), *_domain(s.domain)]
-    blocks: list[Block] = [Facts(items)]
+    if (recipe := s.recipe) is not None:
+        settings = ", ".join(f"{k} = {v}" for k, v in recipe.settings.items())
+        seed = "none recorded" if recipe.seed is None else str(recipe.seed)
+        items += [("Trained by", recipe.trained_by), ("Parameters", settings), ("Seed", seed if recipe.kind else "")]
+    blocks: list[Block] = [facts([*items, *_released(s), ("Questions that may be asked", _domain(s.domain))])]
     if s.release.form != "probabilities" or s.release.temperature != 1:
         blocks.append(
             Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
@@ -59,51 +75,29 @@ def model(doc: ReportDocument) -> Section | None:
     return Section("model", "Model and release", [*blocks, *_file(doc)])
 
 
-def _recipe(recipe: RecipeFacts) -> list[tuple[str, str]]:
-    """Return what trains, with which parameters and seed."""
-    told = [("Trained by", plain(recipe.trained_by, 120))] if recipe.trained_by else []
-    if recipe.settings:
-        told.append(("Parameters", plain(", ".join(f"{k} = {v}" for k, v in recipe.settings.items()), 300)))
-    if recipe.kind:
-        told.append(("Seed", "none recorded" if recipe.seed is None else plain(recipe.seed, 40)))
-    return told
-
-
 def _released(s: SubjectFacts) -> list[tuple[str, str]]:
     release = s.release
     told = [("One query returns", words.released(s))]
-    if release.form in ("rounded", "binned"):
-        told.append(("Step", number(release.step)))
-    if release.form == "top_k":
-        told.append(("Labels listed", number(release.k)))
-    if release.temperature != 1:
-        told.append(("Temperature", number(release.temperature)))
-    return told
+    told += [("Step", number(release.step))] if release.form in ("rounded", "binned") else []
+    told += [("Labels listed", number(release.k))] if release.form == "top_k" else []
+    return [*told, *([("Temperature", number(release.temperature))] if release.temperature != 1 else [])]
 
 
-def _domain(domain: DomainFacts | None) -> list[tuple[str, str]]:
+def _domain(domain: DomainFacts | None) -> str:
     if domain is None:
-        return [("Questions that may be asked", "no domain was declared")]
+        return "no domain was declared"
+    columns = domain.columns or ()
+    kinds = {
+        f"{len(domain.categories or ())} categorical features": domain.categories,
+        f"{len(columns)} columns, each with its range or its categories": columns,
+        f"{len(domain.box or ())} features with a range each": domain.box and not columns,
+        f"{domain.queries} listed questions, each asked": domain.queries,
+        plain(domain.withheld, 80): domain.withheld,
+        f"documents up to {number(domain.max_length)} words": domain.max_length,
+        f"feature vectors of norm up to {number(domain.norm)}": domain.norm,
+    }
     how = "inferred from the training data, which is a guess" if domain.inferred else "declared"
-    kinds = []
-    if domain.categories:
-        kinds.append(f"{len(domain.categories)} categorical features")
-    if domain.columns:
-        kinds.append(f"{len(domain.columns)} columns, each with its range or its categories")
-    elif domain.box:
-        kinds.append(f"{len(domain.box)} features with a range each")
-    if domain.queries:
-        kinds.append(f"{domain.queries} listed questions, each asked")
-    if domain.withheld:
-        kinds.append(plain(domain.withheld, 80))
-    if domain.max_length:
-        kinds.append(f"documents up to {number(domain.max_length)} words")
-    if domain.norm:
-        kinds.append(f"feature vectors of norm up to {number(domain.norm)}")
-    return [("Questions that may be asked", f"{', '.join(kinds) or 'any'} ({how})")]
-
-
-COLUMNS = ("What", "Where", "Records, at least", "Records, at most", "Beside")
+    return f"{', '.join(kind for kind, stated in kinds.items() if stated) or 'any'} ({how})"
 
 
 def _file(doc: ReportDocument) -> list[Block]:
@@ -112,26 +106,22 @@ def _file(doc: ReportDocument) -> list[Block]:
     if part is None:
         return []
     ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs))
-    made: list[Block] = [Heading("What the file itself carries"), Text(_said(part, ruled))]
+    made: list[Block] = [Heading("What the file itself carries"), Text(_carried(part, ruled))]
     if part.carried:
-        rows = [
-            (plain(c.what, 90), plain(c.where, 60), *(shown(v) for v in (c.least, c.most, c.beside)))
-            for c in part.carried
-        ]
-        made.append(TableBlock("Traces of single records", COLUMNS, rows, (2, 3, 4)))
+        rows = [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in part.carried]
+        columns = ("What", "Where", "Records, at least", "Records, at most", "Beside")
+        made.append(table("Traces of single records", columns, rows))
     if part.unknown:
         text = "; ".join(plain(u, 160) for u in part.unknown)
         made.append(Text(f"Not read, so that it may carry anybody: {text}."))
     return made
 
 
-def _said(part: ArtifactPart, ruled: str) -> str:
+def _carried(part: ArtifactPart, ruled: str) -> str:
     what = "stored file" if part.judged == "file" else "model that the recipe trains (no file is stored)"
-    decided = (
-        f"The rule {ruled} judges this."
-        if ruled
-        else "No rule judges this: an approval speaks of the model's answers, not of who can download its file."
-    )
+    decided = f"The rule {ruled} judges this."
+    if not ruled:
+        decided = "No rule judges this: an approval speaks of the model's answers, not of who can download its file."
     if part.how == "bytes":
         return f"The {what} {prose(part.bytes_said)}. Its bytes were searched; nothing of it was run. {decided}"
     if part.problem:
@@ -144,23 +134,317 @@ def _said(part: ArtifactPart, ruled: str) -> str:
 def data(doc: ReportDocument) -> Section | None:
     """Return the preconditions in the order in which they were checked."""
     checked = doc.evidence.preconditions
-    if not checked:
-        return None
     rows = [(assertions.condition(p.name), say(f"result.{p.outcome}"), prose(p.message)) for p in checked]
     caption = "What must hold before any figure counts, in the order checked"
-    table = TableBlock(caption, ("Condition", "Result", "What was found"), rows)
-    return Section("data", "Data and conditions", [table])
+    made = table(caption, ("Condition", "Result", "What was found"), rows)
+    return Section("data", "Data and conditions", [made]) if rows else None
+
+
+def attacks(doc: ReportDocument) -> Section | None:
+    """Return the attacks that ran with their figures and curves, and those that could not run."""
+    part = doc.evidence.membership
+    blocks = [*_membership(part), *_features(doc.evidence.attributes), *_robustness(doc.evidence.robust)]
+    if not blocks:
+        return None
+    tested = words.kinds_tested(doc)
+    rows = [(words.capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    return Section("attacks", "Attacks", [*blocks, table("Kinds of attack", ("Kind", "In this run"), rows)])
+
+
+def _membership(part: MembershipPart | None) -> list[Block]:
+    if part is None or not part.attacks:
+        return []
+    ranked, blocks = rank_attacks(part.attacks), list[Block]()
+    if ranked:
+        blocks += [_achieved(ranked), *draw_curves(ranked), *accuracy_by_cell(ranked)]
+        blocks += accuracy_over_pdtp(part.against_pdtp) if part.against_pdtp else []
+        if found := part.null_runs:
+            blocks.append(Text(
+                f"With labels that mean nothing, the limits alarmed in {number(found.alarms)} of {number(found.runs)} "
+                f"runs; at most {percent(found.nominal)} is promised, and the true share lies between "
+                f"{percent(found.low)} and {percent(found.high)}."
+            ))  # fmt: skip
+        rows = [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked]
+        columns = ("Attack", "What the attacker knows", "Self-test", "Source")
+        blocks.append(table("How the attacks were run", columns, rows, "How the attacks were run, with sources"))
+    failed = [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures]
+    return [*blocks, Heading("Could not run"), List(failed)] if failed else blocks
+
+
+def rank_attacks(attacks: Iterable[AttackResult]) -> list[Ran]:
+    """Return the attacks that ran, strongest first: by the larger of AUC and accuracy."""
+
+    def strength(attack: Ran) -> float:
+        return max(v for v in (attack[1].auc, attack[1].accuracy.value or 0.0, 0.0) if not math.isnan(v))
+
+    return sorted(((a, a.figures) for a in attacks if a.figures), key=strength, reverse=True)
+
+
+def title(attack: AttackResult) -> str:
+    """Return an attack's plain name."""
+    return plain(attack.title or attack.name, 60)
+
+
+def _achieved(ranked: Sequence[Ran]) -> Block:
+    rates = sorted({r.fpr for _, f in ranked for r in f.tpr_at_fpr})[:3]
+    told = [p for p in rates if any(r.fpr == p and not r.problem for _, f in ranked for r in f.tpr_at_fpr)]
+    rows = []
+    for a, f in ranked:
+        found = {r.fpr: _rate(r, r.problem) for r in f.tpr_at_fpr}
+        rows.append((title(a), a.scope, f.auc, _rate(f.accuracy), *(found.get(p, "not measured") for p in told)))
+    columns = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)")
+    coarse = " or ".join(percent(p) for p in rates if p not in told)
+    why = f"; too few people to resolve {coarse} false accusations" if coarse else ""
+    heads = (*columns, *(f"Found at {percent(p)} false accusations" for p in told))
+    return table(f"What each attack achieved, strongest first{why}", heads, rows)
+
+
+def _rate(found: Estimate, problem: str = "") -> str:
+    if problem:
+        return "not resolvable with this sample"
+    if found.value is None or math.isnan(found.value):
+        return "not measured"
+    return f"{percent(found.value)}{_limits(found) or ', no interval'}"
+
+
+def _limits(found: Estimate) -> str:
+    return "" if found.low is None or found.high is None else f" ({percent(found.low)} to {percent(found.high)})"
+
+
+def _tested(test: SelfTest) -> str:
+    if test.problem:
+        return f"failed: {plain(test.problem, 120)}"
+    kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
+    told = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
+    return f"AUC on a planted leak {', '.join(told)}; {number(test.blind)} on none"
+
+
+#: curves drawn at once; more cannot be told apart
+_CURVES = 4
+#: rates of false accusations at which a table tells points of curves, fractions
+_RATES = (0.001, 0.01, 0.1, 0.5)
+
+
+def draw_curves(ranked: Sequence[Ran]) -> list[Block]:
+    """Return the ROC curves of the strongest attacks, given strongest first.
+
+    What is the best by AUC need not be the best at a small rate; the sentence about a rate names the best at that rate.
+    """
+    drawn = [r for r in ranked if r[1].roc][:_CURVES]
+    if not drawn:
+        return []
+    resolved = [(r.fpr, -r.value, i, _rate(r)) for i, (_, f) in enumerate(ranked) for r in f.tpr_at_fpr
+                if r.value is not None and not r.problem]  # fmt: skip
+    said = f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
+    if resolved:
+        fpr, _, i, share = min(resolved)
+        if ranked[i][1].roc and ranked[i] not in drawn:
+            drawn[-1] = ranked[i]
+        said = (f"The attack that finds most, {title(ranked[i][0])}, finds {share} of the people in the data when "
+                f"{percent(fpr)} of the candidates are wrongly accused")  # fmt: skip
+    curves = [(title(a), _thin(f.roc)) for a, f in drawn]
+    least = min((p[0] for _, points in curves for p in points if p[0] > 0), default=0.01)
+    floor = max(1e-4, 10.0 ** math.floor(math.log10(least)))
+    return [_roc("roc", "Members found against people wrongly accused", f"{said}.", curves, floor)]
+
+
+def _roc(name: str, heading: str, said: str, curves: Sequence[tuple[str, Curve]], floor: float) -> Chart:
+    svg = charts.roc(name, heading, "Curves on two logarithmic axes.", curves=curves, floor=floor)
+    rows = [(label, *(_at(points, rate) for rate in _RATES)) for label, points in curves]
+    told = numbers("Points of the curves", ("Curve", *(f"Found at {percent(f)}" for f in _RATES)), rows)
+    return Chart(name, heading, said, svg, told)
+
+
+def _at(curve: Curve, rate: float) -> str:
+    finest = min((p[0] for p in curve if p[0] > 0), default=1.0)
+    return "too fine for the sample" if rate < finest else percent(max(p[1] for p in curve if p[0] <= rate))
+
+
+def _thin(curve: Curve, most: int = 200) -> Curve:
+    step = max(1, -(-len(curve) // most))
+    return [p for i, p in enumerate(curve) if i % step == 0 or i == len(curve) - 1]
+
+
+def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
+    """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
+    found = [(title(a), c) for a, f in ranked for c in (*f.classes, *f.groups)[:12]]
+    rows = [
+        (attack, re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
+        for attack, c in found
+    ]
+    name = "Accuracy by label and group"
+    return [table(name, ("Attack", "Label or group", "Accuracy", "Low", "High"), rows, name)] if rows else []
+
+
+def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
+    """Return the best attack's accuracy on each record over its PDTP: point estimates, from models that took turns."""
+    rows = [(x, percent(y)) for x, y in found.points if math.isfinite(x) and math.isfinite(y)]
+    if len(rows) < 2:
+        return []
+    if len({x for x, _ in rows}) == 1:
+        same = f"Records whose PDTP is finite all have the same, {number(rows[0][0])} nats"
+        return [Text(f"{same}: attack accuracy is not set against it.")]
+    said = "No correlation could be computed"
+    if found.pearson is not None and not math.isnan(found.pearson):
+        easier = "easier" if found.pearson > 0 else "no easier"
+        over = f"correlation {number(found.pearson)} over {number(found.n)} records"
+        said = f"Records that matter more are {easier} to guess: {over}"
+    name = "Attack accuracy on single records over their PDTP"
+    return [
+        Text(f"{said}."),
+        table(f"{name}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), rows, name),
+    ]
+
+
+def _robustness(part: RobustPart | None) -> list[Block]:
+    if part is None:
+        return []
+    columns = (
+        "Who guesses",
+        "Radius",
+        "Members called members",
+        "Others called members",
+        "Difference, with its interval",
+    )
+    rows = [
+        (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _difference(a.advantage))
+        for a in part.adversaries
+    ]
+    return [Heading("Robustness"), table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows)]
+
+
+def _difference(found: Estimate) -> str:
+    limits = _limits(found)
+    return limits.strip(" ()") or "not known" if found.value is None else f"{percent(found.value)}{limits}"
+
+
+def _features(part: AttributesPart | None) -> list[Block]:
+    """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
+    made: list[Block] = [Heading("Sensitive features")] if part else []
+    columns = ("Who guesses", "Of members", "Of candidates", "Difference, with its interval")
+    for found in part.attributes if part else ():
+        name = plain(found.name, 60)
+        told, by_value = (
+            [(g.title, shown(g.inside, percent), shown(g.outside, percent), _difference(g.advantage)) for g in rows]
+            for rows in ((*found.adversaries, found.without_model), found.by_value)
+        )
+        caption = f"{name}: who knows everything else about somebody and asks the model with every value"
+        moved = f"{number(found.influence)} {plain(found.influence_in, 30)}"
+        said = (
+            f"Saying the most frequent of its {found.values} values is right for {shown(found.prior_guess, percent)}. "
+            f"The feature alone moves an answer by {moved} on average."
+        )
+        if found.theorem is not None:
+            said += f" Normal errors of these sizes would give inversion a difference of {percent(found.theorem)}."
+        made += [table(caption, columns, told), Text(said)]
+        if by_value:
+            heads = ("Value", *columns[1:])
+            made.append(table(f"{name}, by its value", heads, by_value, "Inversion, by the true value"))
+    return made
+
+
+_CLAIM = {
+    "mechanism": "Mechanism", "epsilon": "Claimed epsilon", "delta": "Claimed delta", "adjacency": "Neighbours",
+    "unit": "Protected unit", "sampling": "How batches are drawn", "noise_multiplier": "Noise multiplier",
+    "sample_rate": "Sample rate", "steps": "Steps", "max_grad_norm": "Clipping norm",
+    "accountant": "Accountant of the claim",
+}  # fmt: skip
+_WORDS = {
+    "add_remove": "data sets that differ in one record added or removed",
+    "replace_one": "data sets that differ in one record replaced",
+    "poisson": "each record independently",
+    "fixed_size": "fixed size",
+    "shuffled": "shuffled, then cut into batches",
+}
+
+
+def dp(doc: ReportDocument) -> Section | None:
+    """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
+    part, claim = doc.evidence.claims or ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
+    if not part.bounds and not claim:
+        return None
+    stated = {label: getattr(claim, key, None) for key, label in _CLAIM.items()}
+    blocks: list[Block] = [facts((label, _WORDS.get(str(v), v)) for label, v in stated.items() if v is not None)]
+    blocks += [facts((f.name, f.value) for f in part.facts)] if part.facts else []
+    if part.bounds:
+        columns = ("Bound on", "Epsilon", "Delta", "Share of members assumed", "Bound", "Measured", "Holds if")
+        folded = f"All {len(part.bounds)} bounds with their conditions"
+        blocks.append(table("Bounds with their conditions", columns, map(_bound, part.bounds), folded))
+    broken = [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound]
+    if broken:
+        why = "the measurement exceeds the bound, so the claim or its conditions do not hold"
+        blocks.append(Text(f"{', '.join(broken)}: {why}."))
+    alone = (
+        "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the"
+    )
+    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(f"{alone} conditions listed.")])
+
+
+def _bound(b: GuaranteeBound) -> tuple[float | str, ...]:
+    show = percent if 0 <= b.bound <= 1 else number
+    found = b.measured or Estimate(value=None)
+    ends = "" if found.low is None or found.high is None else f" ({show(found.low)} to {show(found.high)})"
+    told = "not measured" if found.value is None else f"{show(found.value)}{ends}"
+    prior = "any" if b.prior is None else percent(b.prior)
+    return b.name, b.epsilon, b.delta, prior, show(b.bound), told, "; ".join(b.assumptions)
+
+
+def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
+    """Return what any attack can reach under the guarantee, with what attacks did reach."""
+    if part.curve is None:
+        return []
+    limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
+    drawn = [(title(a), _thin(f.roc)) for a, f in rank_attacks(words.attacks(doc)) if f.roc][:2]
+    # a point is held against the bound at the next larger rate for which that was computed
+    over = [name for name, curve in drawn
+            if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
+    said = "Nothing that was measured lies above the bound" if drawn else "The bound alone: no attack was run beside it"
+    if over:
+        said = f"{', '.join(over)}: single points lie above the bound; whether that is chance is judged by the audit"
+    curves = [("no attack can exceed this", _thin(limit)), *drawn]
+    return [_roc("tradeoff", "What any attack can reach, and what these reached", f"{said}.", curves, 1e-4)]
+
+
+def deletion(doc: ReportDocument) -> Section | None:
+    """Return the capacity at each required probability."""
+    held = sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
+    if not held:
+        return None
+    most, failure = held[-1], max(r.failure for r in held)
+    missing = f", except with probability {number(failure)} over the training's randomness" if failure > 0 else ""
+    said = (
+        f"At the stated prior of {percent(max(p.prior for p in held))} and the stated chance of {percent(most.rho)} "
+        f"that none of them was used, {number(most.capacity)} people can be erased{missing}."
+    )
+    rows = [(percent(r.rho), r.capacity) for r in held]
+    told = table("People who can be erased before a full retraining", ("Required chance", "People"), rows)
+    return Section("deletion", "Deletion capacity", [Text(said), told])
 
 
 def coverage(doc: ReportDocument) -> Section | None:
-    """Return how many units were measured and what follows for the others."""
+    """Return how many people were measured, what follows for the others, what was planned and what seeds change."""
     run, influence = doc.evidence.run, doc.evidence.influence
-    blocks: list[Block] = []
-    if influence and influence.coverage:
-        blocks += _covered(influence)
-    items = [*_planned(run), *_seeds(run, influence)]
-    if items:
-        blocks.append(Facts(items))
+    blocks: list[Block] = _covered(influence) if influence else []
+    items: list[tuple[str, float | str | None]] = []
+    if plan := run.plan:
+        items += [("Trainings planned", plan.retrains), ("of these, without one person", plan.leave_one_out),
+                  ("of these, on random halves", plan.shadows), ("Seconds expected", plan.seconds)]  # fmt: skip
+    if seeds := run.seeds:
+        items += [
+            ("Training depends on its seed", "yes" if seeds.dependent else ""),
+            ("Seeds, each used with and without the person", seeds.paired if seeds.paired > 1 else 0),
+            ("Largest change of a probability by another seed", seeds.moved_by),
+            ("Seeds compared to see whether they matter", 0 if seeds.unread else seeds.compared),
+            ("Seeds", seeds.note),
+        ]
+    if influence and (noise := influence.noise):
+        items += [
+            ("Noise floor of the worst answer", fold(noise.floor)),
+            ("Noise floor of half of the answers", fold(noise.median)),
+            ("People above their noise floor", noise.units_above),
+        ]
+    if told := [item for item in items if item[1] or item[1] is None]:  # a zero says nothing
+        blocks.append(facts(told))
     if run.cannot_conclude:
         never = [prose(n, 400) for n in run.cannot_conclude]
         blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
@@ -171,76 +455,41 @@ def _covered(influence: InfluencePart) -> list[Block]:
     coverage = influence.coverage
     if coverage is None:
         return []
-    every = coverage.n_measured == coverage.n_units
-    of = number(coverage.n_units)
-    told = f"All {of}" if every else f"{number(coverage.n_measured)} of {of}"
+    every, people = coverage.n_measured == coverage.n_units, number(coverage.n_units)
+    told = f"All {people}" if every else f"{number(coverage.n_measured)} of {people}"
     claim = plain(coverage.claim, 400) or ("" if every else "Nothing is claimed about the others.")
     return [Text(f"{told} people or records were measured."), *([Text(claim)] if claim else [])]
 
 
-def _planned(run: RunPart) -> list[tuple[str, str]]:
-    if run.plan is None:
-        return []
-    plan = run.plan
-    told = (
-        ("Trainings planned", plan.retrains),
-        ("of these, without one person", plan.leave_one_out),
-        ("of these, on random halves", plan.shadows),
-        ("Seconds expected", plan.seconds),
-    )
-    return [(name, number(count)) for name, count in told if count > 0]
-
-
-def _seeds(run: RunPart, influence: InfluencePart | None) -> list[tuple[str, str]]:
-    """Return what is known about seeds; a zero says nothing."""
-    seeds, noise = run.seeds, influence and influence.noise
-    told: list[tuple[str, float | str | None]] = []
-    if seeds:
-        told += [
-            ("Training depends on its seed", "yes" if seeds.dependent else ""),
-            ("Seeds, each used with and without the person", seeds.paired if seeds.paired > 1 else 0),
-            ("Largest change of a probability by another seed", seeds.moved_by),
-            ("Seeds compared to see whether they matter", 0 if seeds.unread else seeds.compared),
-            ("Seeds", seeds.note),
-        ]
-    if noise:
-        told += [
-            ("Noise floor of the worst answer", fold(noise.floor)),
-            ("Noise floor of half of the answers", fold(noise.median)),
-            ("People above their noise floor", noise.units_above),
-        ]
-    return [(name, plain(v, 200) if isinstance(v, str) else shown(v, number)) for name, v in told if v or v is None]
-
-
 def trace(doc: ReportDocument) -> Section:
     """Return everything needed to check or repeat this run."""
-    trace = doc.evidence.run.trace or RunTrace(versions={})
-    digests = {**doc.subject.digests, **trace.digests}
-    items = [(f"Digest of the {plain(k, 40)}", plain(v, 80)) for k, v in digests.items() if v]
-    items.append((f"Digest of policy {plain(doc.policy.name, 40)}", plain(doc.policy.digest, 80)))
-    facts = [
-        ("privgate", plain(doc.privgate, 40)),
+    found, policy = doc.evidence.run.trace or RunTrace(), doc.policy
+    digests = {**doc.subject.digests, **found.digests}
+    named = [(f"Digest of the {plain(k, 40)}", v) for k, v in digests.items()]
+    seeds = ", ".join("none" if v is None else str(v) for v in found.seeds)
+    run = [
+        ("privgate", doc.privgate),
         ("report schema", SCHEMA),
-        ("versions", plain(", ".join(f"{k} {v}" for k, v in trace.versions.items()), 600)),
-        ("system", plain(trace.system, 160)),
-        ("isolation of training code", plain(doc.evidence.run.isolation, 80)),
-        ("seeds", plain(", ".join("none" if v is None else str(v) for v in trace.seeds), 300)),
-        ("training calls", number(trace.training_calls) if trace.training_calls else ""),
+        ("versions", ", ".join(f"{k} {v}" for k, v in found.versions.items())),
+        ("system", found.system),
+        ("isolation of training code", doc.evidence.run.isolation),
+        ("seeds", seeds),
+        ("training calls", number(found.training_calls) if found.training_calls else ""),
     ]
-    blocks: list[Block] = [Facts([i for i in items if i[1]], wide=True), Facts([f for f in facts if f[1]])]
-    if trace.command:
-        blocks.append(Code("To run this check again", plain(trace.command, 500)))
-    if page_one.verify(doc):
-        blocks.append(Code("To verify the statement attached to this version", page_one.verify(doc)))
-    return Section("trace", "Trace", blocks)
+    blocks = [facts([*named, (f"Digest of policy {plain(policy.name, 40)}", policy.digest)], wide=True), facts(run)]
+    commands = {
+        "To run this check again": plain(found.command, 500),
+        "To verify the statement attached to this version": page_one.verify(doc),
+    }
+    return Section("trace", "Trace", [*blocks, *(Code(label, text) for label, text in commands.items() if text)])
 
 
 def glossary(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
     more = (vocabulary.SENSITIVITY,) if doc.subject.task == "regression" else ()
     rows = [(words.capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
-    table = TableBlock("Words of this report", ("Word", "Meaning"), rows, folded=f"{len(rows)} words of this report")
-    return Section("glossary", "Glossary", [table])
+    told = table("Words of this report", ("Word", "Meaning"), rows, f"{len(rows)} words of this report")
+    return Section("glossary", "Glossary", [told])
 
 
 #: in the order of the report, each by its anchor
@@ -248,13 +497,13 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Section | None]] = {
     "findings": findings,
     "model": model,
     "data": data,
-    "units": unit_section.section,
-    "attacks": attack_sections.section,
-    "dp": guarantees.dp,
-    "deletion": guarantees.deletion,
+    "units": people.section,
+    "attacks": attacks,
+    "dp": dp,
+    "deletion": deletion,
     "coverage": coverage,
     "comparison": two_reports.section,
-    "methods": guarantees.methods,
+    "methods": methods.section,
     "trace": trace,
     "glossary": glossary,
 }

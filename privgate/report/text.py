@@ -28,26 +28,15 @@ _CLAUSE = re.compile(r"[.;](?= )")
 
 
 def plain(value: Any, limit: int = LONGEST) -> str:
-    r"""Return one line without unseen characters, cut at ``limit`` characters.
+    r"""Return one line without unseen characters, cut at ``limit`` characters with a note how long it was.
 
-    Parameters
-    ----------
-    value : object
-        Anything; None is an empty text.
-    limit : int
-        Longest text returned, before the note that says how long it was.
-
-    Examples
-    --------
     >>> plain("a\nb\u202ec")
     'a b⟨U+202E⟩c'
     """
     if value is None:
         return ""
-    text = str(value)
-    length = len(text)
-    if length > limit:
-        text = text[:limit]
+    length = len(str(value))
+    text = str(value)[:limit]
     text = _WHITE.sub(" ", text).strip()
     if not text.isprintable():  # nearly all text is
         text = "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in text)
@@ -57,8 +46,6 @@ def plain(value: Any, limit: int = LONGEST) -> str:
 def clip(text: str, limit: int) -> str:
     """Return our own sentence cut at a word, for page one; the evidence holds it in full.
 
-    Examples
-    --------
     >>> clip("one two three", 9)
     'one two…'
     """
@@ -71,8 +58,6 @@ def clip(text: str, limit: int) -> str:
 def whole(text: str, limit: int) -> str:
     """Return our own sentence cut after a whole clause, for page one; the first clause may take twice the room.
 
-    Examples
-    --------
     >>> whole("somebody is found in 57.3 % of cases, if asked (at odds; of one half); and more", 75)
     'somebody is found in 57.3 % of cases, if asked (at odds; of one half).'
     """
@@ -94,8 +79,6 @@ def prose(value: Any, limit: int = LONGEST) -> str:
 def item(value: Any) -> str:
     """Return text that may stand first in a line of a Markdown list and begins no list of its own.
 
-    Examples
-    --------
     >>> item("1. a"), item("57.3 % of cases")
     ('1&#46; a', '57.3 % of cases')
     """
@@ -105,11 +88,9 @@ def item(value: Any) -> str:
 def markdown(value: Any, limit: int = LONGEST) -> str:
     """Return text that no Markdown reader and no CI log takes for anything but text.
 
-    Character references work in table cells, in GitHub's summaries and in MLflow's descriptions alike; a backslash does
-    not stop mentions. ``::`` and ``##[`` are commands of a CI runner, so they never appear in the raw file either.
+    Character references work in table cells, GitHub's summaries and MLflow's descriptions; a backslash does not stop
+    mentions. ``::`` and ``##[`` are commands of a CI runner, so they never appear in the raw file either.
 
-    Examples
-    --------
     >>> markdown("a|b ::error::x")
     'a&#124;b &#58;&#58;error&#58;&#58;x'
     """
@@ -124,8 +105,6 @@ def people(count: int) -> str:
 def shown(value: Any, write: Callable[[Any], str] = people) -> str:
     """Return a number, or that it would tell a small count of people.
 
-    Examples
-    --------
     >>> shown(1234), shown(4), shown(None)
     ('1,234', '1 to 9', 'suppressed')
     """
@@ -135,8 +114,6 @@ def shown(value: Any, write: Callable[[Any], str] = people) -> str:
 def moment(value: Any) -> str:
     """Return a time as people write it, in UTC if it names a zone; anything else as plain text.
 
-    Examples
-    --------
     >>> moment("2026-11-21T10:00:00+01:00")
     '2026-11-21 09:00 UTC'
     """

@@ -1,17 +1,18 @@
 """Two reports side by side: rule by rule, the shift of risk, and which cause changed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from privgate.evidence.figures import number
-from privgate.report import assertions, charts, page_one, words
-from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, numbers
+from privgate.report import assertions, page_one, words
+from privgate.report.blocks import Block, Section, Text, table
+from privgate.report.people import NAMES
 from privgate.report.report_schema import (
     COMPARISON,
     Cause,
     ComparedReport,
     Comparison,
+    Quantile,
     QuantileShift,
     RecipeFacts,
     ReportDocument,
@@ -21,8 +22,6 @@ from privgate.report.report_schema import (
 )
 from privgate.report.sentences import say
 from privgate.report.text import plain
-from privgate.report.unit_rows import FigureName, Quantile
-from privgate.report.unit_section import NAMES
 from privgate.verdict import Finding
 
 
@@ -90,13 +89,12 @@ def _change(old: Finding | None, new: Finding | None) -> str:
 
 
 def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
-    code = _code(old, new)
-    found = [Cause(cause="training code", changed=code, old=_training(old), new=_training(new))]
-    for label, key in _CAUSES:
-        a, b = _cause(old, key), _cause(new, key)
-        if a is not None or b is not None:
-            changed = None if a is None or b is None else a != b
-            found.append(Cause(cause=label, changed=changed, old=_brief(a, b), new=_brief(b, a)))
+    found = [Cause(cause="training code", changed=_code(old, new), old=_training(old), new=_training(new))]
+    a, b = _identify(old), _identify(new)
+    for cause in _CAUSES:
+        if cause in a or cause in b:
+            changed = a[cause] != b[cause] if cause in a and cause in b else None
+            found.append(Cause(cause=cause, changed=changed, old=_brief(cause, a, b), new=_brief(cause, b, a)))
     return found
 
 
@@ -118,43 +116,29 @@ def _training(doc: ReportDocument) -> str:
     return plain((doc.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded"
 
 
-_CAUSES = (
-    ("training data", "data"), ("hyperparameters", "params"), ("seed", "seed"), ("differential-privacy claim", "dp"),
-    ("release", "release"), ("environment", "environment"), ("policy", "policy"),
-)  # fmt: skip
+_CAUSES = ("training data", "hyperparameters", "seed", "differential-privacy claim", "release", "environment", "policy")
 
 
-def _cause(doc: ReportDocument, key: str) -> Any:
-    """Return what identifies one cause; None if the report does not say."""
+def _identify(doc: ReportDocument) -> dict[str, Any]:
+    """Return what identifies each cause, as far as the report says; a recipe without seed or claim says null."""
     s, recipe, trace = doc.subject, doc.subject.recipe, doc.evidence.run.trace
-    if key == "data":
-        return s.digests.get("data")
-    if key == "release":
-        return s.release.model_dump()
-    if key == "environment":
-        return trace and {"versions": trace.versions}
-    if key == "policy":
-        return doc.policy.digest or None
-    if recipe is None:
-        return None
-    # a recipe without a seed or a claim says so: null is a value of its own there
-    if key == "dp":
-        return {"value": recipe.dp and recipe.dp.model_dump()}
-    return {"value": recipe.seed if key == "seed" else recipe.settings}
+    told: dict[str, Any] = {"training data": s.digests.get("data"), "release": s.release.model_dump()}
+    told |= {"environment": trace and trace.versions, "policy": doc.policy.digest}
+    found = {cause: value for cause, value in told.items() if value}
+    if recipe is not None:
+        claim = recipe.dp and recipe.dp.model_dump()
+        found |= {"hyperparameters": recipe.settings, "seed": recipe.seed, "differential-privacy claim": claim}
+    return found
 
 
-def _brief(value: Any, other: Any) -> str:
+def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return one side of a cause in few words: of two mappings only where they differ."""
-    if isinstance(value, Mapping) and set(value) == {"value"}:
-        value, other = value["value"], (other or {}).get("value")
-        if value is None:
-            return "none"
+    if (value := mine.get(cause)) is None:
+        return "none" if cause in mine else "not recorded"
     if isinstance(value, Mapping):
-        before = other if isinstance(other, Mapping) else {}
+        before = other.get(cause) or {}
         told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
         return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
-    if value is None:
-        return "not recorded"
     return words.short(value)
 
 
@@ -191,23 +175,22 @@ def section(doc: ReportDocument) -> Section | None:
 def blocks(comparison: Comparison) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
     old, new = versions(comparison.old, comparison.new)
-    made: list[Block] = [Text(plain(comparison.summary))]
-    rows = [(plain(c.cause, 60), _CHANGED[c.changed], plain(c.old, 90), plain(c.new, 90)) for c in comparison.causes]
-    made.append(TableBlock("What may have caused the difference", ("Cause", "Changed", old, new), rows))
-    rules = comparison.rules
-    if rules:
-        cells = [
-            (assertions.title(r), _result(r, r.old), _result(r, r.new), assertions.limit(r), plain(r.change, 60))
-            for r in rules
-        ]
-        made.append(TableBlock("Rule by rule", ("Rule", old, new, "Limit now", "Change"), cells))
-        made += _rule_chart(rules, old, new)
-    shifts = comparison.distribution
-    for name, pair in shifts.items():
-        if name == "dtp_lower" and pair == shifts.get("pdtp"):
-            continue  # the largest change seen is the direct one: one drawing says both
-        made += _shift(name, pair, old, new)
-    return made
+    rows = [(c.cause, _CHANGED[c.changed], c.old, c.new) for c in comparison.causes]
+    causes = table("What may have caused the difference", ("Cause", "Changed", old, new), rows)
+    rules = [
+        (assertions.title(r), _result(r, r.old), _result(r, r.new), assertions.limit(r), r.change)
+        for r in comparison.rules
+    ]
+    shifts = [
+        (f"{NAMES[name]}: {label}", pair.old[q], pair.new[q])
+        for name, pair in comparison.distribution.items()
+        # the largest change seen is often the direct one: its rows are then said once
+        if name != "dtp_lower" or pair != comparison.distribution.get("pdtp")
+        for q, label in _QUANTILES.items()
+    ]
+    made: list[Block] = [Text(plain(comparison.summary)), causes]
+    made += [table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), rules)] if rules else []
+    return [*made, table("How influence shifted, nats", ("People", old, new), shifts)] if shifts else made
 
 
 def versions(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
@@ -224,38 +207,3 @@ def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
     return f"{say(f'result.{figures.outcome}')}: {assertions.interval(figures, assertions.unit(rule), rule.direction)}"
-
-
-def _rule_chart(rules: Sequence[RuleChange], old: str, new: str) -> list[Block]:
-    """Return figures as shares of their limit, because rules have different units."""
-    pairs = [(r, r.old.value / r.limit, r.new.value / r.limit) for r in rules if r.old and r.new and r.limit > 0]
-    rows = [(assertions.title(r), a, b) for r, a, b in pairs if math.isfinite(a) and math.isfinite(b)]
-    if not rows:
-        return []
-    heading = "Each rule's figure as a share of its limit"
-    over = sum(r[2] > 1 for r in rows)
-    said = (
-        f"{number(over)} of {len(rows)} figures of {new} lie beyond their limit at 100 %"
-        if over
-        else f"Every figure of {new} lies at or below 100 % of its limit"
-    )
-    svg = charts.pairs("rules-moved", heading, "Ring before, diamond now.", rows=rows, first=old, second=new,
-                       xlabel="share of the limit", limits=[1.0] * len(rows), percent=True)  # fmt: skip
-    cells = [(n, f"{100 * a:.3g} %", f"{100 * b:.3g} %") for n, a, b in rows]
-    return [Chart("rules-moved", heading, f"{said}.", svg, numbers(heading, ("Rule", old, new), cells))]
-
-
-def _shift(name: FigureName, pair: QuantileShift, old: str, new: str) -> list[Block]:
-    rows = [(label, pair.old[q], pair.new[q]) for q, label in _QUANTILES.items()]
-    rows = [r for r in rows if math.isfinite(r[1]) and math.isfinite(r[2])]
-    if not rows:
-        return []
-    title = f"Shift of {NAMES[name]}"
-    worst = rows[-1]
-    moved = "rose" if worst[2] > worst[1] else ("fell" if worst[2] < worst[1] else "stayed")
-    said = f"{worst[0].capitalize()} {moved}: {number(worst[1])} nats before, {number(worst[2])} now"
-    ident = f"shift-{name.replace('_', '-')}"
-    svg = charts.pairs(ident, title, "Quantiles: ring before, diamond now.", rows=rows, first=old, second=new,
-                       xlabel="nats")  # fmt: skip
-    cells = [(n, number(x), number(y)) for n, x, y in rows]
-    return [Chart(ident, title, f"{said}.", svg, numbers(f"{title}, nats", ("Quantile", old, new), cells))]

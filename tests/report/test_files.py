@@ -9,7 +9,7 @@ import pytest
 from privgate import report
 from privgate.errors import UsageError
 from privgate.evidence import Precondition
-from privgate.report.unit_rows import Pseudonyms
+from privgate.report.people import Pseudonyms
 
 NAMES = ["report.json", "records.parquet", "report.html", "summary.md", "junit.xml"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privgate.evidence.telling import SMALL_CELL
 from privgate.report.histograms import apart, histogram
-from privgate.report.unit_rows import Pseudonyms, summary
+from privgate.report.people import Pseudonyms, summary
 
 KEY = b"k" * 32
 TOP = 8.0

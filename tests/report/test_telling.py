@@ -18,8 +18,8 @@ from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measu
 from privgate.evidence.telling import SMALL_CELL, Known, at_least, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
+from privgate.report.people import Pseudonyms
 from privgate.report.report_schema import read
-from privgate.report.unit_rows import Pseudonyms
 from privgate.report.words import accuracy
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence

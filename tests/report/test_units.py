@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from privgate.evidence import Count
 from privgate.evidence.telling import SMALL_CELL, cells
-from privgate.report.unit_rows import Pseudonyms, summary
+from privgate.report.people import Pseudonyms, summary
 
 KEY = b"k" * 32
 

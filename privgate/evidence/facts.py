@@ -1,12 +1,17 @@
-"""What a run says about itself, and how far leaving out one person moves an answer."""
+"""What was found out beside the numbers of the run itself, of each person's influence, and of a claim of privacy.
 
+These models are the JSON of a report: each field says what it holds, each ``payload`` what may be told of it.
+"""
+
+import math
 from collections.abc import Mapping
 from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from privgate.evidence.attack_facts import Estimate
 from privgate.evidence.telling import (
     SMALL_CELL,
     Count,
@@ -129,8 +134,7 @@ class RecheckRow(EvidenceModel):
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
     notes: Mapping[str, Number] = Field(
-        default_factory=dict,
-        description="What the engine says of the delivered model.",
+        default_factory=dict, description="What the engine says of the delivered model."
     )
 
 
@@ -143,28 +147,17 @@ class EngineShare(EvidenceModel):
     handed_on: Part = Field(description="People handed on to the next engine: asked less answered.")
     why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
     without_limit: Mapping[str, Part] = Field(
-        default_factory=dict,
-        description="Why answered people leak without limit.",
+        default_factory=dict, description="Why answered people leak without limit."
     )
 
     @classmethod
     def of(
-        cls,
-        engine: str,
-        asked: Part,
-        answered: Part,
-        why: Mapping[str, Part] = MappingProxyType({}),
+        cls, engine: str, asked: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
         without_limit: Mapping[str, Part] = MappingProxyType({}),
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Return the share of an engine that handed on whom it was asked about and did not answer."""
-        return cls(
-            engine=engine,
-            asked=asked,
-            answered=answered,
-            handed_on=(asked or 0) - (answered or 0),
-            why=why,
-            without_limit=without_limit,
-        )
+        counts = {"asked": asked, "answered": answered, "handed_on": asked - answered}
+        return cls(engine=engine, **counts, why=why, without_limit=without_limit)
 
 
 class SeedNoise(EvidenceModel):
@@ -263,8 +256,7 @@ class InfluencePart(EvidenceModel):
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
         made, coverage = super().payload(known), self.coverage
-        units = known.units if known else None
-        everybody = self.engines[0].asked if self.engines else None  # or a sample of the units
+        everybody = self.engines[0].asked if self.engines else None  # or a sample of the people
         # of a run that stopped: a sample's size, where the coverage tells it
         sample = (coverage.n_measured, coverage.not_computed) if coverage and coverage.not_computed else ()
         if sample and known and known.sample(sample[0]) != sample[0]:
@@ -272,18 +264,148 @@ class InfluencePart(EvidenceModel):
         for engine in made["engines"]:
             if sample and {engine["answered"], engine["handed_on"]} <= {0, *sample} and len(engine["why"]) == 1:
                 continue
-            _shared(engine, units, everybody)
+            _hide_counts(engine, known.units if known else None, everybody)
         return made
 
 
-def _shared(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
+def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
     """Hide small counts of an engine's share; reasons add up to whom it handed on, and to whom it answered."""
     asked = engine["asked"]
-    made = {key: told(engine[key], asked) for key in ("answered", "handed_on")} | {"asked": told(asked, units)}
-    if told(asked, everybody) is None:
-        made = {key: 0 if engine[key] == 0 else None for key in made}
-    reasons = {}
+    hidden = told(asked, everybody) is None
+    engine["asked"] = None if hidden else told(asked, units)
     for key, whole in (("why", "handed_on"), ("without_limit", "answered")):
-        known = made["asked"] is not None and made[whole] is not None and None not in engine[key].values()
-        reasons[key] = dict(zip(engine[key], cells(engine[key].values()) if known else repeat(None), strict=False))
-    engine |= made | reasons
+        parts, count = engine[key], engine[whole]
+        engine[whole] = (count and None) if hidden else told(count, asked)
+        known = None not in (engine["asked"], engine[whole], *parts.values())
+        engine[key] = dict(zip(parts, cells(parts.values()) if known else repeat(None), strict=False))
+
+
+# What a claim of differential privacy is worth, given what a rerun of its recipe was seen to do.
+
+
+class Observation(EvidenceModel):
+    """Sampling, noise and steps of a watched training; what earlier versions saw beside that is passed over."""
+
+    earlier = frozenset((
+        "unclipped_steps", "bypassed_updates", "noise_repeats", "noise_defect", "same_model_twice", "leaks", "rows",
+        "copies", "replays", "by_number", "scales", "entered",
+    ))  # fmt: skip
+    library: str = Field(default="", description="opacus or diffprivlib; empty if none was seen at work.")
+    runs: int = Field(default=0, description="Trainings that were watched.")
+    records: int = Field(default=0, description="Training records that were handed to the recipe.")
+    steps: int = Field(default=0, description="Updates of the model, or releases.")
+    noiseless_steps: int = Field(default=0, description="Of these, without noise, or with noise that can be redrawn.")
+    noise_multiplier: Number = Field(default=math.nan, description="Deviation over the clipping norm as added; least.")
+    noise_stated: Number = Field(default=math.nan, description="The same as stated.")
+    noise_share: Number = Field(default=math.nan, description="Deviation that was measured over the stated one.")
+    noise_error: Number = Field(default=math.nan, description="Its standard error.")
+    max_grad_norm: Number = Field(default=math.nan, description="Largest clipping norm of all steps.")
+    sampling: str = Field(default="", description="poisson, shuffled (each epoch passes through once) or unknown.")
+    sample_rate: Number = Field(default=math.nan, description="Expected share of the records in a batch.")
+    passes: int = Field(default=0, description="Times that shuffled batches went through the records.")
+    populations: tuple[int, ...] = Field(default=(), description="Records that each training drew from; 0: not known.")
+    spends: tuple[tuple[float, float], ...] = Field(default=(), description="(epsilon, delta) by a budget accountant.")
+    hazards: tuple[str, ...] = Field(default=(), description="What the libraries warned of.")
+    leftovers: str = Field(default="", description="Gradients of records on a network: rerun (returned) or stored.")
+    problem: str = Field(default="", description="Why it could not be observed; then nothing else counts.")
+
+
+class ClaimFact(EvidenceModel):
+    """One line of facts about the guarantee."""
+
+    name: str
+    value: str
+
+
+class GuaranteeBound(EvidenceModel):
+    """One bound that follows from the guarantee, with its hypotheses in words."""
+
+    name: str = Field(description="What is bounded.")
+    epsilon: Number = Field(description="Of the guarantee that counts for this adversary, nats.")
+    delta: Number
+    prior: Number | None = Field(default=None, description="Share of members the bound assumes; null for any.")
+    fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
+    bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
+    measured: Estimate | None = Field(
+        default=None, description="Most that an attack achieved here; null: none comparable."
+    )
+    assumptions: tuple[str, ...] = ()
+
+
+class TradeoffPoints(EvidenceModel):
+    """Largest true-positive rate of any attack at each false-positive rate."""
+
+    fpr: tuple[Number, ...] = Field(description="Ascending, fractions.")
+    tpr: tuple[Number, ...] = Field(description="One an fpr, fractions.")
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if len(self.fpr) != len(self.tpr):
+            raise ValueError("tpr needs one value an fpr")
+        return self
+
+
+class TradeoffPoint(EvidenceModel):
+    """A test that was really carried out, for the chart of the trade-off."""
+
+    name: str
+    fpr: Number
+    tpr: Number
+
+
+class ManyRuns(EvidenceModel):
+    """The audit by many trainings with and without one mislabelled record."""
+
+    epsilon: Number = Field(description="Lower bound, nats.")
+    trainings: int
+    counted: int = Field(description="Trainings on which the fixed test was counted.")
+    misses: int
+    false_alarms: int
+    fpr: Number
+    tpr: Number
+
+
+class OneRun(EvidenceModel):
+    """The audit by one training with many mislabelled records, each included by a coin."""
+
+    epsilon: Number = Field(description="Lower bound, nats.")
+    canaries: int
+    guesses: int
+    right: int
+
+
+class AuditRuns(EvidenceModel):
+    """Both audits of a claim; they can contradict a guarantee and never show it."""
+
+    many_runs: ManyRuns
+    one_run: OneRun | None = Field(default=None, description="null for replace-one claims and without canaries.")
+    delta: Number = Field(description="At which epsilon is bounded.")
+    trainings: int = Field(description="Trainings made by both.")
+
+    @property
+    def epsilon(self) -> float:
+        """The better of both lower bounds, nats."""
+        return max(self.many_runs.epsilon, 0.0 if self.one_run is None else self.one_run.epsilon)
+
+
+class DeletionRow(EvidenceModel):
+    """How many people may be erased at one confidence."""
+
+    earlier = frozenset({"sentence"})
+    rho: Number = Field(description="Chance that every erased person stays hidden is at least this, fraction.")
+    prior: Number = Field(description="Probability that a person was used at all, at most.")
+    capacity: Number = Field(description="People; larger is better.")
+    failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
+
+
+class ClaimsPart(EvidenceModel):
+    """The claim against what was observed, and what follows from the guarantee."""
+
+    earlier = frozenset({"deletion_by_prior"})
+    observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
+    facts: tuple[ClaimFact, ...] = ()
+    bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
+    curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
+    points: tuple[TradeoffPoint, ...] = Field(default=(), description="Tests carried out, for the same chart.")
+    audit: AuditRuns | None = Field(default=None, description="null where no rule asks for one.")
+    deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")

@@ -1,0 +1,357 @@
+"""The per-person table as a reader may see it: counts, quantiles and the worst people under keyed hashes.
+
+No name, no label and no feature value is written; the key of the hashes stays with the controller.
+"""
+
+import hashlib
+import hmac
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privgate.errors import UsageError
+from privgate.evidence import Count, SensitivityFigures, encode
+from privgate.evidence.figures import fold, number, percent
+from privgate.evidence.telling import SMALL_CELL
+from privgate.policy.rules import about
+from privgate.report import charts, histograms, words
+from privgate.report.blocks import Block, Chart, Section, Text, facts, numbers
+from privgate.report.report_schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
+from privgate.report.text import plain, shown
+
+Records = Mapping[str, NDArray[Any]]
+
+#: hexadecimal digits shown; 64 bits keep 50,000 names apart with probability above 1 - 1e-10
+_DIGITS = 16
+_TOKEN = re.compile(r"[^\s()\[\]{}'\",;:=|]+")
+# fields whose text is ours, not found in the data
+_OURS = frozenset({"rule", "outcome", "metric", "direction", "unit", "mode", "kind", "name", "request", "status"})
+# where a feature vector or a row of the data could stand: left out of every report
+_WITHHELD = frozenset({"query", "queries", "position", "positions", "features", "rows"})
+# a row number is too common a word to be replaced wherever it stands; these phrases name one
+_NUMBERED = re.compile(r"\b(unit|record|person|row)s? (\d+)\b")
+
+
+class Pseudonyms:
+    """Keyed hashes in place of the names of people, wherever a text of ours may quote them.
+
+    ``key`` has at least 16 bytes, else ``UsageError``: whoever holds it can find a person's row again, nobody else can.
+    """
+
+    def __init__(self, key: bytes, names: Iterable[Any] = ()) -> None:
+        if len(key) < 16:
+            raise UsageError(f"the key for record names has {len(key)} bytes; pass at least 16 random ones")
+        self._key = key
+        self._names = {str(n) for n in names}
+        self._spoken = {n for n in self._names if not n.isdigit()}
+        # names of several words, by their first: a text is searched for those only whose first word it holds
+        self._phrases: dict[str, list[str]] = {}
+        for name in sorted((n for n in self._spoken if _TOKEN.fullmatch(n) is None), key=len, reverse=True):
+            self._phrases.setdefault(next(iter(_TOKEN.findall(name)), ""), []).append(name)
+
+    @property
+    def key_id(self) -> str:
+        """Which key it was, without telling the key: 8 hexadecimal digits."""
+        return hmac.new(self._key, b"privgate record names", hashlib.sha256).hexdigest()[:8]
+
+    def of(self, name: Any) -> str:
+        """Return the keyed hash of one name: HMAC-SHA256, 16 hexadecimal digits."""
+        return hmac.new(self._key, str(name).encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:_DIGITS]
+
+    def column(self, names: NDArray[Any]) -> NDArray[Any]:
+        """Return the keyed hashes of a column of names, shape (n_units,)."""
+        return np.array([self.of(n) for n in names], dtype=object)
+
+    def text(self, text: str, also: str = "") -> str:
+        """Return ``text`` with every name in it replaced; ``also`` is the worst one's, which rules put in brackets."""
+        if also in self._names:
+            text = text.replace(f"({also})", f"(record {self.of(also)})")
+        for first in {"", *_TOKEN.findall(text)} if self._phrases else ():
+            for name in self._phrases.get(first, ()):
+                if name.strip():
+                    text = text.replace(name, f"record {self.of(name)}")
+        text = _TOKEN.sub(lambda m: f"record {self.of(m.group())}" if m.group() in self._spoken else m.group(), text)
+        return _NUMBERED.sub(lambda m: f"{m[1]} {self.of(m[2])}" if m[2] in self._names else m[0], text)
+
+    def scrub(self, value: Any, also: str = "") -> Any:
+        """Return a JSON value without names, and without keys that hold queries or positions of rows."""
+        if isinstance(value, Mapping):
+            return {k: self._field(k, v, also) for k, v in value.items() if k not in _WITHHELD}
+        if isinstance(value, list | tuple):
+            return [self.scrub(v, also) for v in value]
+        return self.text(value, also) if isinstance(value, str) else value
+
+    def _field(self, key: str, value: Any, also: str) -> Any:
+        if key in ("unit", "where") and isinstance(value, str) and value in self._names:
+            return f"record {self.of(value)}"
+        return value if key in _OURS and isinstance(value, str) else self.scrub(value, also)
+
+
+# What the document holds of the table.
+
+#: worst people listed
+WORST = 10
+#: nats; a figure known less closely than this is a bound, not a measurement
+CLOSE = 1e-3
+#: bins of a histogram before they are joined
+_BINS = 24
+#: figures of the per-person table, in words; the direct one first
+NAMES: Mapping[FigureName, str] = {
+    "pdtp": "PDTP, direct queries",
+    "dtp_lower": "DTP, largest change seen",
+    "dtp_upper": "DTP, upper limit by theorem",
+}
+_FIGURES = tuple(NAMES)
+_QUANTILES = (0.5, 0.9, 0.99, 1.0)
+_ROW = (*_FIGURES, "error", "noise_floor", "seeds", "engine", "status")
+
+
+def summary(
+    records: Records, names: Pseudonyms, limits: Iterable[tuple[str, float]] = (), *, everybody: bool = True
+) -> dict[str, Any] | None:
+    """Return what charts and tables need of the per-person table, as ``UnitsSummary`` holds it; None if there is none.
+
+    Parameters
+    ----------
+    records : mapping column -> array of shape (n_units,)
+        ``Evidence.records``; values in nats.
+    limits : iterable of (figure, nats)
+        For each, how many people lie above is counted.
+    everybody : bool
+        Off where some people were only bounded or ranked: their values make no distribution, and only those are listed
+        who were measured closely and certainly matter more than all others.
+    """
+    if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
+        return None  # a regressor's table is in other units, and has a section of its own
+    limits = tuple(dict.fromkeys(limits))
+    told: dict[str, Any] = {"n": len(records["unit"]), "key_id": names.key_id, "small_cell": SMALL_CELL}
+    if everybody:
+        made = _histograms(records, limits)
+        told["figures"] = {c: _figure(made[c]) for c in _FIGURES if c in made}
+        told["above"] = [_above(c, limit, made[c]) for c, limit in limits if c in made]
+        by, listed = _decides(records, limits), np.ones(told["n"], dtype=bool)
+    else:
+        error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
+        low, high, seen = (np.asarray(records[c], dtype=float) for c in ("pdtp_low", "pdtp_high", "dtp_lower"))
+        top = int(np.argmax(seen))
+        close = error <= max(CLOSE, float(error[top]))
+        by, listed = "dtp_lower", close & (low >= high[~close].max(initial=0.0))
+        listed[top] = True
+        told |= {"close": Count(int(close.sum()), len(error)).told, "everybody": False, "figures": {}, "above": []}
+    some = {c: np.asarray(v)[listed] for c, v in records.items()}
+    told["worst"], told["next_worst"] = _worst(some, names, by, [v for _, v in limits])
+    return told
+
+
+def _histograms(records: Records, limits: Sequence[tuple[str, float]]) -> Mapping[str, histograms.Histogram]:
+    """Return a histogram of each figure; that of the limits first, so that the others give way."""
+    columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
+    values = np.concatenate([*columns.values()])
+    top = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
+    edges = list(np.linspace(0.0, top, _BINS + 1))
+    return histograms.apart({
+        c: histograms.histogram(values, edges, [limit for name, limit in limits if name == c])
+        for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
+    })  # fmt: skip
+
+
+def _figure(made: histograms.Histogram) -> dict[str, Any]:
+    counts, unbounded = made.counts()
+    n = len(made.values)
+    ranked = np.sort(np.where(np.isnan(made.values), np.inf, made.values))
+    at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
+    # beyond a quantile lie so many people: a few of them would be counted by it
+    told = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
+    quantiles = {str(q): encode(v) for q, v in told.items()}
+    edges = [float(e) for e in made.edges]
+    return {"edges": edges, "counts": counts, "unbounded": unbounded, "quantiles": quantiles}
+
+
+def _above(column: str, limit: float, made: histograms.Histogram) -> dict[str, Any]:
+    """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
+    count, n = made.above(limit), len(made.values)
+    shown_ = count if limit in made.cuts or count in (0, n) else None
+    low, high = Count(count, n).ends
+    between = None if shown_ is not None or low == high else [low, high]
+    return {"figure": column, "limit": limit, "count": shown_, "between": between}
+
+
+def _worst(
+    records: Records, names: Pseudonyms, by: str, limits: Sequence[float]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the worst people in the order of what is drawn, by one figure, then by the others; none is the worst.
+
+    Where the figures of these few would tell how many lie above a limit, or have none, only the first has figures; the
+    names of the others follow in no order.
+    """
+    order = dict.fromkeys((by, "dtp_upper", "dtp_lower", "pdtp"))
+    figures = [np.nan_to_num(np.asarray(records[c], dtype=float), nan=np.inf, posinf=np.inf) for c in order]
+    # ties by name's hash: the order must not tell the row number
+    hashes = names.column(np.asarray(records["unit"]))
+    ranked = np.lexsort((hashes, *(-values for values in reversed(figures))))[:WORST]
+    rows = [{"unit": str(hashes[i]), **{c: encode(records[c][i]) for c in _ROW if c in records}} for i in ranked]
+    split = [(values[ranked] > limit).sum() for values in figures for limit in (*limits, np.finfo(float).max)]
+    if all(count in (0, len(ranked)) for count in split):
+        return rows, []
+    return rows[:1], sorted(str(hashes[i]) for i in ranked[1:])
+
+
+def _decides(records: Records, limits: Sequence[tuple[str, float]]) -> str:
+    """Return the figure that a limit on people is held against last; the largest change seen where none is bounded."""
+    columns = [c for c, _ in limits if c in records and np.isfinite(np.asarray(records[c], dtype=float)).any()]
+    if len(set(columns)) == 1:
+        return columns[0]
+    return "dtp_upper" if "dtp_upper" in columns else "dtp_lower"
+
+
+# What the page shows of it.
+
+
+def section(doc: ReportDocument) -> Section | None:
+    """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
+    units, influence = doc.units, doc.evidence.influence
+    blocks: list[Block] = _sensitivity(influence.sensitivity) if influence and influence.sensitivity else []
+    if units is not None:
+        limit, figure = limit_of(doc)
+        coverage = influence and influence.coverage
+        if units.everybody:
+            # the direct figure is drawn too, where it says something else
+            both: dict[FigureName, FigureSummary] = {n: units.figures[n] for n in dict.fromkeys((figure, _FIGURES[0]))}
+            drawn = [n for n in both if n == figure or both[n] != both[figure]]
+            blocks += [facts(_describe(units)), *(_histogram(n, both[n], units, limit) for n in drawn)]
+        elif coverage and coverage.not_computed:
+            told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
+            said = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
+            blocks.append(Text(said))
+        blocks += _listed(units, limit) if units.worst else []
+    return Section("units", "Risk of each person", blocks) if blocks else None
+
+
+def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
+    """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
+    upper = doc.units and doc.units.figures.get("dtp_upper")
+    everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
+    found = [f for f in words.rules(doc) if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
+    for f in sorted(found, key=lambda f: about(f.metric).direct_only):
+        return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
+    return math.nan, "pdtp"
+
+
+def _lie_above(row: AboveLimit) -> str:
+    """Return how many lie above a limit, in words; a hidden count as its range."""
+    if row.count is None:
+        return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
+    return number(row.count)
+
+
+def _describe(units: UnitsSummary) -> list[tuple[str, str]]:
+    def few(nats: float) -> str:
+        return "unlimited" if math.isinf(nats) else f"{fold(nats)} ({number(nats)} nats)"
+
+    told = [("People or records measured", number(units.n))]
+    for name, figure in units.figures.items():
+        middle, most = figure.quantiles["0.5"], figure.quantiles["1.0"]
+        half = "half change nothing" if middle == 0 else f"half are below {few(middle)}"
+        said = "no limit known for most" if math.isinf(middle) else f"{half}, the worst is {few(most)}"
+        told.append((NAMES[name], said))
+    above = [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above]
+    return [*told, *((name, f"{some} of {number(units.n)}") for name, some in above)]
+
+
+def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> Chart:
+    edges, counts, unbounded = figure.edges, figure.counts, figure.unbounded
+    title = f"{NAMES[name]}: how many people have which figure"
+    spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(edges)]
+    every = zip([*spans, "no upper limit known"], [*counts, unbounded], strict=True)
+    rows = [(span, shown(count)) for span, count in every if count != 0]
+    joined = f"Ranges are joined until none holds 1 to {units.small_cell - 1} people."
+    desc = f"Histogram with a logarithmic count axis. {joined}"
+    svg = charts.histogram(f"hist-{name.replace('_', '-')}", title, desc, edges=edges, counts=counts,
+                           unbounded=unbounded, limit=limit)  # fmt: skip
+    table = numbers(f"{title}, nats", ("Change, nats", "People or records"), rows)
+    return Chart(f"hist-{name}", title, _reading(name, figure, units, limit), svg, table)
+
+
+def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> str:
+    middle, tail, most = (figure.quantiles[k] for k in ("0.5", "0.99", "1.0"))
+    said = f"Half of all people change an answer by less than {fold(middle)}" if math.isfinite(middle) else ""
+    said = "Half of all people change no answer" if middle == 0 else said
+    said += f", 99 % by less than {fold(tail)}" if said and math.isfinite(tail) else ""
+    bounds = "no limit is known for some people" if math.isinf(most) else f"the worst is {fold(most)}"
+    said = f"{said}; {bounds}" if said else "For most people no limit is known"
+    for row in [r for r in units.above if r.figure == name and r.limit == limit][:1]:
+        many = "nobody lies" if row.count == 0 else f"{_lie_above(row)} lie"
+        said += f"; {many} above the limit of {fold(limit)}"
+    return f"{said}."
+
+
+def _listed(units: UnitsSummary, limit: float) -> list[Block]:
+    """Return the worst with their figures, or the worst one and the names of the next."""
+    blocks: list[Block] = [_intervals(units.worst, limit)]
+    if units.next_worst:
+        told = ", ".join(plain(name, 20) for name in units.next_worst)
+        why = "their figures would tell how few lie above a limit, or have none, so they stand in records.parquet only"
+        blocks.append(Text(f"The next {len(units.next_worst)}, in no order: {told}; {why}."))
+    held = "its holder, the controller, finds the records in records.parquet"
+    return [*blocks, Text(f"Names are keyed hashes (key {plain(units.key_id, 9)}); {held}.", "note")]
+
+
+def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
+    finite = [v for w in worst for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
+    top = 1.12 * max([*finite, limit] if math.isfinite(limit) else finite, default=1.0) or 1.0
+    rows = []
+    for w in worst:  # what has no figure is drawn at the far end, never at 0
+        pdtp, low, high = (math.inf if math.isnan(v) else v for v in (w.pdtp, w.dtp_lower, w.dtp_upper))
+        rows.append(charts.Line(plain(w.unit, 20)[:8], pdtp, low, high, w.noise_floor))
+    several = len(rows) > 1
+    title = f"The {len(rows)} people whose records matter most" if several else "The person whose record matters most"
+    most, each = max(r.pdtp for r in rows), "each of these" if several else "it"
+    changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
+    # all that are listed lie on one side of infinity: of a mixture only the first is listed
+    theorem = "no theorem limits" if math.isinf(rows[0].high) else "a theorem limits"
+    over = f"for {each} {theorem} the change over all questions"
+    if all(math.isinf(r.low) for r in rows):
+        over = f"over all questions the change has no limit for {each}"
+    said = f"The record that matters most {changed}; {over}"
+    if all(r.pdtp <= r.noise for r in rows):
+        said += "; none of this can be told from the noise of training"
+    svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",
+                           rows=rows, limit=limit, top=top)  # fmt: skip
+    columns = ("Keyed hash", "PDTP", "DTP at least", "DTP at most", "Numerical error", "Noise floor", "Seeds", "Engine",
+               "Status")  # fmt: skip
+    cells = [
+        (w.unit, w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds, w.engine, w.status) for w in worst
+    ]
+    return Chart("worst", title, f"{said}.", svg, numbers(f"{title}, figures in nats", columns, cells))
+
+
+NOT_DTP = (
+    "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the model "
+    "usually errs by. It bounds no probability and stops no attack by itself."
+)
+
+
+def _sensitivity(figures: SensitivityFigures) -> list[Block]:
+    """Return residual deviations and sensitivity, with what they do not say."""
+    inside, outside, most = figures.residual_inside, figures.residual_outside, number(figures.most)
+    everywhere = f"no limit known: {plain(figures.why_no_domain, 200)}"
+    if figures.over_domain is not None:
+        everywhere = f"at most {number(figures.over_domain)} residual deviations, by theorem"
+    own = f"half are below {number(figures.median)}, 99 % below {number(figures.p99)}, the worst is {most}"
+    advantage = "" if figures.noise_advantage is None else percent(figures.noise_advantage)
+    items = [
+        ("Residual deviation on training records", number(inside)),
+        ("Residual deviation on records left out, the unit of sensitivity", number(outside)),
+        ("Errs more on records left out than on training records by a factor of",
+         number(outside / inside) if inside else "unlimited"),
+        ("Sensitivity, asked about the person's own record", own),
+        ("Sensitivity, over every question of the declared domain", everywhere),
+        ("Released", figures.noise),
+        ("Advantage of anybody on one noisy answer about the person, at most", advantage),
+    ]  # fmt: skip
+    return [Text(NOT_DTP, "note"), facts(items, wide=True)]

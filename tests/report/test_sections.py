@@ -1,0 +1,156 @@
+"""What the sections of the evidence draw and say: the strongest attack, priors, exceptions, and what was not drawn."""
+
+import math
+
+import pytest
+
+from privgate import report
+from privgate.evidence import BehindClaim, Measurement
+from privgate.policy.rules import ALL
+from privgate.report import front, sections, words
+from privgate.report.blocks import TableBlock, Text
+from privgate.report.report_schema import read
+
+
+def ranked(doc):
+    return sections.rank_attacks(read(doc).evidence.membership.attacks)
+
+
+def attacks(doc, *given):
+    """Put other figures into the attacks that ran, in their order: (title, auc, share found at 1 %, problem)."""
+    for attack, (title, auc, found, problem) in zip(doc["evidence"]["membership"]["attacks"], given, strict=False):
+        attack |= {"title": title, "problem": ""}
+        attack["figures"] |= {
+            "auc": auc,
+            "roc": [[0.0, 0.0], [0.01, found], [0.5, 0.9], [1.0, 1.0]],
+            "tpr_at_fpr": [{"fpr": 0.01, "value": None if problem else found, "problem": problem}],
+            "accuracy": {"value": 0.5, "low": 0.4, "high": 0.6},
+        }
+    doc["evidence"]["membership"]["attacks"] = doc["evidence"]["membership"]["attacks"][: len(given)]
+    return ranked(doc)
+
+
+#: four are better by AUC; the fifth finds most at the rate that the sentence is about, and is drawn
+COMMON = [(f"common {i}", 0.9 - i / 100, 0.02, "") for i in range(4)]
+
+
+@pytest.mark.parametrize(("given", "said", "name"), [
+    ([*COMMON, ("rare", 0.6, 0.3, "")], "rare, finds 30", "rare"),
+    ([("first", 0.9, 0.02, "too few")], "The strongest attack is first", "first"),
+])  # fmt: skip
+def test_the_caption_names_the_attack_that_is_best_at_what_it_says(runs, given, said, name):
+    (chart,) = sections.draw_curves(attacks(runs.document("attacked"), *given))
+
+    assert said in chart.reading
+    assert name in {row[0] for row in chart.table.rows}
+
+
+def test_labels_and_groups_carry_the_names_that_were_recorded(runs):
+    found = ranked(runs.document("attacked"))
+    (table,) = sections.accuracy_by_cell(found)
+
+    recorded = [cell.name for _, figures in found for cell in (*figures.classes, *figures.groups)]
+    # a column that has no name but a number is said to be one
+    assert [row[1] for row in table.rows] == [f"column {name}" if name[0].isdigit() else name for name in recorded]
+    assert len(recorded) > 3
+
+
+@pytest.mark.parametrize(("pdtp", "kinds"), [([0.0, 0.0, 0.0], [Text]), ([0.0, 0.1, 0.2], [Text, TableBlock])])
+def test_accuracy_is_set_against_pdtp_where_pdtp_varies(runs, pdtp, kinds):
+    doc = runs.document("attacked")
+    found = {"points": [[x, 0.5 + x] for x in pdtp], "pearson": None, "kind": "point estimates"}
+    doc["evidence"]["membership"]["against_pdtp"] = found
+    blocks = sections.accuracy_over_pdtp(read(doc).evidence.membership.against_pdtp)
+
+    assert [type(b) for b in blocks] == kinds
+    assert ("all have the same, 0 nats" in blocks[0].text) is (kinds == [Text])
+
+
+def test_an_attack_that_did_not_run_is_listed_with_its_reason_and_not_as_tested(runs):
+    doc = runs.document("attacked")
+    for attack in doc["evidence"]["membership"]["attacks"]:
+        attack |= {"figures": None, "problem": "needs at least 2,500 records a side"}
+
+    page = report.render(doc, "html")
+    assert "needs at least 2,500 records a side" in page
+    assert "Not tested: membership inference" in page
+
+
+@pytest.mark.parametrize("name", ["near_overlap", "same_population"])
+def test_page_one_says_that_candidates_are_unfit_however_many_rules_there_are(runs, name):
+    doc, said = runs.document("attacked"), "candidates are not what they should be; no attack is judged by them"
+    (held,) = (f for f in doc["findings"] if f["rule"] == f"precondition:{name}")
+    doc["findings"] += [{**doc["findings"][-1], "rule": f"r{i}"} for i in range(12)]
+
+    shown = {}
+    for outcome in ("warned", "passed"):
+        held |= {"outcome": outcome, "message": said}
+        shown[outcome] = front.view(read(doc))["not_shown"]
+
+    assert any(said in line.lower() for line in shown["warned"])
+    assert not any("candidates are not" in line.lower() for line in shown["passed"])
+
+
+@pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
+def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, exception):
+    doc = runs.document("declared")
+    for row in doc["evidence"]["claims"]["deletion"]:
+        row |= {"prior": 0.001, "failure": failure}
+    said = sections.deletion(read(doc)).blocks[0].text
+
+    assert "At the stated prior of 0.1 %" in said
+    assert ("except with probability 0.001" in said) is exception
+
+
+@pytest.mark.parametrize(("prior", "shown"), [(0.1, "10 %"), (None, "any")])
+def test_a_stated_prior_stands_in_the_table_of_bounds(runs, prior, shown):
+    doc = runs.document("private")
+    for row in doc["evidence"]["claims"]["bounds"]:
+        row |= {"prior": prior}
+    tables = [b for b in sections.dp(read(doc)).blocks if "Share of members assumed" in getattr(b, "columns", ())]
+
+    assert {row[3] for table in tables for row in table.rows} == {shown}
+
+
+@pytest.mark.parametrize(("measured", "broken"), [(0.1, False), (0.99, True)])
+def test_a_measurement_beyond_its_bound_is_said_in_a_sentence(runs, measured, broken):
+    doc = runs.document("private")
+    for row in doc["evidence"]["claims"]["bounds"]:
+        row |= {"bound": 0.6, "measured": {"value": measured}}
+    said = [b.text for b in sections.dp(read(doc)).blocks if isinstance(b, Text)]
+
+    assert any("the measurement exceeds the bound" in text for text in said) is broken
+
+
+@pytest.mark.parametrize(("delta", "exception"), [(0.0, False), (1e-7, True)])
+def test_epsilon_is_for_one_person_and_names_the_exception_it_has(delta, exception):
+    rule = ALL["dp_epsilon"](max=8.0)
+    found = rule.meaning(Measurement(rule.request(), 1.0, 1.0, 1.0, behind=BehindClaim(delta=delta)))
+
+    assert "one person's data" in found
+    assert ("except with probability about 1e-07" in found) is exception
+    assert "1e-05" not in found
+
+
+def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
+    for metric, keys in (("dp_epsilon", {"max": 1.0}), ("deletion_capacity", {"min": 1, "rho": 0.9, "prior": 0.01})):
+        rule = ALL[metric](**keys)
+        for high in (1.0, math.inf):
+            assert "record" not in rule.meaning(Measurement(rule.request(), 1.0, 1.0, high))
+
+
+def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks(runs):
+    def said(*metrics, mode="enforce", temperature=1.0):
+        doc = runs.document("certified")
+        doc["findings"] = [doc["findings"][-1] | {"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
+        doc["subject"]["release"]["temperature"] = temperature
+        return words.no_attack_limited(read(doc))
+
+    assert "stops no attack" in said("dtp")
+    assert "temperature 20" in said("dtp", temperature=20.0)
+    assert said("dtp", "attack_accuracy") == ""
+    assert said("dtp", "attack_accuracy", mode="warn")
+    assert said("attack_tpr") == ""
+    assert "stops no attack by itself" in ALL["dtp"](max=1.0).meaning(
+        Measurement(ALL["dtp"](max=1.0).request(), 0.5, 0.5, 0.5)
+    )
