@@ -119,9 +119,11 @@ def reason(doc: ReportDocument) -> str:
         told = _stop(whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"]))
         return f"{told} {say('reason.more', count=more)}" if more else told
     every = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED]
-    warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in every]
-    told = say("reason.warned", titles="; ".join(warned[:3])) if warned else ""
-    return " ".join(filter(None, (say("reason.scope") if words.decide(doc).scope else "", told)))
+    warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in every if not a.finding.waiver]
+    told = [say("reason.scope")] if words.decide(doc).scope else []
+    told += [say("reason.warned", titles="; ".join(warned[:3]))] if warned else []
+    waived = ((a.asked, whole(prose(a.finding.waiver), 120)) for a in every if a.finding.waiver)
+    return " ".join([*told, *(_stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
 
 
 def deciding(doc: ReportDocument) -> list[Assertion]:
@@ -220,7 +222,9 @@ def _told(a: Assertion, m: Measurement) -> str:
 def _sample(m: Measurement) -> Iterator[str]:
     tried = BehindMembership.of(m.behind)
     if tried.members is not None and tried.candidates is not None:
-        yield say("tile.tried", members=number(tried.members), others=number(tried.candidates))
+        drawn = 0 < m.n < m.population and m.request.option("scope", "record") != "record"
+        key = "tile.tried_drawn" if drawn else "tile.tried"
+        yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
         drawn = BehindInfluence.of(m.behind).beyond is not None or m.confidence
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
@@ -307,7 +311,12 @@ def _signing(doc: ReportDocument) -> Iterator[tuple[str, str]]:
     yield say("sign.accepted"), ""
     yield say("sign.key"), say("unsigned")
     old = doc.comparison and doc.comparison.old
-    yield say("sign.since"), whole(_stop(plain(doc.comparison.summary)), 120) if doc.comparison and old else say("none")
+    if doc.comparison and old:
+        approved = old.outcome.releases
+        since = say("sign.since") if approved else say("sign.since_version", version=plain(old.version, 20))
+        yield since, whole(_stop(plain(doc.comparison.summary)), 120)
+    else:
+        yield say("sign.since"), say("none")
 
 
 def verify(doc: ReportDocument) -> str:

@@ -130,7 +130,8 @@ def _find_rate(figures: AttackFigures, fpr: float) -> float:
 
 def _without_words(svg: str) -> str:
     """Return a drawing that is read by its heading and caption on the page, not a second time by words of its own."""
-    return re.sub(r'role="img".*?</desc>', 'aria-hidden="true">', svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r'role="img".*?</desc>', 'aria-hidden="true">', svg, count=1, flags=re.DOTALL)
+    return re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
 
 
 def _ticks(axis: Any, named: dict[float, str]) -> None:

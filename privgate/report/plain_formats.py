@@ -65,6 +65,7 @@ def summary(doc: ReportDocument | Comparison) -> str:
         "",
         *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in page["facts"]),
         f"- **{say('open')}:** {markdown('; '.join(page['open']))}",
+        "- **{}:** {}".format(*map(markdown, page["signing"][-1])),
         "",
         f"<details><summary>{say('judged')}</summary>",
         "",

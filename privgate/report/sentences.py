@@ -44,6 +44,7 @@ SENTENCES: Mapping[str, str] = {
     "reason.more": "More rules that do not approve: {count}.",
     "reason.scope": "Other questions have no proven limit.",
     "reason.warned": "Warned of: {titles}.",
+    "reason.waived": "“{title}” does not approve: {why}",
     # a tile a question
     "question.influence": "Influence of one person",
     "question.membership": "Membership",
@@ -58,6 +59,7 @@ SENTENCES: Mapping[str, str] = {
     "tile.no_limit": "no upper limit known",
     "tile.limit": "{limit} allowed",
     "tile.tried": "tried on {members} members, {others} others",
+    "tile.tried_drawn": "tried on {members} members, {others} others, drawn at random",
     "tile.all": "all {total} looked at",
     "tile.drawn": "{count} of {total} drawn at random",
     "tile.some": "{count} of {total} looked at",
@@ -92,6 +94,7 @@ SENTENCES: Mapping[str, str] = {
     "sign.accepted": "Remaining risk accepted by (name, role)",
     "sign.key": "Signed by key",
     "sign.since": "Since the last approval",
+    "sign.since_version": "Since version {version}",
     # of whom figures do not speak
     "sure.beyond": "At most {share} of people may exceed the upper limit ({level} % sure).",
     "sure.own_coins": "Training draws: this holds for the recorded seed.",

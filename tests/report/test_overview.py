@@ -37,7 +37,7 @@ def test_what_needs_attention_comes_first(documents):
 
     names = [re.search(r"<bdi>(\w+)", r)[1] for r in rows_of(html)]
     assert names == ["never", "b", "late", "credit"]
-    assert "Approved with warnings, expired" in html
+    assert "Approved, with 1 warning, expired" in html
     assert "3 not approved, expired or never checked" in html
 
 

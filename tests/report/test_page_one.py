@@ -3,15 +3,21 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from html import escape, unescape
+from math import inf
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import privgate
 from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
-from privgate.report import assertions, charts, page_one, pictures, words
+from privgate.evidence import BehindClaim, Measurement, Request
+from privgate.policy.rules import DpEpsilonLowerBound
+from privgate.report import assertions, charts, page_one, pictures, sentences, words
 from privgate.report.report_schema import read
 from privgate.report.text import plain
 from privgate.verdict import Outcome
@@ -74,8 +80,6 @@ def test_a_version_before_that_cannot_be_read_is_warned_of_and_costs_no_verdict(
 
 
 def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
-    from pathlib import Path
-
     page = (Path(__file__).parents[2] / "docs/mathematics.md").read_text(encoding="utf-8")
     known = set(re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", page, flags=re.MULTILINE))
     cited = set()
@@ -278,3 +282,58 @@ def test_what_was_said_falsely_is_said_no_more(runs, kind):
     for format_ in ("html", "markdown", "text"):
         shown = report.render(runs.document(kind), format_)
         assert [said for said in GONE if said in shown] == []
+
+
+def test_a_claim_that_reruns_contradict_is_not_approved_by_its_epsilon(runs):
+    doc, said = runs.document("private"), "the recipe claims epsilon 0.5, but the mechanism gives 2.955"
+    kept = [f for f in doc["findings"] if f["rule"] != "precondition:dp_claim"]
+    refused = {**kept[0], "rule": "precondition:dp_claim", "metric": "", "outcome": "failed", "message": said}
+    before, after = (page_one.tiles(read({**doc, "findings": f}))[-1] for f in (doc["findings"], [*kept, refused]))
+
+    assert (before.outcome, before.value) == (Outcome.PASSED, "epsilon 2.96")
+    assert after.outcome is Outcome.FAILED
+    assert said[1:] in after.text
+
+
+def test_an_audit_that_could_contradict_nothing_is_no_figure():
+    seen = {"epsilon": 0, "trainings": 200, "counted": 160, "misses": 39, "false_alarms": 17, "fpr": 0.2, "tpr": 0.5}
+    audit = {"many_runs": seen, "delta": 1e-5, "trainings": 201}
+    behind = BehindClaim.model_validate({"claimed_epsilon": 60.0, "audit": audit})
+    m = Measurement(Request("dp_epsilon_lower_bound"), 0.0, 0.0, inf, "nats", "confidence", 0.999, behind=behind)
+    finding = DpEpsilonLowerBound(max="claim").against_limit(m)
+    (told,) = assertions.of_rules([finding], [m])
+
+    assert not told.measured
+    assert told.threshold == "at most epsilon 60 at delta 1×10⁻⁵"
+    assert "so small that an audit" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("request_", "guess"),
+    [("dp_attack_accuracy_bound(prior=0.5)", 0.5), ("dp_attack_accuracy_bound(prior=0.1)", 0.9),
+     ("attack_tpr(at_fpr=0.01)", 0.01)],
+)  # fmt: skip
+def test_whoever_guesses_has_nothing_of_the_model_whatever_the_rule(runs, request_, guess):
+    finding = next(a.finding for a in assertions.of(read(runs.document("attacked"))) if a.finding.unit == "fraction")
+    finding = replace(finding, metric=request_.partition("(")[0], request=request_, low=guess, limit=0.97)
+
+    assert page_one.guessing(finding) == guess
+    assert page_one._bar(finding).low == 0
+
+
+@pytest.mark.parametrize("outcome", ["failed", "passed"])
+def test_a_run_that_only_observed_neither_releases_nor_refuses(runs, outcome):
+    doc = runs.document("observed")
+    findings = [f | {"outcome": outcome, "advice": ""} if f["metric"] else f for f in doc["findings"]]
+    told = read(doc | {"findings": findings, "outcome": outcome, "next_steps": []})
+
+    assert page_one.view(told)["decision"].startswith("Observed only")
+    assert not any("signed" in step for step in page_one.steps(told))
+
+
+def test_every_condition_that_may_not_hold_has_a_title_that_says_what_should_be_so():
+    code = "".join(f.read_text(encoding="utf-8") for f in Path(privgate.__file__).parent.rglob("*.py"))
+    names = set(re.findall(r'Precondition\(\s*"(\w+)", (?!"passed")', code)) - {"attacked"}  # never a finding
+
+    assert {"coins", "dp_claim", "recipe"} <= names
+    assert not [n for n in names if not sentences.known(f"condition.{n}") and not n.startswith("certificate_")]
